@@ -1,0 +1,222 @@
+//! The command line: one definition for help, man pages and completions.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::time::Duration;
+use threadglass::filter::ThreadFilter;
+use threadglass::model::ThreadState;
+use threadglass::signals::SignalSet;
+
+/// See inside a running multithreaded process: its threads, what they wait for, their data.
+///
+/// Looking never stops, signals or changes the process. Exit status: 0 looked, 2 could not look.
+#[derive(Debug, Parser)]
+#[command(name = "tglass", version, max_term_width = 100, propagate_version = true)]
+#[command(after_help = "First time here? Try `tglass demo`. Something not permitted? Ask `tglass doctor PID`.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show the threads of a process: state, what each waits in, where it started
+    Threads(ThreadsArgs),
+    /// Show thread-specific data: keys, destructors, values of each thread
+    Tsd(TargetArgs),
+    /// Hold one thread of a process suspended while this command runs
+    ///
+    /// The other threads go on. The thread resumes when this command ends, in whatever way it ends.
+    /// This acts on the process: a thread that is suspended while it holds a lock stops the others
+    /// that want it.
+    Suspend(SuspendArgs),
+    /// Tell what can and cannot be seen from here, and the exact fix
+    Doctor(DoctorArgs),
+    /// Start a small program of our own and show its threads
+    Demo(DemoArgs),
+    /// Print a man page (`man tglass`, `man threads` ..) or completions for a shell
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+    /// The program that `demo` looks at
+    #[command(hide = true)]
+    DemoChild,
+}
+
+#[derive(Debug, Args)]
+pub struct TargetArgs {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ThreadsArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Only threads in this state
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<StateArg>,
+    /// Only threads with at least this priority (0 for time-sharing threads, 1 to 99 for real-time)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub min_priority: Option<i32>,
+    /// Only threads that block exactly these signals: `SIGUSR1,SIGTERM`, `0x200`, or `none`
+    #[arg(long, value_name = "SET")]
+    pub sigmask: Option<SignalSet>,
+    /// Only threads with exactly these creation flags: `0x40` detached, `0` joinable
+    #[arg(long, value_name = "FLAGS", value_parser = number)]
+    pub flags: Option<u32>,
+}
+
+impl ThreadsArgs {
+    /// The filter that the options describe.
+    pub fn filter(&self) -> ThreadFilter {
+        ThreadFilter {
+            state: self.state.and_then(StateArg::state),
+            min_priority: self.min_priority,
+            signal_mask: self.sigmask,
+            user_flags: self.flags,
+        }
+    }
+}
+
+/// A state to choose by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateArg(Option<ThreadState>);
+
+impl StateArg {
+    const VARIANTS: [Self; 8] = {
+        let all = ThreadState::ALL;
+        [
+            Self(None),
+            Self(Some(all[0])),
+            Self(Some(all[1])),
+            Self(Some(all[2])),
+            Self(Some(all[3])),
+            Self(Some(all[4])),
+            Self(Some(all[5])),
+            Self(Some(all[6])),
+        ]
+    };
+
+    fn state(self) -> Option<ThreadState> {
+        self.0
+    }
+}
+
+impl ValueEnum for StateArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::VARIANTS
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        let word = self.0.map_or("any", ThreadState::word);
+        Some(clap::builder::PossibleValue::new(word))
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct SuspendArgs {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+    /// Thread to suspend: its LWP as `tglass threads` shows it
+    #[arg(value_name = "LWP", value_parser = clap::value_parser!(i32).range(1..))]
+    pub lwp: i32,
+    /// Resume after this long (`300ms`, `2s`, `0.5s`); until Ctrl-C otherwise
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub limit: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Process to check as well
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Print JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// What to print
+    #[command(subcommand)]
+    pub what: Generate,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Generate {
+    /// A man page in roff: `tglass`, or one of the commands
+    Man {
+        /// Command, or `tglass` for the tool itself
+        #[arg(default_value = "tglass")]
+        page: String,
+    },
+    /// Completions
+    Completions {
+        /// Shell
+        shell: clap_complete::Shell,
+    },
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("`{text}` is not a number such as 64 or 0x40"))
+}
+
+/// A duration as users write it: a number and `ns`, `us`, `ms`, `s` or `m`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("`{text}` is not a time such as 300ms, 2s or 0.5s");
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
+    let (digits, unit) = text.split_at(unit_at);
+    let scale = match unit {
+        "ns" => 1e-9,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return Err(bad()),
+    };
+    let count: f64 = digits.parse().map_err(|_| bad())?;
+    Duration::try_from_secs_f64(count * scale).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read_as_documented() {
+        assert_eq!(duration("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("0.5s"), Ok(Duration::from_millis(500)));
+        for bad in ["", "5", "s", "-1s", "1h2", "nans", "infs"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn flags_are_decimal_or_hexadecimal() {
+        assert_eq!(number("0x40"), Ok(0x40));
+        assert_eq!(number("64"), Ok(64));
+        assert!(number("forty").is_err());
+    }
+}

@@ -1,0 +1,21 @@
+//! `tglass generate`: man pages and completions from the one definition of the command line.
+
+use crate::cli::{Cli, Generate, GenerateArgs};
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use std::process::ExitCode;
+
+pub fn run(args: GenerateArgs) -> Result<ExitCode> {
+    let mut tool = Cli::command();
+    let mut out = Vec::new();
+    match args.what {
+        Generate::Completions { shell } => clap_complete::generate(shell, &mut tool, "tglass", &mut out),
+        Generate::Man { page } if page == "tglass" => clap_mangen::Man::new(tool).render(&mut out)?,
+        Generate::Man { page } => {
+            tool.build();
+            let command = tool.find_subcommand(&page).with_context(|| format!("no command `{page}` (see tglass --help)"))?;
+            clap_mangen::Man::new(command.clone()).title(format!("tglass-{page}")).render(&mut out)?;
+        }
+    }
+    super::print(&String::from_utf8_lossy(&out))
+}

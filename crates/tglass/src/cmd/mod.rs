@@ -1,0 +1,43 @@
+//! One file per command: it wires the library to a renderer and holds no knowledge of its own.
+
+mod demo;
+mod doctor;
+mod generate;
+mod suspend;
+mod threads;
+mod tsd;
+
+use crate::cli::{Cli, Command};
+use anyhow::Result;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Runs the chosen command.
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Threads(args) => threads::run(&args),
+        Command::Tsd(args) => tsd::run(&args),
+        Command::Suspend(args) => suspend::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::DemoChild => demo::child(),
+        Command::Generate(args) => generate::run(args),
+    }
+}
+
+/// Writes a whole screen at once; colours go only to a terminal.
+fn print(text: &str) -> Result<ExitCode> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a value as JSON: pretty on a terminal's scale of reading, one document.
+fn print_json(value: &impl serde::Serialize) -> Result<ExitCode> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,30 @@
+//! `tglass suspend`
+
+use crate::cli::SuspendArgs;
+use anyhow::Result;
+use std::process::ExitCode;
+use threadglass::control::{HoldEnd, Suspended};
+use threadglass::proc::syscall_name;
+use threadglass::target::Live;
+use threadglass::{Lwp, Pid};
+
+pub fn run(args: &SuspendArgs) -> Result<ExitCode> {
+    let (pid, lwp) = (Pid(args.pid), Lwp(args.lwp));
+    // Opened first for its errors: a zombie or kernel thread is named as such.
+    Live::open(pid)?;
+    let held = Suspended::suspend(pid, lwp)?;
+    let until = match args.limit {
+        Some(limit) => format!("for {limit:?}"),
+        None => "until Ctrl-C".to_owned(),
+    };
+    let mut text = format!("suspended thread {lwp} of process {pid} {until}; its other threads go on\n");
+    if let Some(call) = held.visible_interruption().and_then(syscall_name) {
+        text += &format!("note: it was in {call}, which will return EINTR when the thread resumes\n");
+    }
+    super::print(&text)?;
+    let end = held.hold(args.limit)?;
+    super::print(match end {
+        HoldEnd::Ended => "the thread has ended\n",
+        HoldEnd::Time | HoldEnd::Asked => "resumed\n",
+    })
+}

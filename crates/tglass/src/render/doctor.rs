@@ -1,0 +1,30 @@
+//! The screen of `tglass doctor`.
+
+use super::{BAD, BOLD, FAIR, GOOD, paint, safe};
+use threadglass::doctor::{Check, Verdict};
+
+/// The whole screen.
+pub fn text(host: &[Check], target: Option<&[Check]>) -> String {
+    let mut out = section("This machine and user", host);
+    if let Some(target) = target {
+        out.push('\n');
+        out += &section("The process", target);
+    }
+    out
+}
+
+fn section(title: &str, checks: &[Check]) -> String {
+    let mut out = format!("{}\n", paint(BOLD, title));
+    for check in checks {
+        let mark = match check.verdict {
+            Verdict::Ok => paint(GOOD, "ok     "),
+            Verdict::Limited => paint(FAIR, "limited"),
+            Verdict::No => paint(BAD, "no     "),
+        };
+        out += &format!("  {mark}  {}: {}\n", check.subject, safe(&check.detail));
+        if let Some(fix) = &check.fix {
+            out += &format!("           fix: {fix}\n");
+        }
+    }
+    out
+}

@@ -1,0 +1,116 @@
+//! The screen of `tglass threads`.
+
+use super::table::{Cell, Table};
+use super::{BAD, BOLD, DIM, FAIR, GOOD, gaps, paint, safe};
+use std::time::Duration;
+use threadglass::model::{Libc, Snapshot, Syscall, TargetInfo, Thread, ThreadState};
+
+/// The whole screen. `all` is the number of threads before filtering.
+pub fn text(snapshot: &Snapshot, all: usize, took: Duration) -> String {
+    let mut out = headline(snapshot, all, took);
+    if !snapshot.threads.is_empty() {
+        let mut table = Table::new(&[">LWP", "ID", "NAME", "STATE", ">PRI", ">CPU", "WAITS IN", "START"]);
+        for thread in &snapshot.threads {
+            table.row(row(thread));
+        }
+        out += &table.render();
+    }
+    out + &gaps::text(&snapshot.gaps)
+}
+
+fn headline(snapshot: &Snapshot, all: usize, took: Duration) -> String {
+    let target = &snapshot.target;
+    let shown = snapshot.threads.len();
+    let count = match (shown, all) {
+        (1, 1) => "1 thread".to_owned(),
+        (shown, all) if shown == all => format!("{all} threads"),
+        (shown, all) => format!("{shown} of {all} threads"),
+    };
+    let states: Vec<_> = ThreadState::ALL
+        .into_iter()
+        .filter_map(|state| {
+            let n = snapshot.threads.iter().filter(|thread| thread.state == state).count();
+            (n > 0).then(|| format!("{n} {}", state.word()))
+        })
+        .collect();
+    let states = if states.is_empty() { String::new() } else { format!(": {}", states.join(", ")) };
+    let name = paint(BOLD, &format!("{} (pid {})", safe(&target.name), target.pid));
+    let how = paint(
+        DIM,
+        &format!(
+            "{}; read without stopping it ({} us pause, {:.1} ms)",
+            libc(target),
+            snapshot.pause_us,
+            took.as_secs_f64() * 1e3
+        ),
+    );
+    format!("{name}  {count}{states}\n{how}\n\n")
+}
+
+/// The C library in words.
+pub fn libc(target: &TargetInfo) -> String {
+    match &target.libc {
+        Libc::Glibc { version: Some(version), .. } => format!("glibc {}", safe(version)),
+        Libc::Glibc { version: None, .. } => "glibc without symbols".to_owned(),
+        Libc::Other { name: Some(name) } => name.clone(),
+        Libc::Other { name: None } => "no glibc".to_owned(),
+        Libc::Unread => "memory not readable".to_owned(),
+    }
+}
+
+fn row(thread: &Thread) -> Vec<Cell> {
+    let dash = || Cell::styled("-", DIM);
+    let or_dash = |text: Option<String>| text.map_or_else(dash, Cell::from);
+    let start = match (&thread.start_function, thread.start) {
+        (Some(name), _) => Some(safe(name)),
+        (None, Some(addr)) => Some(addr.to_string()),
+        (None, None) => None,
+    };
+    vec![
+        or_dash(thread.lwp.map(|lwp| lwp.to_string())),
+        or_dash(thread.id.map(|id| id.to_string())),
+        or_dash(thread.name.as_deref().map(safe)),
+        state(thread),
+        or_dash(thread.priority.map(|priority| priority.to_string())),
+        or_dash(thread.cpu.map(|cpu| seconds(cpu.user_ms + cpu.system_ms))),
+        or_dash(thread.syscall.as_ref().map(call)),
+        or_dash(start),
+    ]
+}
+
+fn state(thread: &Thread) -> Cell {
+    let mut text = thread.state.word().replace('_', " ");
+    if thread.exiting {
+        text += " (exiting)";
+    }
+    if thread.db_suspended {
+        text += " (suspended)";
+    }
+    let style = match thread.state {
+        ThreadState::Active => GOOD,
+        ThreadState::Run | ThreadState::Stopped | ThreadState::StoppedAsleep => FAIR,
+        ThreadState::Unknown => BAD,
+        ThreadState::Zombie => DIM,
+        ThreadState::Sleep => anstyle::Style::new(),
+    };
+    Cell::styled(text, style)
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{:02}s", ms / 1000, ms % 1000 / 10)
+}
+
+/// A system call with the argument that tells most: the word of a futex, the descriptor of input
+/// and output.
+fn call(call: &Syscall) -> String {
+    let name = call.name();
+    match name.as_str() {
+        "futex" => format!("futex {:#x}", call.args[0]),
+        "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto" | "recvmsg" | "sendmsg"
+        | "recvmmsg" | "sendmmsg" | "accept" | "accept4" | "connect" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2"
+        | "fsync" | "fdatasync" | "flock" | "ioctl" | "fcntl" | "io_uring_enter" => {
+            format!("{name} fd {}", call.args[0] as i32)
+        }
+        _ => name,
+    }
+}

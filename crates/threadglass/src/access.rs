@@ -1,0 +1,88 @@
+//! Why a process may not be looked into, and the exact way out.
+
+use crate::target::Live;
+use nix::errno::Errno;
+use std::fmt;
+
+/// Why the memory of a process is closed to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// It belongs to another user.
+    OtherUser {
+        /// That user.
+        uid: u32,
+        /// Ours.
+        own: u32,
+    },
+    /// Yama forbids it.
+    Yama {
+        /// `kernel.yama.ptrace_scope`.
+        scope: u32,
+    },
+    /// The process is ours but protected: it changed credentials, or has capabilities we lack.
+    Protected,
+    /// Something else.
+    Other(Errno),
+}
+
+/// `kernel.yama.ptrace_scope`, `None` where the kernel has no Yama.
+pub fn yama_scope() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+}
+
+/// Whether we hold a capability (by its number in capabilities(7)) in our effective set.
+pub fn has_capability(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|set| set >> number & 1 == 1)
+}
+
+/// CAP_SYS_PTRACE.
+pub const CAP_SYS_PTRACE: u32 = 19;
+/// CAP_PERFMON.
+pub const CAP_PERFMON: u32 = 38;
+/// CAP_CHECKPOINT_RESTORE.
+pub const CAP_CHECKPOINT_RESTORE: u32 = 40;
+/// CAP_SYS_ADMIN.
+pub const CAP_SYS_ADMIN: u32 = 21;
+
+impl Denial {
+    /// Finds the reason for `errno` when opening `live`'s memory.
+    pub(crate) fn explain(live: &Live, errno: Errno) -> Self {
+        let own = nix::unistd::Uid::effective().as_raw();
+        match live.leader_status().uid {
+            _ if !matches!(errno, Errno::EACCES | Errno::EPERM) => Self::Other(errno),
+            Some(uid) if uid != own => Self::OtherUser { uid, own },
+            _ => match yama_scope() {
+                Some(scope) if scope > 0 => Self::Yama { scope },
+                _ => Self::Protected,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherUser { uid, own } => write!(
+                f,
+                "the process belongs to user {uid} and we are user {own}: run as that user, as root, or with CAP_SYS_PTRACE"
+            ),
+            Self::Yama { scope: 3 } => {
+                f.write_str("kernel.yama.ptrace_scope is 3: nobody may look into another process until the next boot")
+            }
+            Self::Yama { scope } => write!(
+                f,
+                "kernel.yama.ptrace_scope is {scope}: run as root, or `sudo sysctl kernel.yama.ptrace_scope=0`"
+            ),
+            Self::Protected => f.write_str(
+                "the process is protected (it changed user, has capabilities that we lack, or lives in another user \
+                 namespace): run as root",
+            ),
+            Self::Other(errno) => write!(f, "the kernel refuses to open its memory: {}", errno.desc()),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! An ELF object as it lies in the target's memory.
+//!
+//! Dynamic symbols are part of the loaded image, so they can be had without opening any file: that
+//! works for deleted and replaced libraries, in containers, and cannot be tricked by what the
+//! target put under the library's name. Every number here is the target's claim and is checked.
+
+use super::Symbol;
+use crate::RemoteAddr;
+use crate::target::{Memory, ReadError};
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_NOTE: u32 = 4;
+const MAX_PHDRS: u16 = 256;
+const MAX_DYNAMIC: u64 = 64 << 10;
+const MAX_TABLE: u64 = 64 << 20;
+const MAX_SYMBOLS: u64 = 2 << 20;
+const MAX_NOTES: u64 = 64 << 10;
+const SYM_SIZE: usize = 24;
+
+/// Why an image cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// Not ELF, not 64-bit, or not x86-64.
+    #[error("no x86-64 ELF object at {0}")]
+    NotElf(RemoteAddr),
+    /// A count or size that no real object has.
+    #[error("the ELF object at {base} is corrupt: {what}")]
+    Corrupt {
+        /// Where it is loaded.
+        base: RemoteAddr,
+        /// Which claim is impossible.
+        what: &'static str,
+    },
+    /// Its memory cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// A loaded object: its load bias, and its dynamic symbols once asked for.
+#[derive(Debug)]
+pub struct Image {
+    base: RemoteAddr,
+    bias: u64,
+    dynamic: Option<(RemoteAddr, u64)>,
+    notes: Vec<(RemoteAddr, u64)>,
+    strings: Vec<u8>,
+    symbols: Vec<u8>,
+    /// (hash of the name, index), sorted, for lookups by name.
+    by_hash: Vec<(u32, u32)>,
+}
+
+impl Image {
+    /// Reads the headers of the object whose first byte is mapped at `base`.
+    pub fn load(memory: &dyn Memory, base: RemoteAddr) -> Result<Self, ImageError> {
+        let mut header = [0; 64];
+        memory.read_exact(base, &mut header)?;
+        // Magic, 64-bit, little-endian; machine 62 is x86-64.
+        if !header.starts_with(b"\x7fELF\x02\x01") || u16_at(&header, 18) != 62 {
+            return Err(ImageError::NotElf(base));
+        }
+        let corrupt = |what| ImageError::Corrupt { base, what };
+        let (phoff, phentsize, phnum) = (u64_at(&header, 32), u16_at(&header, 54), u16_at(&header, 56));
+        if phentsize != 56 || phnum > MAX_PHDRS {
+            return Err(corrupt("program header size or count"));
+        }
+        let mut phdrs = vec![0; usize::from(phnum) * 56];
+        memory.read_exact(base.checked_add(phoff).ok_or(corrupt("program header offset"))?, &mut phdrs)?;
+
+        let mut bias = None;
+        let (mut dynamic, mut notes) = (None, Vec::new());
+        for phdr in phdrs.chunks_exact(56) {
+            let (kind, offset, vaddr, size) = (u32_at(phdr, 0), u64_at(phdr, 8), u64_at(phdr, 16), u64_at(phdr, 40));
+            match kind {
+                PT_LOAD if offset == 0 && bias.is_none() => bias = Some(base.0.wrapping_sub(vaddr)),
+                PT_DYNAMIC if dynamic.is_none() => dynamic = Some((vaddr, size)),
+                PT_NOTE if notes.len() < 16 => notes.push((vaddr, size)),
+                _ => {}
+            }
+        }
+        let bias = bias.ok_or(corrupt("no segment holds the header"))?;
+        let place = |(vaddr, size): (u64, u64)| (RemoteAddr(vaddr.wrapping_add(bias)), size);
+        Ok(Self {
+            base,
+            bias,
+            dynamic: dynamic.map(place),
+            notes: notes.into_iter().map(place).collect(),
+            strings: Vec::new(),
+            symbols: Vec::new(),
+            by_hash: Vec::new(),
+        })
+    }
+
+    /// Difference between run-time and link-time addresses.
+    pub fn bias(&self) -> u64 {
+        self.bias
+    }
+
+    /// The build id, if the object carries one.
+    pub fn build_id(&self, memory: &dyn Memory) -> Option<Vec<u8>> {
+        self.notes.iter().find_map(|(addr, size)| {
+            let mut notes = vec![0; usize::try_from(*size).ok().filter(|size| *size as u64 <= MAX_NOTES)?];
+            memory.read_exact(*addr, &mut notes).ok()?;
+            build_id_in_notes(&notes)
+        })
+    }
+
+    /// Reads the dynamic symbol table into memory of ours. Does nothing the second time.
+    pub fn load_symbols(&mut self, memory: &dyn Memory) -> Result<(), ImageError> {
+        let Some((dynamic, size)) = self.dynamic.take() else { return Ok(()) };
+        let corrupt = |what| ImageError::Corrupt { base: self.base, what };
+        if size > MAX_DYNAMIC {
+            return Err(corrupt("size of the dynamic section"));
+        }
+        let mut entries = vec![0; size as usize];
+        memory.read_exact(dynamic, &mut entries)?;
+
+        let (mut strtab, mut strsz, mut symtab, mut gnu_hash, mut hash) = (None, 0, None, None, None);
+        for entry in entries.chunks_exact(16) {
+            let value = u64_at(entry, 8);
+            // The dynamic linker turns these into addresses in place; the vDSO keeps offsets.
+            let addr = RemoteAddr(if value < self.base.0 { value.wrapping_add(self.bias) } else { value });
+            match u64_at(entry, 0) {
+                0 => break,
+                4 => hash = Some(addr),
+                5 => strtab = Some(addr),
+                6 => symtab = Some(addr),
+                10 => strsz = value,
+                0x6fff_fef5 => gnu_hash = Some(addr),
+                _ => {}
+            }
+        }
+        let (Some(strtab), Some(symtab)) = (strtab, symtab) else { return Ok(()) };
+        let count = match (gnu_hash, hash) {
+            (Some(addr), _) => self.count_by_gnu_hash(memory, addr)?,
+            (None, Some(addr)) => u64::from(memory.read_u32(addr.offset(4))?),
+            (None, None) => return Ok(()),
+        };
+        if count > MAX_SYMBOLS || strsz > MAX_TABLE {
+            return Err(corrupt("size of the symbol or string table"));
+        }
+        let mut symbols = vec![0; count as usize * SYM_SIZE];
+        memory.read_exact(symtab, &mut symbols)?;
+        let mut strings = vec![0; strsz as usize];
+        memory.read_exact(strtab, &mut strings)?;
+        (self.symbols, self.strings) = (symbols, strings);
+
+        self.by_hash = (0..count as u32)
+            .filter(|index| self.is_defined(*index))
+            .filter_map(|index| Some((name_hash(self.name_of(index)?), index)))
+            .collect();
+        self.by_hash.sort_unstable();
+        Ok(())
+    }
+
+    /// A GNU hash table does not say how many symbols there are: the last chain's end does.
+    fn count_by_gnu_hash(&self, memory: &dyn Memory, addr: RemoteAddr) -> Result<u64, ImageError> {
+        let corrupt = |what| ImageError::Corrupt { base: self.base, what };
+        let mut header = [0; 16];
+        memory.read_exact(addr, &mut header)?;
+        let (buckets, first, bloom) = (u32_at(&header, 0), u32_at(&header, 4), u32_at(&header, 8));
+        if u64::from(buckets) > MAX_SYMBOLS || u64::from(bloom) > MAX_SYMBOLS || u64::from(first) > MAX_SYMBOLS {
+            return Err(corrupt("hash table header"));
+        }
+        let table = addr.offset(16 + u64::from(bloom) * 8);
+        let mut heads = vec![0; buckets as usize * 4];
+        memory.read_exact(table, &mut heads)?;
+        let last = heads.chunks_exact(4).map(|head| u32_at(head, 0)).max().unwrap_or(0);
+        if last < first {
+            return Ok(u64::from(first));
+        }
+        let chains = table.offset(u64::from(buckets) * 4);
+        let mut index = u64::from(last);
+        while index < MAX_SYMBOLS {
+            if memory.read_u32(chains.offset((index - u64::from(first)) * 4))? & 1 == 1 {
+                return Ok(index + 1);
+            }
+            index += 1;
+        }
+        Err(corrupt("hash chain without an end"))
+    }
+
+    fn symbol(&self, index: u32) -> &[u8] {
+        let at = index as usize * SYM_SIZE;
+        &self.symbols[at..at + SYM_SIZE]
+    }
+
+    fn is_defined(&self, index: u32) -> bool {
+        u16_at(self.symbol(index), 6) != 0
+    }
+
+    fn name_of(&self, index: u32) -> Option<&[u8]> {
+        let rest = self.strings.get(u32_at(self.symbol(index), 0) as usize..)?;
+        let end = rest.iter().position(|b| *b == 0)?;
+        Some(&rest[..end])
+    }
+
+    /// Address of a dynamic symbol; [`Self::load_symbols`] must have run.
+    pub fn address_of(&self, name: &str) -> Option<RemoteAddr> {
+        let hash = name_hash(name.as_bytes());
+        let from = self.by_hash.partition_point(|(other, _)| *other < hash);
+        self.by_hash[from..]
+            .iter()
+            .take_while(|(other, _)| *other == hash)
+            .find(|(_, index)| self.name_of(*index) == Some(name.as_bytes()))
+            .map(|(_, index)| RemoteAddr(u64_at(self.symbol(*index), 8).wrapping_add(self.bias)))
+    }
+
+    /// All defined dynamic functions, for naming addresses.
+    pub fn functions(&self) -> impl Iterator<Item = Symbol> {
+        const STT_FUNC: u8 = 2;
+        const STT_GNU_IFUNC: u8 = 10;
+        self.by_hash.iter().filter_map(|(_, index)| {
+            let symbol = self.symbol(*index);
+            let kind = symbol[4] & 0xf;
+            (kind == STT_FUNC || kind == STT_GNU_IFUNC).then(|| Symbol {
+                name: String::from_utf8_lossy(self.name_of(*index).unwrap_or_default()).into_owned(),
+                addr: RemoteAddr(u64_at(symbol, 8).wrapping_add(self.bias)),
+                size: u64_at(symbol, 16),
+            })
+        })
+    }
+}
+
+/// Finds `NT_GNU_BUILD_ID` in note bytes.
+fn build_id_in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
+    while notes.len() >= 12 {
+        let (name_len, desc_len) = (u32_at(notes, 0) as usize, u32_at(notes, 4) as usize);
+        let kind = u32_at(notes, 8);
+        let desc_at = 12usize.checked_add(name_len.checked_next_multiple_of(4)?)?;
+        let desc = notes.get(desc_at..desc_at.checked_add(desc_len)?)?;
+        if kind == 3 && notes.get(12..16) == Some(b"GNU\0") {
+            return Some(desc.to_vec());
+        }
+        notes = notes.get(desc_at.checked_add(desc_len.checked_next_multiple_of(4)?)?..)?;
+    }
+    None
+}
+
+fn name_hash(name: &[u8]) -> u32 {
+    name.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Bytes;
+
+    #[test]
+    fn notes_that_lie_about_their_sizes_are_refused() {
+        let good = [4, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, b'G', b'N', b'U', 0, 0xab, 0xcd, 0, 0];
+        assert_eq!(build_id_in_notes(&good), Some(vec![0xab, 0xcd]));
+        for at in 0..12 {
+            let mut bad = good;
+            bad[at] = 0xff;
+            let _ = build_id_in_notes(&bad);
+        }
+        for cut in 0..good.len() {
+            let _ = build_id_in_notes(&good[..cut]);
+        }
+    }
+
+    #[test]
+    fn not_elf_is_said() {
+        let mut target = Bytes::default();
+        target.map(RemoteAddr(0x1000), vec![0; 64]);
+        assert!(matches!(Image::load(&target, RemoteAddr(0x1000)), Err(ImageError::NotElf(_))));
+        assert!(matches!(Image::load(&target, RemoteAddr(0x9000)), Err(ImageError::Read(_))));
+    }
+}

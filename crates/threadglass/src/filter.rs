@@ -1,0 +1,34 @@
+//! Choosing threads: the four criteria of `td_ta_thr_iter`.
+
+use crate::model::{Thread, ThreadState};
+use crate::signals::SignalSet;
+
+/// Which threads to keep. `None` is the wild card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadFilter {
+    /// Exactly this state.
+    pub state: Option<ThreadState>,
+    /// At least this priority.
+    pub min_priority: Option<i32>,
+    /// Exactly this signal mask.
+    pub signal_mask: Option<SignalSet>,
+    /// Exactly these creation flags.
+    pub user_flags: Option<u32>,
+}
+
+/// Any priority at or below this is the wild card (TD_THR_LOWEST_PRIORITY).
+pub const LOWEST_PRIORITY: i32 = -20;
+
+impl ThreadFilter {
+    /// Whether `thread` passes. A zombie's mask counts as empty and its priority as 0; what is
+    /// unknown passes only the wild card.
+    pub fn matches(&self, thread: &Thread) -> bool {
+        let zombie = thread.state == ThreadState::Zombie;
+        let mask = if zombie { Some(SignalSet(0)) } else { thread.signal_mask };
+        let priority = thread.priority.or(zombie.then_some(0));
+        self.state.is_none_or(|state| state == thread.state)
+            && self.min_priority.is_none_or(|min| min <= LOWEST_PRIORITY || priority.is_some_and(|pri| pri >= min))
+            && self.signal_mask.is_none_or(|wanted| mask == Some(wanted))
+            && self.user_flags.is_none_or(|flags| thread.user_flags == Some(flags))
+    }
+}

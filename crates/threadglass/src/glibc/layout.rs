@@ -1,0 +1,319 @@
+//! Where glibc keeps what, in this target.
+
+use crate::target::{Memory, Symbols};
+use crate::{InnerTid, RemoteAddr};
+use std::collections::HashMap;
+
+/// How the layout was learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Provenance {
+    /// From the descriptors that the target's libc exports for debuggers.
+    Described,
+    /// From the shape of a living thread's descriptor: the program has no symbols.
+    Structural,
+}
+
+/// A living thread and the robust-list head it registered with the kernel: with it, a descriptor
+/// can be found without any list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// Its id as the target sees it.
+    pub inner: InnerTid,
+    /// The head, which lies inside the thread's descriptor.
+    pub robust_head: RemoteAddr,
+}
+
+/// Why there is no layout.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// No glibc in this process.
+    #[error("no glibc thread library in this process")]
+    NoGlibc,
+    /// glibc is there but its descriptors cannot be right.
+    #[error("glibc's thread descriptors do not fit together: {0}")]
+    Implausible(&'static str),
+}
+
+/// The table of thread-specific data keys and how a thread stores its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyLayout {
+    /// `__pthread_keys`.
+    pub table: RemoteAddr,
+    /// Number of keys there can be.
+    pub count: u64,
+    /// Bytes of one entry of the table.
+    pub stride: u64,
+    /// Offset of the sequence number (odd while the key is in use).
+    pub seq: u64,
+    /// Offset of the destructor.
+    pub destructor: u64,
+    /// Bytes of one value in a thread's second-level block.
+    pub data_stride: u64,
+    /// Offset of a value's sequence number.
+    pub data_seq: u64,
+    /// Offset of the value.
+    pub data: u64,
+    /// Values in one second-level block.
+    pub per_block: u64,
+}
+
+/// Offsets inside `struct pthread`, and the global addresses that go with them.
+///
+/// The optional ones are not described by libc: they are known by their place next to a described
+/// neighbour and stay `None` where the target's own threads contradict that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// How it was learned.
+    pub provenance: Provenance,
+    /// glibc's version string.
+    pub version: Option<String>,
+    /// Size of `struct pthread`; `None` in programs without symbols.
+    pub size: Option<u64>,
+    /// List node.
+    pub list: u64,
+    /// Kernel thread id.
+    pub tid: u64,
+    /// Cancellation state and exit bits.
+    pub cancelhandling: u64,
+    /// Pointers to the blocks of thread-specific data.
+    pub specific: u64,
+    /// Whether events are reported for the thread.
+    pub report_events: Option<u64>,
+    /// Event mask.
+    pub eventmask: Option<u64>,
+    /// Start routine.
+    pub start_routine: Option<u64>,
+    /// Recorded priority.
+    pub priority: Option<u64>,
+    /// Robust-list head.
+    pub robust_head: Option<u64>,
+    /// The thread that joins this one; the thread itself when detached.
+    pub joinid: Option<u64>,
+    /// Stack block address; its size and the guard's size follow in the next two words.
+    pub stackblock: Option<u64>,
+    /// Heads of the thread lists. The nodes of a list lead to its head as well, so this may be
+    /// empty for programs without symbols.
+    pub heads: Vec<RemoteAddr>,
+    /// Thread-specific data.
+    pub keys: Option<KeyLayout>,
+}
+
+/// Offsets of `self` in the thread control block: part of the x86-64 ABI, the same since 2.3.
+pub(super) const SELF: u64 = 16;
+
+/// No version's `struct pthread` comes near this size.
+const MAX_SIZE: u64 = 64 << 10;
+
+impl Layout {
+    /// Learns the layout from the target. `hints` help with what libc does not describe; for a
+    /// program without symbols they are all there is.
+    pub fn discover(memory: &dyn Memory, symbols: &dyn Symbols, hints: &[Hint]) -> Result<Self, LayoutError> {
+        let described = Fields::read(memory, symbols);
+        let mut layout = match described.get("_thread_db_sizeof_pthread") {
+            Some(_) => Self::described(memory, symbols, &described)?,
+            None => Self::structural(memory, symbols, hints)?,
+        };
+        layout.check_undescribed(memory, hints);
+        Ok(layout)
+    }
+
+    fn described(memory: &dyn Memory, symbols: &dyn Symbols, fields: &Fields) -> Result<Self, LayoutError> {
+        let offset = |name: &str| fields.offset(&format!("_thread_db_pthread_{name}"));
+        let missing = LayoutError::Implausible("a required descriptor is missing");
+        let size = fields.get("_thread_db_sizeof_pthread").map(|field| u64::from(field[0]));
+        if size.is_none_or(|size| size == 0 || size > MAX_SIZE) {
+            return Err(LayoutError::Implausible("size of struct pthread"));
+        }
+        let tid = offset("tid").ok_or(missing.clone())?;
+        let priority = offset("schedparam_sched_priority");
+        let layout = Self {
+            provenance: Provenance::Described,
+            version: version(memory, symbols),
+            size,
+            list: offset("list").ok_or(missing.clone())?,
+            tid,
+            cancelhandling: offset("cancelhandling").ok_or(missing.clone())?,
+            specific: offset("specific").ok_or(missing)?,
+            report_events: offset("report_events"),
+            eventmask: offset("eventbuf_eventmask"),
+            start_routine: offset("start_routine"),
+            priority,
+            // tid, an unused int and the list's back pointer stand before the head, in all
+            // versions from 2.31 to 2.43.
+            robust_head: tid.checked_add(16),
+            // joinid, result, schedparam follow one another.
+            joinid: priority.and_then(|at| at.checked_sub(16)),
+            // The unwinder's 32 bytes (16-aligned) stand between nextevent and the stack block.
+            stackblock: offset("nextevent").map(|at| (at + 8).next_multiple_of(16) + 32),
+            heads: heads(memory, symbols, fields),
+            keys: keys(symbols, fields),
+        };
+        let in_bounds = |at: u64| size.is_some_and(|size| at + 8 <= size);
+        if ![layout.list, layout.tid, layout.cancelhandling, layout.specific].into_iter().all(in_bounds) {
+            return Err(LayoutError::Implausible("a field lies outside struct pthread"));
+        }
+        Ok(layout)
+    }
+
+    /// No symbols: find the descriptor around a robust-list head by its two pointers to itself, the
+    /// thread's id and its place in a list, then take the rest from the known versions.
+    fn structural(memory: &dyn Memory, symbols: &dyn Symbols, hints: &[Hint]) -> Result<Self, LayoutError> {
+        // Main has no start routine and so fits more than one family: other threads decide first.
+        for hint in hints.iter().rev().take(64) {
+            for known in super::versions::KNOWN {
+                let Some(base) = hint.robust_head.checked_sub(known.tid + 16) else { continue };
+                if known.fits(memory, base, *hint) {
+                    return Ok(known.layout(version(memory, symbols)));
+                }
+            }
+        }
+        Err(LayoutError::NoGlibc)
+    }
+
+    /// Drops, or corrects, offsets that libc does not describe where living threads contradict them.
+    fn check_undescribed(&mut self, memory: &dyn Memory, hints: &[Hint]) {
+        let sample: Vec<_> = hints.iter().take(64).collect();
+        if let Some(offset) = self.robust_head {
+            let agrees = |hint: &&Hint| {
+                hint.robust_head.checked_sub(offset).is_some_and(|base| self.is_thread(memory, base, hint.inner))
+            };
+            if !sample.is_empty() && !sample.iter().any(|hint| agrees(hint)) {
+                self.robust_head = self.calibrate_robust(memory, &sample);
+            }
+        }
+    }
+
+    /// Finds where the robust head lies by searching around each known head for its thread's start.
+    fn calibrate_robust(&self, memory: &dyn Memory, hints: &[&Hint]) -> Option<u64> {
+        let mut votes: HashMap<u64, usize> = HashMap::new();
+        for hint in hints {
+            let furthest = self.size.unwrap_or(4096);
+            // Descriptors are aligned to 64 bytes, their members to 8.
+            let start = hint.robust_head.0 & !7;
+            let found = (0..furthest)
+                .step_by(8)
+                .filter_map(|back| start.checked_sub(back).map(|base| (back, RemoteAddr(base))))
+                .filter(|(_, base)| base.0 % 64 == 0)
+                .find(|(_, base)| self.is_thread(memory, *base, hint.inner));
+            if let Some((back, _)) = found {
+                *votes.entry(back).or_default() += 1;
+            }
+        }
+        votes.into_iter().max_by_key(|(_, count)| *count).map(|(offset, _)| offset)
+    }
+
+    /// Whether `base` is the descriptor of thread `inner`: it points to itself and holds that id.
+    pub fn is_thread(&self, memory: &dyn Memory, base: RemoteAddr, inner: InnerTid) -> bool {
+        memory.read_addr(base.offset(SELF)) == Ok(base)
+            && memory.read_u32(base.offset(self.tid)).is_ok_and(|tid| tid as i32 == inner.0)
+    }
+}
+
+fn version(memory: &dyn Memory, symbols: &dyn Symbols) -> Option<String> {
+    let addr = symbols.address_of("__nptl_version").or_else(|| symbols.address_of("nptl_version"))?;
+    let mut text = [0; 16];
+    let n = memory.read_at(addr, &mut text).ok()?;
+    let end = text[..n].iter().position(|b| *b == 0)?;
+    let text = std::str::from_utf8(&text[..end]).ok()?;
+    let plausible = text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_graphic());
+    plausible.then(|| text.to_owned())
+}
+
+fn heads(memory: &dyn Memory, symbols: &dyn Symbols, fields: &Fields) -> Vec<RemoteAddr> {
+    // From 2.33 on the heads are members of ld.so's global structure, which libc points to.
+    let rtld = match symbols.address_of("__nptl_rtld_global") {
+        Some(pointer) => memory.read_addr(pointer).ok(),
+        None => symbols.address_of("_rtld_global"),
+    };
+    if let Some(rtld) = rtld.filter(|_| fields.offset("_thread_db_rtld_global__dl_stack_used").is_some()) {
+        let head = |name| fields.offset(name).and_then(|offset| rtld.checked_add(offset));
+        let both = ["_thread_db_rtld_global__dl_stack_user", "_thread_db_rtld_global__dl_stack_used"];
+        return both.into_iter().filter_map(head).collect();
+    }
+    // Static programs, then libpthread before 2.33.
+    [["_dl_stack_user", "_dl_stack_used"], ["__stack_user", "stack_used"]]
+        .into_iter()
+        .map(|names| names.into_iter().filter_map(|name| symbols.address_of(name)).collect::<Vec<_>>())
+        .find(|heads| !heads.is_empty())
+        .unwrap_or_default()
+}
+
+fn keys(symbols: &dyn Symbols, fields: &Fields) -> Option<KeyLayout> {
+    let table = symbols.address_of("__pthread_keys")?;
+    let size = |name: &str| fields.get(name).map(|field| u64::from(field[0]));
+    let layout = KeyLayout {
+        table,
+        count: u64::from(fields.get("_thread_db___pthread_keys")?[1]),
+        stride: size("_thread_db_sizeof_pthread_key_struct")?,
+        seq: fields.offset("_thread_db_pthread_key_struct_seq")?,
+        destructor: fields.offset("_thread_db_pthread_key_struct_destr")?,
+        data_stride: size("_thread_db_sizeof_pthread_key_data")?,
+        data_seq: fields.offset("_thread_db_pthread_key_data_seq")?,
+        data: fields.offset("_thread_db_pthread_key_data_data")?,
+        per_block: u64::from(fields.get("_thread_db_pthread_key_data_level2_data")?[1]),
+    };
+    layout.is_plausible().then_some(layout)
+}
+
+impl KeyLayout {
+    /// Sizes a target may claim before we believe that it lies.
+    fn is_plausible(&self) -> bool {
+        (1..=65_536).contains(&self.count)
+            && (16..=256).contains(&self.stride)
+            && (16..=256).contains(&self.data_stride)
+            && (1..=4096).contains(&self.per_block)
+            && self.seq + 8 <= self.stride
+            && self.destructor + 8 <= self.stride
+            && self.data_seq + 8 <= self.data_stride
+            && self.data + 8 <= self.data_stride
+    }
+}
+
+/// The `_thread_db_*` descriptors: three words each (bits, elements, offset), or one (a size).
+struct Fields {
+    values: HashMap<&'static str, [u32; 3]>,
+}
+
+impl Fields {
+    fn read(memory: &dyn Memory, symbols: &dyn Symbols) -> Self {
+        let names: Vec<_> = super::SYMBOLS
+            .iter()
+            .filter(|name| name.starts_with("_thread_db_"))
+            .filter_map(|name| Some((*name, symbols.address_of(name)?)))
+            .collect();
+        let mut bytes = vec![[0; 12]; names.len()];
+        let mut slots: Vec<_> = names
+            .iter()
+            .zip(&mut bytes)
+            .map(|((name, addr), buf)| {
+                // Sizes are one word, and the last one may end its mapping.
+                let len = if is_size(name) { 4 } else { 12 };
+                crate::target::Slot::new(*addr, &mut buf[..len])
+            })
+            .collect();
+        memory.read_many(&mut slots);
+        let whole: Vec<_> = slots.iter().map(crate::target::Slot::is_whole).collect();
+        let word = |bytes: &[u8; 12], at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let values = names
+            .iter()
+            .zip(&bytes)
+            .zip(whole)
+            .filter(|(_, whole)| *whole)
+            .map(|(((name, _), bytes), _)| (*name, [word(bytes, 0), word(bytes, 4), word(bytes, 8)]))
+            .collect();
+        Self { values }
+    }
+
+    fn get(&self, name: &str) -> Option<&[u32; 3]> {
+        self.values.get(name)
+    }
+
+    fn offset(&self, name: &str) -> Option<u64> {
+        self.get(name).map(|field| u64::from(field[2])).filter(|offset| *offset < MAX_SIZE)
+    }
+}
+
+fn is_size(name: &str) -> bool {
+    name.starts_with("_thread_db_sizeof_") || name == "_thread_db_const_thread_area"
+}

@@ -1,0 +1,16 @@
+//! What glibc keeps in the target's memory about its threads.
+//!
+//! Layouts come from the target's own libc: from the descriptors it exports for debuggers
+//! (`_thread_db_*`), from calibration against its living threads, never from one hard-coded version.
+
+mod descriptor;
+mod layout;
+mod list;
+mod symbols;
+mod versions;
+pub mod tsd;
+
+pub use descriptor::{CancelBits, Descriptor, DescriptorReader};
+pub use layout::{Hint, KeyLayout, Layout, LayoutError, Provenance};
+pub use list::{ListWalk, MAX_NODES, walk};
+pub use symbols::SYMBOLS;

@@ -1,0 +1,104 @@
+//! Small types for numbers that are easily swapped.
+
+use std::fmt;
+
+/// An address in the inspected process. Never a pointer of ours.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RemoteAddr(pub u64);
+
+impl RemoteAddr {
+    /// The null address.
+    pub const NULL: Self = Self(0);
+
+    /// Whether this is the null address.
+    pub fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    /// `self + offset`, or `None` when that leaves the address space: targets may lie.
+    pub fn checked_add(self, offset: u64) -> Option<Self> {
+        self.0.checked_add(offset).map(Self)
+    }
+
+    /// `self - offset`, or `None` below zero.
+    pub fn checked_sub(self, offset: u64) -> Option<Self> {
+        self.0.checked_sub(offset).map(Self)
+    }
+
+    /// `self + offset` modulo 2^64. For offsets that were checked before, or whose wrapped result
+    /// simply fails to be readable.
+    pub fn offset(self, offset: u64) -> Self {
+        Self(self.0.wrapping_add(offset))
+    }
+}
+
+impl fmt::Display for RemoteAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+impl fmt::Debug for RemoteAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for RemoteAddr {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What `pthread_self()` returns in that thread: the address of glibc's thread descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct PthreadId(pub RemoteAddr);
+
+impl fmt::Display for PthreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+macro_rules! kernel_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        pub struct $name(pub i32);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+kernel_id! {
+    /// A process id in *our* pid namespace.
+    Pid
+}
+kernel_id! {
+    /// A kernel thread id (light-weight process) in *our* pid namespace.
+    Lwp
+}
+kernel_id! {
+    /// A kernel thread id as the target itself sees it. Differs from [`Lwp`] when the target lives
+    /// in a pid namespace of its own (a container); lock words and descriptors hold this one.
+    InnerTid
+}
+
+impl Pid {
+    /// The calling process.
+    pub fn me() -> Self {
+        Self(std::process::id() as i32)
+    }
+
+    /// The LWP that is the process's thread group leader.
+    pub fn leader(self) -> Lwp {
+        Lwp(self.0)
+    }
+}

@@ -1,0 +1,38 @@
+//! Look inside a running multithreaded native Linux process from outside, without stopping it.
+//!
+//! **What you give:** a pid ([`target::Live::open`]). **What you get:** a [`model::Snapshot`] of its
+//! threads (and, with [`glibc::tsd`], their thread-specific data) as plain data in which every fact
+//! that was not simply read carries its [`model::Evidence`], and whatever could not be read is
+//! listed as a [`model::Gap`]. **What it will not do:** stop, signal, write to or inject into the
+//! target. The one exception is named for what it does and lives apart: [`control`].
+//!
+//! ```
+//! use threadglass::{Pid, target::Live, threads};
+//!
+//! let live = Live::open(Pid::me())?;
+//! let snapshot = threads::collect(&live)?;
+//! assert!(snapshot.threads.iter().any(|t| t.lwp.is_some()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Data goes one way: [`target`] (bytes, kernel facts) → [`glibc`], [`symbols`] (knowledge) →
+//! [`model`] (plain data) → whoever prints it.
+#![deny(unsafe_code)]
+
+pub mod access;
+pub mod control;
+pub mod doctor;
+pub mod elf;
+pub mod filter;
+pub mod glibc;
+mod ids;
+pub mod model;
+pub mod proc;
+pub mod signals;
+pub mod symbols;
+#[allow(unsafe_code)]
+pub(crate) mod sys;
+pub mod target;
+pub mod threads;
+
+pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};

@@ -1,0 +1,182 @@
+//! One thread.
+
+use super::Evidence;
+use crate::proc::{Policy, syscall_name};
+use crate::signals::SignalSet;
+use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+
+/// The states of `td_thr_state_e`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum ThreadState {
+    /// Cannot be told; a gap says why.
+    Unknown,
+    /// Stopped by job control or suspended by a debugger, while not asleep.
+    Stopped,
+    /// Runnable, but seen not to get a CPU.
+    Run,
+    /// On a CPU, or not seen to be kept from one.
+    Active,
+    /// Exited, not yet joined.
+    Zombie,
+    /// Asleep in a system call.
+    Sleep,
+    /// Stopped or suspended while asleep in a system call.
+    StoppedAsleep,
+}
+
+impl ThreadState {
+    /// All states, in the order of their numbers in `td_thr_state_e` (1 to 7).
+    pub const ALL: [Self; 7] = [
+        Self::Unknown,
+        Self::Stopped,
+        Self::Run,
+        Self::Active,
+        Self::Zombie,
+        Self::Sleep,
+        Self::StoppedAsleep,
+    ];
+
+    /// The word used on the command line and in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Stopped => "stopped",
+            Self::Run => "run",
+            Self::Active => "active",
+            Self::Zombie => "zombie",
+            Self::Sleep => "sleep",
+            Self::StoppedAsleep => "stopped_asleep",
+        }
+    }
+}
+
+/// Who made the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum ThreadType {
+    /// The program.
+    User,
+    /// libc for its own purposes: its start routine lies in libc.
+    System,
+}
+
+/// The system call a thread is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Syscall {
+    /// Its number.
+    pub number: i64,
+    /// The six argument registers; those the call does not use hold leftovers.
+    pub args: [u64; 6],
+}
+
+impl Syscall {
+    /// Its name, or its number where this version does not know it.
+    pub fn name(&self) -> String {
+        syscall_name(self.number).map_or_else(|| format!("syscall_{}", self.number), str::to_owned)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Syscall {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut out = serializer.serialize_struct("Syscall", 3)?;
+        out.serialize_field("number", &self.number)?;
+        out.serialize_field("name", &self.name())?;
+        out.serialize_field("args", &self.args.map(RemoteAddr))?;
+        out.end()
+    }
+}
+
+/// A thread's stack, as `pthread_getattr_np` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Stack {
+    /// The **highest** address (one past the last byte), where the stack begins.
+    pub base: RemoteAddr,
+    /// Bytes below it that are stack, without the guard.
+    pub size: u64,
+    /// Bytes of guard below that.
+    pub guard: u64,
+}
+
+/// CPU time used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Cpu {
+    /// In user mode, in milliseconds (the kernel counts these in steps of 10).
+    pub user_ms: u64,
+    /// In the kernel.
+    pub system_ms: u64,
+}
+
+/// One thread of the target.
+///
+/// `None` means that it could not be told (the snapshot's gaps say why) or does not exist for this
+/// thread: the main thread has no start function of its own, a zombie has no LWP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Thread {
+    /// Its `pthread_t`.
+    pub id: Option<PthreadId>,
+    /// Its LWP.
+    pub lwp: Option<Lwp>,
+    /// Its LWP as the target itself sees it (differs in a pid namespace).
+    pub inner_lwp: Option<InnerTid>,
+    /// Its name. Bytes that are not UTF-8 appear as U+FFFD.
+    pub name: Option<String>,
+    /// Its state.
+    pub state: ThreadState,
+    /// How the state is known.
+    pub state_evidence: Evidence,
+    /// Who made it.
+    #[cfg_attr(feature = "serde", serde(rename = "type"))]
+    pub kind: Option<ThreadType>,
+    /// Whether it is detached.
+    pub detached: Option<bool>,
+    /// The creation flags as `td_thrinfo_t` has them: 0x40 when detached, else 0.
+    pub user_flags: Option<u32>,
+    /// Whether it has begun to exit while its LWP still lives.
+    pub exiting: bool,
+    /// Whether a `tglass suspend` or `td_thr_dbsuspend` holds it.
+    pub db_suspended: bool,
+    /// Priority as `pthread_getschedparam` tells it: 0 unless the policy is real-time.
+    pub priority: Option<i32>,
+    /// Scheduling policy.
+    pub policy: Option<Policy>,
+    /// Nice value.
+    pub nice: Option<i32>,
+    /// Whether it runs at a priority inherited from a waiter.
+    pub inherited_priority: Option<bool>,
+    /// Whether the CPU was taken from it when it last ran.
+    pub preempted: Option<bool>,
+    /// Program counter, of a thread that is asleep or stopped.
+    pub pc: Option<RemoteAddr>,
+    /// Stack pointer, likewise.
+    pub sp: Option<RemoteAddr>,
+    /// Address of its start function.
+    pub start: Option<RemoteAddr>,
+    /// Name of the function there.
+    pub start_function: Option<String>,
+    /// Its stack.
+    pub stack: Option<Stack>,
+    /// Size of its descriptor, which starts at `id`.
+    pub descriptor_size: Option<u64>,
+    /// libc's own flags for it (cancellation and exit bits).
+    pub flags: Option<u32>,
+    /// Address of its thread-specific data pointers.
+    pub specific: Option<RemoteAddr>,
+    /// Blocked signals.
+    pub signal_mask: Option<SignalSet>,
+    /// Signals pending for this thread alone.
+    pub pending: Option<SignalSet>,
+    /// The system call it is in.
+    pub syscall: Option<Syscall>,
+    /// CPU time.
+    pub cpu: Option<Cpu>,
+    /// Whether event reporting is on for it.
+    pub traced_events: Option<bool>,
+    /// Its event mask (two words).
+    pub events: Option<[u32; 2]>,
+}

@@ -1,0 +1,128 @@
+//! `/proc/PID/task/TID/status`.
+
+use super::{decimal, hex, words};
+use crate::signals::SignalSet;
+use crate::{InnerTid, Pid};
+
+/// What is used of a `status` file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Thread group id (the pid of the process).
+    pub tgid: Option<Pid>,
+    /// Real user id.
+    pub uid: Option<u32>,
+    /// Effective user id.
+    pub euid: Option<u32>,
+    /// Who traces it, 0 for nobody.
+    pub tracer: i32,
+    /// The id in its own pid namespace, and how many namespaces deep that is.
+    pub inner_tid: Option<InnerTid>,
+    /// Number of nested pid namespaces seen from ours, 1 when the task lives in ours.
+    pub namespaces: usize,
+    /// Blocked signals.
+    pub blocked: SignalSet,
+    /// Signals pending for this thread alone.
+    pub pending: SignalSet,
+    /// Signals pending for the process as a whole.
+    pub shared_pending: SignalSet,
+    /// Times it gave up the CPU.
+    pub voluntary_switches: u64,
+    /// Times the CPU was taken from it.
+    pub involuntary_switches: u64,
+    /// Seccomp mode: 0 none, 1 strict, 2 filter.
+    pub seccomp: u32,
+    /// Whether it has an address space (kernel threads and zombies have none).
+    pub has_memory: bool,
+}
+
+/// Decodes a `status` file; `None` when the lines every kernel since 2.6 writes are missing.
+pub fn parse_status(bytes: &[u8]) -> Option<Status> {
+    let mut status = Status {
+        tgid: None,
+        uid: None,
+        euid: None,
+        tracer: 0,
+        inner_tid: None,
+        namespaces: 1,
+        blocked: SignalSet(0),
+        pending: SignalSet(0),
+        shared_pending: SignalSet(0),
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        seccomp: 0,
+        has_memory: false,
+    };
+    let mut saw_mask = false;
+    for line in bytes.split(|b| *b == b'\n') {
+        let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
+        let (key, rest) = (&line[..colon], &line[colon + 1..]);
+        let first = || words(rest).next();
+        let number = || first().and_then(decimal);
+        let id = |n: u64| i32::try_from(n).ok();
+        match key {
+            b"Tgid" => status.tgid = number().and_then(id).map(Pid),
+            b"TracerPid" => status.tracer = number().and_then(id)?,
+            b"Uid" => {
+                let mut ids = words(rest).map(|word| decimal(word).and_then(|n| u32::try_from(n).ok()));
+                status.uid = ids.next().flatten();
+                status.euid = ids.next().flatten();
+            }
+            b"NSpid" => {
+                status.namespaces = words(rest).count().max(1);
+                status.inner_tid = words(rest).last().and_then(decimal).and_then(id).map(InnerTid);
+            }
+            b"VmSize" => status.has_memory = true,
+            b"SigBlk" => {
+                status.blocked = SignalSet(first().and_then(hex)?);
+                saw_mask = true;
+            }
+            b"SigPnd" => status.pending = SignalSet(first().and_then(hex)?),
+            b"ShdPnd" => status.shared_pending = SignalSet(first().and_then(hex)?),
+            b"Seccomp" => status.seccomp = number()? as u32,
+            b"voluntary_ctxt_switches" => status.voluntary_switches = number()?,
+            b"nonvoluntary_ctxt_switches" => status.involuntary_switches = number()?,
+            _ => {}
+        }
+    }
+    saw_mask.then_some(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &[u8] = b"Name:\tx:y\nState:\tS (sleeping)\nTgid:\t20\nPid:\t21\nTracerPid:\t0\nUid:\t1\t2\t3\t4\n\
+        NSpid:\t21\t7\nVmSize:\t 10 kB\nSigPnd:\t0000000000000200\nShdPnd:\t0000000000000000\n\
+        SigBlk:\t0000000000000a00\nSeccomp:\t2\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
+
+    #[test]
+    fn reads_masks_namespaces_and_counters() {
+        let status = parse_status(FILE).unwrap();
+        assert_eq!(status.tgid, Some(Pid(20)));
+        assert_eq!((status.uid, status.euid), (Some(1), Some(2)));
+        assert_eq!((status.inner_tid, status.namespaces), (Some(InnerTid(7)), 2));
+        assert_eq!((status.blocked, status.pending), (SignalSet(0xa00), SignalSet(0x200)));
+        assert_eq!((status.voluntary_switches, status.involuntary_switches), (5, 6));
+        assert_eq!((status.seccomp, status.has_memory), (2, true));
+    }
+
+    #[test]
+    fn agrees_with_the_procfs_crate_on_this_process() {
+        let bytes = std::fs::read("/proc/thread-self/status").unwrap();
+        let ours = parse_status(&bytes).unwrap();
+        let theirs: procfs::process::Status = procfs::FromRead::from_read(bytes.as_slice()).unwrap();
+        assert_eq!(ours.tgid, Some(Pid(theirs.tgid)));
+        assert_eq!(ours.blocked, SignalSet(theirs.sigblk));
+        assert_eq!(ours.pending, SignalSet(theirs.sigpnd));
+        assert_eq!(ours.tracer, theirs.tracerpid);
+        assert_eq!(ours.uid, Some(theirs.ruid));
+    }
+
+    #[test]
+    fn cut_anywhere_it_never_panics() {
+        for cut in 0..FILE.len() {
+            let _ = parse_status(&FILE[..cut]);
+        }
+        assert_eq!(parse_status(b""), None);
+    }
+}

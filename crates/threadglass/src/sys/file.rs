@@ -1,0 +1,110 @@
+//! Opening and reading small kernel files, and opening files that a target names.
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::unistd::read;
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Opens a directory for lookups relative to it.
+pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, Errno> {
+    open(path, OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+}
+
+/// Reads the one-record kernel file `name` (stat, status, syscall ..) below `dir` into `buf`, reusing
+/// its memory. Such a file comes in one piece when the buffer has room for it.
+pub(crate) fn read_record(dir: impl AsFd, name: &CStr, buf: &mut Vec<u8>) -> Result<(), Errno> {
+    let fd = openat(dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    read_until(&fd, buf, |got, room| got < room)
+}
+
+/// Reads a kernel file that comes in pieces (maps, auxv): only an empty read is its end.
+pub(crate) fn read_stream(dir: impl AsFd, name: &CStr) -> Result<Vec<u8>, Errno> {
+    let fd = openat(dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let mut buf = Vec::new();
+    read_until(&fd, &mut buf, |got, _| got == 0)?;
+    Ok(buf)
+}
+
+fn read_until(fd: impl AsFd, buf: &mut Vec<u8>, is_end: impl Fn(usize, usize) -> bool) -> Result<(), Errno> {
+    let mut len = 0;
+    buf.resize(buf.capacity().max(4096), 0);
+    loop {
+        let room = buf.len() - len;
+        let got = match read(fd.as_fd(), &mut buf[len..]) {
+            Err(Errno::EINTR) => continue,
+            other => other?,
+        };
+        len += got;
+        if is_end(got, room) {
+            buf.truncate(len);
+            return Ok(());
+        }
+        if len == buf.len() {
+            buf.resize(len * 2, 0);
+        }
+    }
+}
+
+/// The entries of a directory that are numbers (the threads in `/proc/PID/task`).
+pub(crate) fn list_numbers(dir: &OwnedFd) -> Result<Vec<i32>, Errno> {
+    // A fresh handle: the position of `dir` itself is shared with everyone who uses it.
+    let mut entries = Dir::openat(dir, c".", OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let mut numbers = Vec::new();
+    for entry in entries.iter() {
+        if let Ok(number) = entry?.file_name().to_str().unwrap_or_default().parse() {
+            numbers.push(number);
+        }
+    }
+    Ok(numbers)
+}
+
+/// Opens a file that the *target* named, without being tricked by it: no FIFO that never answers,
+/// no device with side effects. Symbolic links are followed inside `root` as the target would.
+pub(crate) fn open_regular_below(root: &OwnedFd, path: &[u8]) -> Result<File, Errno> {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    let handle = openat2(root, OsStr::from_bytes(relative), how)?;
+    reopen_regular(handle)
+}
+
+/// Opens a magic link such as `exe` or `map_files/..` below a `/proc/PID` directory, if what it
+/// leads to is a regular file.
+pub(crate) fn open_regular_link(dir: &OwnedFd, name: &CStr) -> Result<File, Errno> {
+    reopen_regular(openat(dir, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
+}
+
+fn reopen_regular(handle: OwnedFd) -> Result<File, Errno> {
+    let mode = SFlag::from_bits_truncate(fstat(&handle)?.st_mode & SFlag::S_IFMT.bits());
+    if mode != SFlag::S_IFREG {
+        return Err(Errno::EINVAL);
+    }
+    // An O_PATH handle cannot be read; opening it again through /proc/self/fd gives exactly the
+    // file that was examined.
+    let again = PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()));
+    open(&again, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifo_or_device_under_a_librarys_name_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        nix::unistd::mkfifo(&dir.path().join("libc.so.6"), Mode::S_IRUSR).unwrap();
+        std::fs::write(dir.path().join("file"), "x").unwrap();
+        std::os::unix::fs::symlink("/file", dir.path().join("link")).unwrap();
+        let root = open_dir(dir.path()).unwrap();
+        assert_eq!(open_regular_below(&root, b"/libc.so.6").unwrap_err(), Errno::EINVAL);
+        assert!(open_regular_below(&root, b"/file").is_ok());
+        assert!(open_regular_below(&root, b"/link").is_ok(), "links resolve inside the root");
+        let slash = open_dir(Path::new("/")).unwrap();
+        assert_eq!(open_regular_below(&slash, b"/dev/null").unwrap_err(), Errno::EINVAL);
+    }
+}

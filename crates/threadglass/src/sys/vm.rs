@@ -1,0 +1,75 @@
+//! Batched reads of another process's memory.
+
+use crate::target::{ReadError, ReadErrorKind, Slot};
+use crate::{Lwp, RemoteAddr};
+use nix::errno::Errno;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid as NixPid;
+use std::io::IoSliceMut;
+
+/// The kernel's limit of iovecs for one call.
+const BATCH: usize = 1024;
+
+/// Why the call as a whole cannot work for this process (as opposed to one bad address).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Not allowed, or the call does not exist here: `/proc/PID/mem` may still work.
+    Denied,
+    /// The process has gone.
+    Gone,
+}
+
+/// Reads one range; short when the range runs into unmapped memory.
+pub(crate) fn read(lwp: Lwp, addr: RemoteAddr, buf: &mut [u8]) -> Result<Result<usize, ReadError>, Refused> {
+    let len = buf.len();
+    let mut local = [IoSliceMut::new(buf)];
+    let remote = [RemoteIoVec { base: addr.0 as usize, len }];
+    match process_vm_readv(NixPid::from_raw(lwp.0), &mut local, &remote) {
+        Ok(n) => Ok(Ok(n)),
+        Err(errno) => Err(errno).or_else(|errno| refused(errno).map(|()| Err(fault(addr, len)))),
+    }
+}
+
+/// Reads many ranges in few calls; every slot gets its own outcome.
+pub(crate) fn read_many(lwp: Lwp, slots: &mut [Slot<'_>]) -> Result<(), Refused> {
+    let mut rest = slots;
+    while !rest.is_empty() {
+        let take = rest.len().min(BATCH);
+        let remote: Vec<_> =
+            rest[..take].iter().map(|slot| RemoteIoVec { base: slot.addr.0 as usize, len: slot.buf.len() }).collect();
+        let mut local: Vec<_> = rest[..take].iter_mut().map(|slot| IoSliceMut::new(slot.buf)).collect();
+        let mut got = match process_vm_readv(NixPid::from_raw(lwp.0), &mut local, &remote) {
+            Ok(n) => n,
+            Err(errno) => refused(errno).map(|()| 0)?,
+        };
+        drop(local);
+        // The transfer ends at the first byte that cannot be read: that slot is short, and the next
+        // call begins behind it.
+        let mut done = 0;
+        for slot in &mut rest[..take] {
+            let len = slot.buf.len();
+            done += 1;
+            if got >= len {
+                got -= len;
+                slot.outcome = Ok(len);
+                continue;
+            }
+            slot.outcome = if got > 0 { Ok(got) } else { Err(fault(slot.addr, len)) };
+            break;
+        }
+        rest = &mut rest[done..];
+    }
+    Ok(())
+}
+
+fn refused(errno: Errno) -> Result<(), Refused> {
+    match errno {
+        Errno::ESRCH => Err(Refused::Gone),
+        Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Err(Refused::Denied),
+        _ => Ok(()),
+    }
+}
+
+fn fault(addr: RemoteAddr, len: usize) -> ReadError {
+    ReadError { addr, len, kind: ReadErrorKind::Unmapped }
+}

@@ -1,0 +1,105 @@
+//! What only the kernel knows about a thread.
+
+use super::TargetError;
+use crate::model::{Evidence, ThreadState};
+use crate::proc::{KernelState, Policy, Stat, Status, SyscallFile};
+use crate::signals::SignalSet;
+use crate::{InnerTid, Lwp, RemoteAddr};
+
+/// Facts about one LWP. Optional ones are those that a core, or a process of another user, lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LwpFacts {
+    /// Which LWP.
+    pub lwp: Lwp,
+    /// Its id as the target sees it.
+    pub inner: InnerTid,
+    /// Its name, raw bytes.
+    pub name: Option<Vec<u8>>,
+    /// The kernel's state.
+    pub state: KernelState,
+    /// What it is blocked in; `None` when that may not be read.
+    pub syscall: Option<SyscallFile>,
+    /// Blocked signals.
+    pub blocked: SignalSet,
+    /// Signals pending for this thread.
+    pub pending: SignalSet,
+    /// Scheduling policy.
+    pub policy: Option<Policy>,
+    /// Priority as `pthread_getschedparam` reports it.
+    pub priority: Option<i32>,
+    /// Nice value.
+    pub nice: Option<i32>,
+    /// Whether it runs at an inherited priority.
+    pub boosted: Option<bool>,
+    /// CPU time in clock ticks: user, system.
+    pub cpu_ticks: Option<(u64, u64)>,
+    /// Times it gave up the CPU, and times the CPU was taken from it.
+    pub switches: Option<(u64, u64)>,
+    /// Who traces it, 0 for nobody.
+    pub tracer: i32,
+    /// Of a running thread that was watched: whether it gets a CPU, and how that is known.
+    pub running: Option<(ThreadState, Evidence)>,
+}
+
+impl LwpFacts {
+    /// From the three files of a live LWP.
+    pub fn from_files(lwp: Lwp, stat: Stat, status: Status, syscall: Option<SyscallFile>) -> Self {
+        Self {
+            lwp,
+            inner: status.inner_tid.unwrap_or(InnerTid(lwp.0)),
+            state: stat.state,
+            syscall,
+            blocked: status.blocked,
+            pending: status.pending,
+            policy: Some(stat.policy),
+            priority: Some(stat.posix_priority()),
+            nice: Some(stat.nice as i32),
+            boosted: Some(stat.is_boosted()),
+            cpu_ticks: Some((stat.utime, stat.stime)),
+            switches: Some((status.voluntary_switches, status.involuntary_switches)),
+            tracer: status.tracer,
+            running: None,
+            name: Some(stat.comm),
+        }
+    }
+
+    /// Whether `stat` and `syscall` tell of the same moment: they are two files, and the thread may
+    /// have moved between the two reads.
+    pub fn agree(&self) -> bool {
+        match (self.state, &self.syscall) {
+            (_, None) => true,
+            (KernelState::Running, Some(call)) => *call == SyscallFile::Running,
+            (KernelState::Zombie | KernelState::Dead, Some(_)) => true,
+            (_, Some(call)) => *call != SyscallFile::Running,
+        }
+    }
+}
+
+/// Scheduler counters of one LWP (`/proc/../schedstat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedCounters {
+    /// Nanoseconds on a CPU.
+    pub run_ns: u64,
+    /// Nanoseconds queued for one.
+    pub delay_ns: u64,
+    /// Times it got one.
+    pub timeslices: u64,
+}
+
+/// What the kernel (or a core's notes) knows about the target's LWPs.
+pub trait KernelFacts {
+    /// The LWPs that exist now, in the kernel's order.
+    fn lwps(&self) -> Result<Vec<Lwp>, TargetError>;
+
+    /// Facts of each of `lwps`; `None` for one that has gone.
+    fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>>;
+
+    /// Scheduler counters; `None` where they cannot be had.
+    fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters>;
+
+    /// The robust-list head each LWP registered, which lies inside its glibc descriptor.
+    fn robust_heads(&self, lwps: &[Lwp]) -> Vec<Option<RemoteAddr>>;
+
+    /// Name of a tracing thread, to tell a debugger from our own `suspend`.
+    fn tracer_name(&self, tracer: i32) -> Option<Vec<u8>>;
+}

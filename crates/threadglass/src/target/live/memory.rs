@@ -1,0 +1,103 @@
+//! Memory of a live process: `process_vm_readv`, or `/proc/PID/mem` where that call is filtered.
+
+use super::Live;
+use crate::sys::vm::{self, Refused};
+use crate::target::{Memory, ReadError, ReadErrorKind, Slot};
+use crate::{Lwp, RemoteAddr};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug)]
+pub(super) struct LiveMemory {
+    lwp: Lwp,
+    /// Held open because it stays tied to the address space it was opened on: after an exec it
+    /// reads nothing, while `process_vm_readv` would happily read the new program.
+    file: Result<File, Errno>,
+    /// Set once the kernel refused the batched call (a seccomp filter does that in containers).
+    only_file: AtomicBool,
+}
+
+impl LiveMemory {
+    pub(super) fn denied() -> Self {
+        Self { lwp: Lwp(0), file: Err(Errno::EACCES), only_file: AtomicBool::new(false) }
+    }
+
+    pub(super) fn open(lwp: Lwp, name: &CStr, task_dir: &OwnedFd) -> Self {
+        let file = openat(task_dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map(File::from);
+        Self { lwp, file, only_file: AtomicBool::new(false) }
+    }
+
+    pub(super) fn errno(&self) -> Option<Errno> {
+        self.file.as_ref().err().copied()
+    }
+
+    /// Whether the address space we opened has no users any more. A read of nothing at an unmapped
+    /// address fails with EIO while the space lives and gives 0 once it is gone.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.file.as_ref().is_ok_and(|file| matches!(file.read_at(&mut [0], 0), Ok(0)))
+    }
+
+    fn read_file(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
+        let failed = |kind| ReadError { addr, len: buf.len(), kind };
+        let (denied, unmapped, gone) =
+            (failed(ReadErrorKind::Denied), failed(ReadErrorKind::Unmapped), failed(ReadErrorKind::Gone));
+        let file = self.file.as_ref().map_err(|_| denied)?;
+        match file.read_at(buf, addr.0) {
+            Ok(0) if !buf.is_empty() => Err(gone),
+            Ok(n) => Ok(n),
+            Err(_) => Err(unmapped),
+        }
+    }
+}
+
+impl Memory for LiveMemory {
+    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
+        let len = buf.len();
+        if self.file.is_err() {
+            return Err(ReadError { addr, len, kind: ReadErrorKind::Denied });
+        }
+        if !self.only_file.load(Ordering::Relaxed) {
+            match vm::read(self.lwp, addr, buf) {
+                Ok(outcome) => return outcome,
+                Err(Refused::Gone) => return Err(ReadError { addr, len, kind: ReadErrorKind::Gone }),
+                Err(Refused::Denied) => self.only_file.store(true, Ordering::Relaxed),
+            }
+        }
+        self.read_file(addr, buf)
+    }
+
+    fn read_many(&self, slots: &mut [Slot<'_>]) {
+        if self.file.is_ok() && !self.only_file.load(Ordering::Relaxed) {
+            match vm::read_many(self.lwp, slots) {
+                Ok(()) => return,
+                Err(Refused::Gone) => {
+                    for slot in slots {
+                        slot.outcome =
+                            Err(ReadError { addr: slot.addr, len: slot.buf.len(), kind: ReadErrorKind::Gone });
+                    }
+                    return;
+                }
+                Err(Refused::Denied) => self.only_file.store(true, Ordering::Relaxed),
+            }
+        }
+        for slot in slots {
+            slot.outcome = self.read_file(slot.addr, slot.buf);
+        }
+    }
+}
+
+impl Memory for Live {
+    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
+        self.memory.read_at(addr, buf)
+    }
+
+    fn read_many(&self, slots: &mut [Slot<'_>]) {
+        self.memory.read_many(slots);
+    }
+}

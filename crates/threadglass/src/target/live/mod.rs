@@ -1,0 +1,168 @@
+//! A live process, looked at without stopping it.
+
+mod facts;
+mod memory;
+mod modules;
+mod symbols;
+
+pub use modules::Module;
+
+use super::TargetError;
+use crate::access::Denial;
+use crate::proc::{AuxVector, MapEntry, Stat, Status, parse_auxv, parse_maps, parse_stat, parse_status};
+use crate::sys::file;
+use crate::{Lwp, Pid};
+use memory::LiveMemory;
+use nix::errno::Errno;
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// A live process. Opening and reading it issues no ptrace, signal or write of any kind.
+#[derive(Debug)]
+pub struct Live {
+    pid: Pid,
+    /// Pins the identity: once the process has gone, lookups through this answer ESRCH even when
+    /// the number is in use again.
+    proc_dir: OwnedFd,
+    task_dir: OwnedFd,
+    /// The thread whose `/proc` files tell of the address space: the leader, or another one when
+    /// the leader has ended (main called `pthread_exit`).
+    witness: Lwp,
+    leader: Stat,
+    status: Status,
+    memory: LiveMemory,
+    maps: OnceLock<Vec<MapEntry>>,
+    modules: OnceLock<Vec<Module>>,
+    symbols: OnceLock<symbols::LiveSymbols>,
+}
+
+impl Live {
+    /// Opens process `pid` for looking.
+    ///
+    /// Succeeds for processes of other users too; what they withhold is then missing, and
+    /// [`Live::denial`] says why.
+    pub fn open(pid: Pid) -> Result<Self, TargetError> {
+        let gone = |errno, what: &str| match errno {
+            Errno::ENOENT | Errno::ESRCH | Errno::ENOTDIR => TargetError::NoSuchProcess(pid),
+            errno => TargetError::Proc { what: format!("/proc/{pid}{what}"), errno },
+        };
+        if pid.0 <= 0 {
+            return Err(TargetError::NoSuchProcess(pid));
+        }
+        let proc_dir = file::open_dir(&PathBuf::from(format!("/proc/{pid}"))).map_err(|e| gone(e, ""))?;
+        let read = |name: &CStr| {
+            let mut buf = Vec::new();
+            file::read_record(&proc_dir, name, &mut buf).map(|()| buf)
+        };
+        let stat = read(c"stat").map_err(|e| gone(e, "/stat"))?;
+        let leader = parse_stat(&stat).ok_or(TargetError::NoSuchProcess(pid))?;
+        let status =
+            parse_status(&read(c"status").map_err(|e| gone(e, "/status"))?).ok_or(TargetError::NoSuchProcess(pid))?;
+        if let Some(tgid) = status.tgid.filter(|tgid| *tgid != pid) {
+            return Err(TargetError::IsThread { tid: pid.0, pid: tgid });
+        }
+        if leader.is_kernel_thread() {
+            return Err(TargetError::KernelThread(pid));
+        }
+        let task_dir = file::open_dir(&PathBuf::from(format!("/proc/{pid}/task"))).map_err(|e| gone(e, "/task"))?;
+        let mut live = Self {
+            pid,
+            witness: pid.leader(),
+            memory: LiveMemory::denied(),
+            proc_dir,
+            task_dir,
+            leader,
+            status,
+            maps: OnceLock::new(),
+            modules: OnceLock::new(),
+            symbols: OnceLock::new(),
+        };
+        if live.leader.state.has_ended() {
+            // The other threads carry on: any of them can tell of the address space.
+            let others = live.list_tasks().unwrap_or_default();
+            let parent = parent_of(&stat);
+            live.witness =
+                others.into_iter().find(|lwp| *lwp != pid.leader()).ok_or(TargetError::Zombie(pid, parent))?;
+        }
+        live.memory = LiveMemory::open(live.witness, &live.task_file(c"mem"), &live.task_dir);
+        Ok(live)
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// The leader's `stat` at the time of opening.
+    pub fn leader_stat(&self) -> &Stat {
+        &self.leader
+    }
+
+    /// The leader's `status` at the time of opening.
+    pub fn leader_status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Why its memory may not be read, or `None` when it may.
+    pub fn denial(&self) -> Option<Denial> {
+        self.memory.errno().map(|errno| Denial::explain(self, errno))
+    }
+
+    /// Path of its executable, as the target would write it.
+    pub fn exe_path(&self) -> Option<PathBuf> {
+        std::fs::read_link(format!("/proc/{}/exe", self.witness)).ok()
+    }
+
+    /// Its auxiliary vector.
+    pub fn auxv(&self) -> Option<AuxVector> {
+        self.read_stream(c"auxv").ok().map(|bytes| parse_auxv(&bytes))
+    }
+
+    /// Its mappings, read once. Empty when they may not be read.
+    pub fn maps(&self) -> &[MapEntry] {
+        self.maps.get_or_init(|| self.read_stream(c"maps").map(|bytes| parse_maps(&bytes).0).unwrap_or_default())
+    }
+
+    /// The `limits` file.
+    pub(crate) fn limits(&self) -> Option<Vec<u8>> {
+        self.read_stream(c"limits").ok()
+    }
+
+    /// Whether it still is the process, and the program, that was opened.
+    pub fn check_identity(&self) -> Result<(), TargetError> {
+        let mut buf = Vec::new();
+        file::read_record(&self.proc_dir, c"stat", &mut buf).map_err(|_| TargetError::Exited(self.pid))?;
+        let now = parse_stat(&buf).ok_or(TargetError::Exited(self.pid))?;
+        if now.state.has_ended() && !self.leader.state.has_ended() && self.list_tasks().is_ok_and(|t| t.len() <= 1) {
+            return Err(TargetError::Exited(self.pid));
+        }
+        if self.memory.is_abandoned() {
+            return Err(TargetError::Execed(self.pid));
+        }
+        Ok(())
+    }
+
+    fn list_tasks(&self) -> Result<Vec<Lwp>, Errno> {
+        file::list_numbers(&self.task_dir).map(|numbers| numbers.into_iter().map(Lwp).collect())
+    }
+
+    /// Name, relative to the task directory, of one of the witness's files.
+    fn task_file(&self, name: &CStr) -> std::ffi::CString {
+        let mut path = format!("{}/", self.witness).into_bytes();
+        path.extend(name.to_bytes());
+        std::ffi::CString::new(path).unwrap_or_default()
+    }
+
+    fn read_stream(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
+        file::read_stream(&self.task_dir, &self.task_file(name))
+    }
+}
+
+/// Field 4 of `stat`, behind the name.
+fn parent_of(stat: &[u8]) -> Pid {
+    let after = stat.iter().rposition(|b| *b == b')').map_or(&[][..], |at| &stat[at + 1..]);
+    let text = String::from_utf8_lossy(after);
+    Pid(text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0))
+}

@@ -1,0 +1,167 @@
+//! What can be looked at: a live process today; cores, debuggers and plain bytes fit the same traits.
+//!
+//! A target is a bundle of small capabilities. [`Memory`] and [`Symbols`] are enough to find glibc
+//! and its threads; [`KernelFacts`] adds what only the kernel knows. Live processes have all three.
+//!
+//! # Read semantics
+//!
+//! A short read is success: `Ok(n)` with `n < buf.len()` says that the bytes from `addr + n` on are
+//! not available. Nothing here stops the process, so two reads may see two different moments;
+//! callers that need agreement read again and compare.
+
+mod bytes;
+mod facts;
+mod live;
+
+pub use bytes::Bytes;
+pub use facts::{KernelFacts, LwpFacts, SchedCounters};
+pub use live::{Live, Module};
+
+use crate::{Pid, RemoteAddr};
+use std::fmt;
+
+/// Why bytes could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadErrorKind {
+    /// Nothing is mapped there (or it may not be read).
+    Unmapped,
+    /// We are not allowed to read this process.
+    Denied,
+    /// The process has gone, or executes another program now.
+    Gone,
+}
+
+/// A failed read, with the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read {len} bytes at {addr}: {kind}")]
+pub struct ReadError {
+    /// Where.
+    pub addr: RemoteAddr,
+    /// How much was asked for.
+    pub len: usize,
+    /// Why not.
+    pub kind: ReadErrorKind,
+}
+
+impl fmt::Display for ReadErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unmapped => "not mapped",
+            Self::Denied => "not permitted",
+            Self::Gone => "the process has gone",
+        })
+    }
+}
+
+/// One range of a batched read.
+#[derive(Debug)]
+pub struct Slot<'a> {
+    /// Where to read.
+    pub addr: RemoteAddr,
+    /// Where to put it.
+    pub buf: &'a mut [u8],
+    /// What came of it, as for [`Memory::read_at`].
+    pub outcome: Result<usize, ReadError>,
+}
+
+impl<'a> Slot<'a> {
+    /// A range still to be read.
+    pub fn new(addr: RemoteAddr, buf: &'a mut [u8]) -> Self {
+        Self { addr, buf, outcome: Ok(0) }
+    }
+
+    /// Whether all of it was read.
+    pub fn is_whole(&self) -> bool {
+        self.outcome == Ok(self.buf.len())
+    }
+}
+
+/// Bytes of the inspected process, live or dead.
+pub trait Memory {
+    /// Reads at `addr`; see the module's *Read semantics*.
+    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError>;
+
+    /// Reads many ranges. Targets that can do this in few calls override it.
+    fn read_many(&self, slots: &mut [Slot<'_>]) {
+        for slot in slots {
+            slot.outcome = self.read_at(slot.addr, slot.buf);
+        }
+    }
+
+    /// Reads all of `buf` or fails.
+    fn read_exact(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
+        let len = buf.len();
+        match self.read_at(addr, buf)? {
+            n if n == len => Ok(()),
+            _ => Err(ReadError { addr, len, kind: ReadErrorKind::Unmapped }),
+        }
+    }
+
+    /// Reads `N` bytes.
+    fn read_array<const N: usize>(&self, addr: RemoteAddr) -> Result<[u8; N], ReadError>
+    where
+        Self: Sized,
+    {
+        let mut buf = [0; N];
+        self.read_exact(addr, &mut buf).map(|()| buf)
+    }
+
+    /// Reads a 32-bit number.
+    fn read_u32(&self, addr: RemoteAddr) -> Result<u32, ReadError> {
+        let mut buf = [0; 4];
+        self.read_exact(addr, &mut buf).map(|()| u32::from_le_bytes(buf))
+    }
+
+    /// Reads a 64-bit number.
+    fn read_u64(&self, addr: RemoteAddr) -> Result<u64, ReadError> {
+        let mut buf = [0; 8];
+        self.read_exact(addr, &mut buf).map(|()| u64::from_le_bytes(buf))
+    }
+
+    /// Reads a pointer.
+    fn read_addr(&self, addr: RemoteAddr) -> Result<RemoteAddr, ReadError> {
+        self.read_u64(addr).map(RemoteAddr)
+    }
+}
+
+/// Global symbols of the inspected process, in whichever object they are.
+pub trait Symbols {
+    /// Address of `name`, or `None` when no object has it.
+    fn address_of(&self, name: &str) -> Option<RemoteAddr>;
+}
+
+/// Why a target cannot be looked at (at all, or any further).
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// There is no such process.
+    #[error("no process {0} (it may have exited; `ps -e` lists those that live)")]
+    NoSuchProcess(Pid),
+    /// The number belongs to a thread.
+    #[error("{tid} is a thread, not a process (it belongs to process {pid}; look at that: tglass .. {pid})")]
+    IsThread {
+        /// The number given.
+        tid: i32,
+        /// The process it belongs to.
+        pid: Pid,
+    },
+    /// It has exited; only its record is left.
+    #[error("process {0} is a zombie: it has exited and waits for its parent {1} to collect it (look at the parent)")]
+    Zombie(Pid, Pid),
+    /// A thread of the kernel.
+    #[error("{0} is a kernel thread: it has no user memory or threads to look at (try `cat /proc/{0}/stack` as root)")]
+    KernelThread(Pid),
+    /// It went away while we looked.
+    #[error("process {0} exited while it was looked at (nothing was changed; run again if it restarts)")]
+    Exited(Pid),
+    /// It executes another program now.
+    #[error("process {0} replaced itself by another program (exec) while it was looked at (run again)")]
+    Execed(Pid),
+    /// `/proc` does not answer.
+    #[error("cannot read {what}: {errno} (is /proc mounted, and does hidepid hide the process? try as root)")]
+    Proc {
+        /// Which file.
+        what: String,
+        /// The system's answer.
+        errno: nix::errno::Errno,
+    },
+}

@@ -1,0 +1,214 @@
+//! One look at the threads of a live process.
+
+use super::describe::Context;
+use super::main_stack::main_stack;
+use super::pairing::{self, Pairs};
+use super::running::{self, Verdict};
+use crate::glibc::{Layout, LayoutError};
+use crate::model::{Gap, Libc, SCHEMA, Snapshot, TargetInfo, Thread};
+use crate::proc::{KernelState, SyscallFile};
+use crate::symbols::Symbolizer;
+use crate::target::{KernelFacts, Live, LwpFacts, TargetError};
+use crate::{Lwp, RemoteAddr};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How often threads that appeared while we looked are added. In a process that makes threads
+/// without pause somebody is always newer than the look.
+const ROUNDS: usize = 3;
+
+/// The name a thread takes that holds another process's thread suspended, so that a second look can
+/// tell its stop from a debugger's.
+pub(crate) const SUSPENDER: &str = "tglass-suspend";
+
+/// A snapshot together with what was learned to make it, for questions that come after.
+#[derive(Debug)]
+pub struct Collected {
+    /// The snapshot.
+    pub snapshot: Snapshot,
+    /// glibc's layout in this target, where it has one.
+    pub layout: Option<Layout>,
+}
+
+/// Looks at the threads of `live`, without stopping it.
+pub fn collect(live: &Live) -> Result<Snapshot, TargetError> {
+    collect_with(live, &mut Symbolizer::new(live)).map(|collected| collected.snapshot)
+}
+
+/// [`collect`], with a symbolizer of the caller's and the layout for further reads.
+pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Collected, TargetError> {
+    let taken_at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let mut gaps = Vec::new();
+    let mut facts: BTreeMap<Lwp, LwpFacts> = BTreeMap::new();
+    let mut pairs = Pairs::default();
+    let mut layout: Option<Result<Layout, LayoutError>> = None;
+    let denial = live.denial();
+
+    for round in 0..ROUNDS {
+        let now = live.lwps()?;
+        let new: Vec<_> = now.iter().copied().filter(|lwp| !facts.contains_key(lwp)).collect();
+        if new.is_empty() {
+            break;
+        }
+        let new: Vec<_> = live.facts(&new).into_iter().flatten().collect();
+        if denial.is_none() {
+            let refs: Vec<_> = new.iter().collect();
+            let hints = pairing::hints(live, &refs);
+            let known = layout.get_or_insert_with(|| {
+                let hints: Vec<_> = hints.iter().map(|(_, hint)| *hint).collect();
+                Layout::discover(live, live, &hints)
+            });
+            if let Ok(layout) = known {
+                pairs.add_by_robust_head(live, layout, &hints);
+            }
+        }
+        facts.extend(new.into_iter().map(|facts| (facts.lwp, facts)));
+        if round == 0 && facts.is_empty() {
+            return Err(TargetError::Exited(live.pid()));
+        }
+    }
+    let layout = match layout {
+        Some(Ok(layout)) => {
+            let refs: Vec<_> = facts.values().collect();
+            pairs.add_by_list(live, &layout, &refs);
+            Some(layout)
+        }
+        Some(Err(error)) => {
+            gaps.push(Gap::whole("thread ids, stacks, start functions, thread-specific data", describe_libc(live, &error)));
+            None
+        }
+        None => None,
+    };
+    if let Some(denial) = &denial {
+        gaps.push(Gap::whole("thread ids, stacks, start functions, registers, system calls", denial.to_string()));
+    }
+    if let Some(reason) = pairs.broken.take() {
+        gaps.push(Gap::whole("threads that exited and were not joined", reason));
+    }
+
+    refine_running(live, &mut facts);
+    let still_there: std::collections::HashSet<_> = live.lwps()?.into_iter().collect();
+    if let Some(layout) = &layout {
+        pairs.confirm(live, layout);
+    }
+    live.check_identity()?;
+    facts.retain(|lwp, facts| {
+        // A thread other than the leader that the kernel calls ended is only waiting to be removed.
+        still_there.contains(lwp) && (*lwp == live.pid().leader() || !facts.state.has_ended())
+    });
+
+    let libc_ranges = libc_ranges(live);
+    let in_libc = |addr: RemoteAddr| libc_ranges.iter().any(|(from, to)| (*from..*to).contains(&addr));
+    let mut names: HashMap<RemoteAddr, Option<String>> = HashMap::new();
+    let mut function_at =
+        |addr: RemoteAddr| names.entry(addr).or_insert_with(|| symbolizer.function_at(addr)).clone();
+    let mut tracers: HashMap<i32, bool> = HashMap::new();
+    let mut is_our_tracer = |tracer: i32| {
+        *tracers
+            .entry(tracer)
+            .or_insert_with(|| live.tracer_name(tracer).is_some_and(|name| name == SUSPENDER.as_bytes()))
+    };
+    let mut context = Context {
+        layout: layout.as_ref(),
+        in_libc: &in_libc,
+        function_at: &mut function_at,
+        is_our_tracer: &mut is_our_tracer,
+        main_stack: if denial.is_none() { main_stack(live) } else { None },
+        leader: live.pid().leader(),
+    };
+    let mut threads: Vec<Thread> = Vec::with_capacity(facts.len() + pairs.zombies.len());
+    for (lwp, facts) in &facts {
+        let descriptor = pairs.of_lwp.get(lwp);
+        if descriptor.is_none() && layout.is_some() {
+            let why = "it is starting, leaving, or was not made by pthread_create";
+            Gap::of_thread(&mut gaps, "thread id", why, *lwp);
+        }
+        threads.push(context.living(facts, descriptor, &mut gaps));
+    }
+    threads.extend(pairs.zombies.iter().map(|zombie| context.zombie(zombie)));
+    let leader = live.pid().leader();
+    threads.sort_by_key(|thread| (thread.lwp.is_none(), thread.lwp != Some(leader), thread.lwp));
+
+    let snapshot = Snapshot {
+        schema: SCHEMA,
+        target: target_info(live, denial.is_some(), layout.as_ref()),
+        taken_at_ms,
+        pause_us: 0,
+        threads,
+        gaps,
+    };
+    Ok(Collected { snapshot, layout })
+}
+
+/// Tells apart the threads that the kernel calls running, and replaces the facts of those that
+/// went to sleep meanwhile.
+fn refine_running(live: &Live, facts: &mut BTreeMap<Lwp, LwpFacts>) {
+    let running: Vec<_> = facts
+        .values()
+        .filter(|facts| facts.state == KernelState::Running && facts.syscall.is_none_or(|call| call == SyscallFile::Running))
+        .cloned()
+        .collect();
+    if running.is_empty() {
+        return;
+    }
+    for (before, verdict) in running.iter().zip(running::watch(live, &running)) {
+        match verdict {
+            Verdict::Moved(now) => {
+                facts.insert(before.lwp, *now);
+            }
+            Verdict::State(state, evidence) => {
+                if let Some(facts) = facts.get_mut(&before.lwp) {
+                    facts.running = Some((state, evidence));
+                }
+            }
+        }
+    }
+}
+
+fn target_info(live: &Live, denied: bool, layout: Option<&Layout>) -> TargetInfo {
+    let status = live.leader_status();
+    let libc = match layout {
+        Some(layout) => Libc::Glibc { version: layout.version.clone(), layout: layout.provenance },
+        None if denied => Libc::Unread,
+        None => Libc::Other { name: other_libc(live).map(str::to_owned) },
+    };
+    TargetInfo {
+        pid: live.pid(),
+        name: String::from_utf8_lossy(&live.leader_stat().comm).into_owned(),
+        exe: live.exe_path().map(|path| path.to_string_lossy().into_owned()),
+        uid: status.uid,
+        in_pid_namespace: status.namespaces > 1,
+        libc,
+        shared_pending: status.shared_pending,
+        tracer: (status.tracer != 0).then_some(status.tracer),
+    }
+}
+
+fn other_libc(live: &Live) -> Option<&'static str> {
+    let is_musl = |name: &str| name.starts_with("ld-musl-") || name.starts_with("libc.musl-");
+    live.modules().iter().any(|module| is_musl(&module.name())).then_some("musl")
+}
+
+fn describe_libc(live: &Live, error: &LayoutError) -> String {
+    match (error, other_libc(live)) {
+        (LayoutError::NoGlibc, Some(name)) => {
+            format!("this process runs on {name}, not glibc: only what the kernel knows is shown")
+        }
+        (LayoutError::NoGlibc, None) => {
+            "this process has no glibc that can be recognised (static without threads, another libc, or none): \
+             only what the kernel knows is shown"
+                .to_owned()
+        }
+        (error, _) => format!("{error}: only what the kernel knows is shown"),
+    }
+}
+
+/// Where libc's code lies, and that of the libraries that were split from it before 2.34.
+fn libc_ranges(live: &Live) -> Vec<(RemoteAddr, RemoteAddr)> {
+    const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "librt.so", "librt-2", "libanl.so", "libanl-2"];
+    live.modules()
+        .iter()
+        .filter(|module| PREFIXES.iter().any(|prefix| module.name().starts_with(prefix)))
+        .map(|module| (module.base, module.end))
+        .collect()
+}

@@ -1,0 +1,27 @@
+//! The main thread's stack, which libc did not allocate.
+
+use crate::RemoteAddr;
+use crate::model::Stack;
+use crate::proc::{StackLimit, parse_stack_limit};
+use crate::target::{Live, Memory, Symbols};
+
+const PAGE: u64 = 4096;
+
+/// The main thread's stack as `pthread_getattr_np` computes it: from the page of the initial stack
+/// pointer down by the soft limit, or to the mapping below.
+pub(super) fn main_stack(live: &Live) -> Option<Stack> {
+    let end = match live.address_of("__libc_stack_end") {
+        Some(symbol) => live.read_addr(symbol).ok()?,
+        None => RemoteAddr(live.leader_stat().start_stack),
+    };
+    let top = RemoteAddr((end.0 & !(PAGE - 1)).checked_add(PAGE)?);
+    let maps = live.maps();
+    let index = maps.iter().position(|map| map.contains(end))?;
+    let below = index.checked_sub(1).map_or(0, |index| maps[index].end.0);
+    let room = top.0.checked_sub(below)?;
+    let size = match parse_stack_limit(&live.limits()?)? {
+        StackLimit::Bytes(limit) => limit.saturating_sub(maps[index].end.0.saturating_sub(top.0)) & !(PAGE - 1),
+        StackLimit::Unlimited => u64::MAX,
+    };
+    Some(Stack { base: top, size: size.min(room), guard: 0 })
+}

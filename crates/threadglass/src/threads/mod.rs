@@ -1,0 +1,13 @@
+//! The threads of a process: libc's list and the kernel's list, made to agree.
+
+mod collect;
+mod describe;
+mod main_stack;
+mod pairing;
+mod running;
+mod state;
+mod tsd;
+
+pub(crate) use collect::SUSPENDER;
+pub use collect::{Collected, collect, collect_with};
+pub use tsd::collect_tsd;

@@ -1,0 +1,109 @@
+//! Which pthread is which LWP: never a wrong pair, also while threads come and go.
+
+use crate::glibc::{Descriptor, DescriptorReader, Hint, Layout, ListWalk, walk};
+use crate::target::{KernelFacts, LwpFacts, Memory};
+use crate::{Lwp, RemoteAddr};
+use std::collections::HashMap;
+
+/// How often a list that changed under us is walked again.
+const WALKS: usize = 4;
+
+/// Descriptors found, and what they were found for.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    /// The descriptor of each living LWP that has one.
+    pub(super) of_lwp: HashMap<Lwp, Descriptor>,
+    /// Threads that have exited and wait to be joined.
+    pub(super) zombies: Vec<Descriptor>,
+    /// Why the lists may not have been seen whole.
+    pub(super) broken: Option<String>,
+}
+
+/// The robust-list heads of `facts`, as hints for finding descriptors.
+pub(super) fn hints(kernel: &dyn KernelFacts, facts: &[&LwpFacts]) -> Vec<(Lwp, Hint)> {
+    let lwps: Vec<_> = facts.iter().map(|facts| facts.lwp).collect();
+    kernel
+        .robust_heads(&lwps)
+        .into_iter()
+        .zip(facts)
+        .filter_map(|(head, facts)| Some((facts.lwp, Hint { inner: facts.inner, robust_head: head? })))
+        .collect()
+}
+
+impl Pairs {
+    /// Pairs by what each thread registered with the kernel. A brand-new thread has not done so yet,
+    /// and one that leaves may have handed its descriptor on: the id in it must agree.
+    pub(super) fn add_by_robust_head(&mut self, memory: &dyn Memory, layout: &Layout, hints: &[(Lwp, Hint)]) {
+        let Some(offset) = layout.robust_head else { return };
+        let reader = DescriptorReader::new(layout);
+        let bases: Vec<_> = hints
+            .iter()
+            .map(|(_, hint)| hint.robust_head.checked_sub(offset).unwrap_or(RemoteAddr::NULL))
+            .collect();
+        for ((lwp, hint), thread) in hints.iter().zip(reader.read_all(memory, &bases)) {
+            if let Some(thread) = thread.filter(|thread| thread.tid == hint.inner.0) {
+                self.of_lwp.insert(*lwp, thread);
+            }
+        }
+    }
+
+    /// Pairs the rest by id along libc's lists, and finds the zombies there.
+    pub(super) fn add_by_list(&mut self, memory: &dyn Memory, layout: &Layout, facts: &[&LwpFacts]) {
+        let reader = DescriptorReader::new(layout);
+        let mut known: HashMap<RemoteAddr, Descriptor> =
+            self.of_lwp.values().map(|thread| (thread.id.0, thread.clone())).collect();
+        let mut found = ListWalk::default();
+        for attempt in 0..WALKS {
+            let starts = match &layout.heads[..] {
+                [] => known.keys().map(|base| base.offset(layout.list)).collect(),
+                heads => heads.to_vec(),
+            };
+            found = walk(memory, &reader, &starts, &known);
+            if found.broken.is_none() || attempt + 1 == WALKS {
+                break;
+            }
+            // What we knew is out of date: take the nodes as they are now.
+            let bases: Vec<_> = known.keys().copied().collect();
+            known = bases.iter().copied().zip(reader.read_all(memory, &bases)).filter_map(|(b, t)| Some((b, t?))).collect();
+        }
+        self.broken = found.broken;
+
+        let by_inner: HashMap<i32, Lwp> = facts.iter().map(|facts| (facts.inner.0, facts.lwp)).collect();
+        for thread in found.threads {
+            if thread.is_unjoined_zombie() {
+                self.zombies.push(thread);
+            } else if let Some(lwp) = by_inner.get(&thread.tid) {
+                self.of_lwp.entry(*lwp).or_insert(thread);
+            }
+        }
+        self.pair_ended_main(facts);
+    }
+
+    /// The leader whose main function called `pthread_exit` is a zombie of the kernel and of libc
+    /// alike; its descriptor's id was cleared, but only main has no start routine.
+    fn pair_ended_main(&mut self, facts: &[&LwpFacts]) {
+        let Some(leader) = facts.iter().find(|facts| facts.state.has_ended()) else { return };
+        let is_main = |thread: &Descriptor| thread.start_routine == Some(RemoteAddr::NULL);
+        if let Some(index) = self.zombies.iter().position(is_main) {
+            let main = self.zombies.swap_remove(index);
+            self.of_lwp.entry(leader.lwp).or_insert(main);
+        }
+    }
+
+    /// Reads every id once more. A pair stands only if its descriptor still names that thread: the
+    /// kernel clears the id when the thread ends, so it then lived from the first read to this one.
+    pub(super) fn confirm(&mut self, memory: &dyn Memory, layout: &Layout) {
+        let reader = DescriptorReader::new(layout);
+        let lwps: Vec<_> = self.of_lwp.keys().copied().collect();
+        let bases: Vec<_> = lwps.iter().map(|lwp| self.of_lwp[lwp].id.0).collect();
+        for (lwp, tid) in lwps.iter().zip(reader.read_tids(memory, &bases)) {
+            if tid != Some(self.of_lwp[lwp].tid) {
+                self.of_lwp.remove(lwp);
+            }
+        }
+        let bases: Vec<_> = self.zombies.iter().map(|thread| thread.id.0).collect();
+        let again = reader.read_all(memory, &bases);
+        let mut again = again.into_iter();
+        self.zombies.retain(|_| again.next().flatten().is_some_and(|thread| thread.is_unjoined_zombie()));
+    }
+}

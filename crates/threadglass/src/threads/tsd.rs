@@ -1,0 +1,51 @@
+//! Thread-specific data of all threads.
+
+use super::collect::{Collected, collect_with};
+use crate::glibc::tsd;
+use crate::model::{Gap, KeyInfo, SCHEMA, ThreadValues, TsdSnapshot};
+use crate::symbols::Symbolizer;
+use crate::target::{Live, TargetError};
+
+/// Looks at the thread-specific data of `live`, without stopping it.
+pub fn collect_tsd(live: &Live) -> Result<TsdSnapshot, TargetError> {
+    let mut symbolizer = Symbolizer::new(live);
+    let Collected { snapshot, layout } = collect_with(live, &mut symbolizer)?;
+    let mut gaps = snapshot.gaps;
+    let mut keys = Vec::new();
+    if let Some(layout) = &layout {
+        match &layout.keys {
+            Some(key_layout) => match tsd::keys(live, key_layout) {
+                Ok(found) => keys = found,
+                Err(error) => gaps.push(Gap::whole("thread-specific data", error.to_string())),
+            },
+            None => gaps.push(Gap::whole(
+                "thread-specific data",
+                "the program has no symbol for the table of keys (a stripped static program)",
+            )),
+        }
+    }
+    let mut threads = Vec::new();
+    for thread in &snapshot.threads {
+        let (Some(layout), Some(id)) = (&layout, thread.id) else { continue };
+        match tsd::values(live, layout, id, &keys) {
+            Ok(values) if !values.is_empty() => {
+                threads.push(ThreadValues { id, lwp: thread.lwp, name: thread.name.clone(), values });
+            }
+            Ok(_) => {}
+            Err(error) => match thread.lwp {
+                Some(lwp) => Gap::of_thread(&mut gaps, "thread-specific data", &error.to_string(), lwp),
+                None => gaps.push(Gap::whole("thread-specific data of an exited thread", error.to_string())),
+            },
+        }
+    }
+    live.check_identity()?;
+    let keys = keys
+        .iter()
+        .map(|key| KeyInfo {
+            key: key.number,
+            destructor: key.destructor,
+            destructor_function: key.destructor.and_then(|addr| symbolizer.function_at(addr)),
+        })
+        .collect();
+    Ok(TsdSnapshot { schema: SCHEMA, target: snapshot.target, pause_us: 0, keys, threads, gaps })
+}
