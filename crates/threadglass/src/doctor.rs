@@ -1,8 +1,6 @@
 //! What can be seen from here, and the exact fix for what cannot.
 
-use crate::access::{
-    CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope,
-};
+use crate::access::{CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope};
 use crate::glibc::Provenance;
 use crate::model::Libc;
 use crate::target::{Live, TargetError};
@@ -67,16 +65,22 @@ pub fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
     let live = Live::open(pid)?;
     let mut checks = Vec::new();
     let name = String::from_utf8_lossy(&live.leader_stat().comm).into_owned();
-    checks.push(Check::ok("process", format!("{name} (pid {pid}) exists, user {}", live.leader_status().uid.unwrap_or(0))));
+    checks.push(Check::ok(
+        "process",
+        format!("{name} (pid {pid}) exists, user {}", live.leader_status().uid.unwrap_or(0)),
+    ));
     checks.push(match live.denial() {
         None => Check::ok("memory", "readable, and with it thread ids, stacks, thread-specific data"),
-        Some(denial) => Check::bad("memory", Verdict::No, "not readable: names, states and CPU times only", denial.to_string()),
+        Some(denial) => {
+            Check::bad("memory", Verdict::No, "not readable: names, states and CPU times only", denial.to_string())
+        }
     });
     let snapshot = threads::collect(&live)?;
     checks.push(match snapshot.target.libc {
-        Libc::Glibc { version, layout: Provenance::Described } => {
-            Check::ok("libc", format!("glibc {}, which describes itself", version.as_deref().unwrap_or("of unknown version")))
-        }
+        Libc::Glibc { version, layout: Provenance::Described } => Check::ok(
+            "libc",
+            format!("glibc {}, which describes itself", version.as_deref().unwrap_or("of unknown version")),
+        ),
         Libc::Glibc { layout: Provenance::Structural, .. } => Check::bad(
             "libc",
             Verdict::Limited,
@@ -141,9 +145,10 @@ fn yama(ptrace: bool) -> Check {
             "kernel.yama.ptrace_scope is 3: forbidden until the next boot",
             "boot without that setting",
         ),
-        Some(scope) if ptrace => {
-            Check::ok("own processes", format!("can be looked into (kernel.yama.ptrace_scope is {scope}, CAP_SYS_PTRACE overrides)"))
-        }
+        Some(scope) if ptrace => Check::ok(
+            "own processes",
+            format!("can be looked into (kernel.yama.ptrace_scope is {scope}, CAP_SYS_PTRACE overrides)"),
+        ),
         Some(scope) => Check::bad(
             "own processes",
             Verdict::Limited,
@@ -167,6 +172,11 @@ fn perf() -> Check {
             format!("kernel.perf_event_paranoid is {level}: perf events are denied"),
             "sudo sysctl kernel.perf_event_paranoid=2",
         ),
-        None => Check::bad("profiling", Verdict::Limited, "this kernel has no perf events", "use a kernel with CONFIG_PERF_EVENTS"),
+        None => Check::bad(
+            "profiling",
+            Verdict::Limited,
+            "this kernel has no perf events",
+            "use a kernel with CONFIG_PERF_EVENTS",
+        ),
     }
 }

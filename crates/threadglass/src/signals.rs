@@ -7,10 +7,37 @@ use std::fmt;
 pub struct SignalSet(pub u64);
 
 const NAMES: [&str; 31] = [
-    "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL",
-    "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGCHLD",
-    "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGXCPU", "SIGXFSZ",
-    "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR", "SIGSYS",
+    "SIGHUP",
+    "SIGINT",
+    "SIGQUIT",
+    "SIGILL",
+    "SIGTRAP",
+    "SIGABRT",
+    "SIGBUS",
+    "SIGFPE",
+    "SIGKILL",
+    "SIGUSR1",
+    "SIGSEGV",
+    "SIGUSR2",
+    "SIGPIPE",
+    "SIGALRM",
+    "SIGTERM",
+    "SIGSTKFLT",
+    "SIGCHLD",
+    "SIGCONT",
+    "SIGSTOP",
+    "SIGTSTP",
+    "SIGTTIN",
+    "SIGTTOU",
+    "SIGURG",
+    "SIGXCPU",
+    "SIGXFSZ",
+    "SIGVTALRM",
+    "SIGPROF",
+    "SIGWINCH",
+    "SIGIO",
+    "SIGPWR",
+    "SIGSYS",
 ];
 
 /// glibc keeps 32 and 33 for itself, so its SIGRTMIN is 34.
@@ -88,9 +115,7 @@ impl std::str::FromStr for SignalSet {
         if let Some(hex) = text.strip_prefix("0x") {
             return u64::from_str_radix(hex, 16).map(Self).map_err(|_| format!("`{text}` is not a 64-bit mask"));
         }
-        text.split(',')
-            .map(|name| signal_number(name).ok_or_else(|| format!("no signal is called `{name}`")))
-            .collect()
+        text.split(',').map(|name| signal_number(name).ok_or_else(|| format!("no signal is called `{name}`"))).collect()
     }
 }
 

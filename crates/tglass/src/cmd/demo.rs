@@ -58,25 +58,34 @@ pub fn child() -> Result<ExitCode> {
     let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| thread::Builder::new().name(name.to_owned()).spawn(body);
 
     let (held, barrier) = (lock.clone(), started.clone());
-    spawn("keeper", Box::new(move || {
-        let _guard = held.lock();
-        barrier.wait();
-        thread::sleep(Duration::from_secs(3600));
-    }))?;
+    spawn(
+        "keeper",
+        Box::new(move || {
+            let _guard = held.lock();
+            barrier.wait();
+            thread::sleep(Duration::from_secs(3600));
+        }),
+    )?;
     for number in 1..=2 {
         let (wanted, barrier) = (lock.clone(), started.clone());
-        spawn(&format!("worker-{number}"), Box::new(move || {
-            barrier.wait();
-            drop(wanted.lock());
-        }))?;
+        spawn(
+            &format!("worker-{number}"),
+            Box::new(move || {
+                barrier.wait();
+                drop(wanted.lock());
+            }),
+        )?;
     }
     let (stopped, barrier) = (stop.clone(), started.clone());
-    spawn("spinner", Box::new(move || {
-        barrier.wait();
-        while !stopped.load(Ordering::Relaxed) {
-            std::hint::spin_loop();
-        }
-    }))?;
+    spawn(
+        "spinner",
+        Box::new(move || {
+            barrier.wait();
+            while !stopped.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        }),
+    )?;
     // Ends at once and is never joined, so it stays behind as a zombie.
     let unjoined = spawn("finished", Box::new(|| {}))?;
     started.wait();

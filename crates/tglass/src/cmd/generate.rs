@@ -13,7 +13,8 @@ pub fn run(args: GenerateArgs) -> Result<ExitCode> {
         Generate::Man { page } if page == "tglass" => clap_mangen::Man::new(tool).render(&mut out)?,
         Generate::Man { page } => {
             tool.build();
-            let command = tool.find_subcommand(&page).with_context(|| format!("no command `{page}` (see tglass --help)"))?;
+            let command =
+                tool.find_subcommand(&page).with_context(|| format!("no command `{page}` (see tglass --help)"))?;
             clap_mangen::Man::new(command.clone()).title(format!("tglass-{page}")).render(&mut out)?;
         }
     }

@@ -30,7 +30,9 @@ pub fn safe(text: &str) -> String {
     for c in text.chars() {
         match c {
             // Besides C0 and C1, those that reorder or hide what stands beside them.
-            c if c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}') => {
+            c if c.is_control()
+                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}') =>
+            {
                 out.extend(c.escape_default());
             }
             c => out.push(c),

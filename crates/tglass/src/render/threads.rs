@@ -106,9 +106,9 @@ fn call(call: &Syscall) -> String {
     let name = call.name();
     match name.as_str() {
         "futex" => format!("futex {:#x}", call.args[0]),
-        "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto" | "recvmsg" | "sendmsg"
-        | "recvmmsg" | "sendmmsg" | "accept" | "accept4" | "connect" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2"
-        | "fsync" | "fdatasync" | "flock" | "ioctl" | "fcntl" | "io_uring_enter" => {
+        "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto" | "recvmsg"
+        | "sendmsg" | "recvmmsg" | "sendmmsg" | "accept" | "accept4" | "connect" | "epoll_wait" | "epoll_pwait"
+        | "epoll_pwait2" | "fsync" | "fdatasync" | "flock" | "ioctl" | "fcntl" | "io_uring_enter" => {
             format!("{name} fd {}", call.args[0] as i32)
         }
         _ => name,

@@ -13,7 +13,10 @@ pub fn text(snapshot: &TsdSnapshot) -> String {
         "{name}  {keys} {} in use, values in {threads} {}\n{}\n\n",
         if keys == 1 { "key" } else { "keys" },
         if threads == 1 { "thread" } else { "threads" },
-        paint(DIM, &format!("{}; read without stopping it ({} us pause)", super::threads::libc(target), snapshot.pause_us)),
+        paint(
+            DIM,
+            &format!("{}; read without stopping it ({} us pause)", super::threads::libc(target), snapshot.pause_us)
+        ),
     );
     if keys > 0 {
         let mut table = Table::new(&[">KEY", "DESTRUCTOR"]);

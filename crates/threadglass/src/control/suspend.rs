@@ -23,7 +23,9 @@ pub enum SuspendError {
     #[error("thread {0} is traced by process {1} already (detach that debugger first)")]
     Traced(Lwp, i32),
     /// Not permitted.
-    #[error("not permitted to suspend thread {0} (run as its user, as root, or with CAP_SYS_PTRACE; see `tglass doctor`)")]
+    #[error(
+        "not permitted to suspend thread {0} (run as its user, as root, or with CAP_SYS_PTRACE; see `tglass doctor`)"
+    )]
     Denied(Lwp),
     /// Anything else.
     #[error("cannot suspend thread {0}: {1} (nothing was changed)")]
@@ -150,8 +152,7 @@ impl Suspended {
 
     fn has_ended(&mut self) -> bool {
         let status = waitpid(NixPid::from_raw(self.lwp.0), Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
-        self.released =
-            matches!(status, Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD));
+        self.released = matches!(status, Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD));
         self.released
     }
 }

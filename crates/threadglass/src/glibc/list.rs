@@ -65,7 +65,9 @@ fn walk_ring(
             // A list head, or a thread so new that its descriptor does not point to itself yet.
             None => {
                 let link = |at: u64| {
-                    memory.read_addr(node.offset(at)).map_err(|_| format!("the thread list leads to {node}, which is not mapped"))
+                    memory
+                        .read_addr(node.offset(at))
+                        .map_err(|_| format!("the thread list leads to {node}, which is not mapped"))
                 };
                 (link(0)?, link(8)?)
             }

@@ -7,8 +7,8 @@ mod descriptor;
 mod layout;
 mod list;
 mod symbols;
-mod versions;
 pub mod tsd;
+mod versions;
 
 pub use descriptor::{CancelBits, Descriptor, DescriptorReader};
 pub use layout::{Hint, KeyLayout, Layout, LayoutError, Provenance};

@@ -27,15 +27,8 @@ pub enum ThreadState {
 
 impl ThreadState {
     /// All states, in the order of their numbers in `td_thr_state_e` (1 to 7).
-    pub const ALL: [Self; 7] = [
-        Self::Unknown,
-        Self::Stopped,
-        Self::Run,
-        Self::Active,
-        Self::Zombie,
-        Self::Sleep,
-        Self::StoppedAsleep,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Unknown, Self::Stopped, Self::Run, Self::Active, Self::Zombie, Self::Sleep, Self::StoppedAsleep];
 
     /// The word used on the command line and in JSON.
     pub fn word(self) -> &'static str {

@@ -74,7 +74,10 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
             Some(layout)
         }
         Some(Err(error)) => {
-            gaps.push(Gap::whole("thread ids, stacks, start functions, thread-specific data", describe_libc(live, &error)));
+            gaps.push(Gap::whole(
+                "thread ids, stacks, start functions, thread-specific data",
+                describe_libc(live, &error),
+            ));
             None
         }
         None => None,
@@ -100,8 +103,7 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
     let libc_ranges = libc_ranges(live);
     let in_libc = |addr: RemoteAddr| libc_ranges.iter().any(|(from, to)| (*from..*to).contains(&addr));
     let mut names: HashMap<RemoteAddr, Option<String>> = HashMap::new();
-    let mut function_at =
-        |addr: RemoteAddr| names.entry(addr).or_insert_with(|| symbolizer.function_at(addr)).clone();
+    let mut function_at = |addr: RemoteAddr| names.entry(addr).or_insert_with(|| symbolizer.function_at(addr)).clone();
     let mut tracers: HashMap<i32, bool> = HashMap::new();
     let mut is_our_tracer = |tracer: i32| {
         *tracers
@@ -145,7 +147,9 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
 fn refine_running(live: &Live, facts: &mut BTreeMap<Lwp, LwpFacts>) {
     let running: Vec<_> = facts
         .values()
-        .filter(|facts| facts.state == KernelState::Running && facts.syscall.is_none_or(|call| call == SyscallFile::Running))
+        .filter(|facts| {
+            facts.state == KernelState::Running && facts.syscall.is_none_or(|call| call == SyscallFile::Running)
+        })
         .cloned()
         .collect();
     if running.is_empty() {

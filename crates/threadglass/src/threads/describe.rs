@@ -108,9 +108,7 @@ impl Context<'_> {
             sp: None,
             start,
             start_function: start.and_then(|start| (self.function_at)(start)),
-            stack: descriptor
-                .and_then(Descriptor::stack)
-                .map(|(base, size, guard)| Stack { base, size, guard }),
+            stack: descriptor.and_then(Descriptor::stack).map(|(base, size, guard)| Stack { base, size, guard }),
             descriptor_size: layout.and_then(|layout| layout.size),
             flags: descriptor.map(|thread| thread.cancel.0),
             specific: layout.zip(descriptor).map(|(layout, thread)| thread.id.0.offset(layout.specific)),

@@ -36,10 +36,8 @@ impl Pairs {
     pub(super) fn add_by_robust_head(&mut self, memory: &dyn Memory, layout: &Layout, hints: &[(Lwp, Hint)]) {
         let Some(offset) = layout.robust_head else { return };
         let reader = DescriptorReader::new(layout);
-        let bases: Vec<_> = hints
-            .iter()
-            .map(|(_, hint)| hint.robust_head.checked_sub(offset).unwrap_or(RemoteAddr::NULL))
-            .collect();
+        let bases: Vec<_> =
+            hints.iter().map(|(_, hint)| hint.robust_head.checked_sub(offset).unwrap_or(RemoteAddr::NULL)).collect();
         for ((lwp, hint), thread) in hints.iter().zip(reader.read_all(memory, &bases)) {
             if let Some(thread) = thread.filter(|thread| thread.tid == hint.inner.0) {
                 self.of_lwp.insert(*lwp, thread);
@@ -64,7 +62,8 @@ impl Pairs {
             }
             // What we knew is out of date: take the nodes as they are now.
             let bases: Vec<_> = known.keys().copied().collect();
-            known = bases.iter().copied().zip(reader.read_all(memory, &bases)).filter_map(|(b, t)| Some((b, t?))).collect();
+            known =
+                bases.iter().copied().zip(reader.read_all(memory, &bases)).filter_map(|(b, t)| Some((b, t?))).collect();
         }
         self.broken = found.broken;
 

@@ -39,6 +39,8 @@ pub(super) fn state_of(facts: &LwpFacts, suspended: bool) -> (ThreadState, Evide
             Some(false) => (Active, Evidence::Derived, None),
             None => (Unknown, Evidence::Unknown, Some("a debugger holds it, and what it was doing may not be read")),
         },
-        KernelState::Other(_) => (Unknown, Evidence::Unknown, Some("the kernel reports a state unknown to this version")),
+        KernelState::Other(_) => {
+            (Unknown, Evidence::Unknown, Some("the kernel reports a state unknown to this version"))
+        }
     }
 }

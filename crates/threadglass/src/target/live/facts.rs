@@ -83,9 +83,8 @@ impl KernelFacts for Live {
         let mut parts = lwps.chunks(lwps.len().div_ceil(readers));
         let first = parts.next().unwrap_or_default();
         thread::scope(|scope| {
-            let others: Vec<_> = parts
-                .map(|part| (part, thread::Builder::new().spawn_scoped(scope, move || read(part))))
-                .collect();
+            let others: Vec<_> =
+                parts.map(|part| (part, thread::Builder::new().spawn_scoped(scope, move || read(part)))).collect();
             let mut all = read(first);
             for (part, handle) in others {
                 match handle.ok().and_then(|handle| handle.join().ok()) {

@@ -1,0 +1,41 @@
+# The two commands a newcomer needs are `cargo run --release -- demo` and `make test`.
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+FUZZ_SECONDS ?= 30
+
+.PHONY: all build lint test bench fuzz install clean
+
+all: build
+
+build:
+	$(CARGO) build --release --workspace
+
+# Formatting, warnings, licences. cargo-deny is used where it is installed.
+lint:
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	    $(CARGO) deny --workspace check licenses bans sources; \
+	else \
+	    echo "lint: cargo-deny is not installed, licences were not checked (cargo install cargo-deny)"; \
+	fi
+
+# Every test, with what it needs; prints how many ran and how many were skipped and why.
+test:
+	scripts/install-test-deps
+	scripts/run-tests
+
+# Ratios against peers, side by side in one run. Takes minutes; a busy machine disturbs it.
+bench: build
+	$(CARGO) run --release -p bench
+
+# Each fuzz target for FUZZ_SECONDS seconds.
+fuzz:
+	scripts/fuzz $(FUZZ_SECONDS)
+
+install: build
+	scripts/install "$(DESTDIR)$(PREFIX)"
+
+clean:
+	$(CARGO) clean
