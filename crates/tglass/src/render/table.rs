@@ -51,24 +51,40 @@ impl Table {
         let mut widths: Vec<_> = self.headings.iter().map(|(heading, _)| heading.width()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.text.width());
+                *width = (*width).max(width_of(&cell.text));
             }
         }
         let mut out = String::new();
         let heading: Vec<Cell> = self.headings.iter().map(|(text, _)| Cell::styled(*text, DIM)).collect();
         for row in std::iter::once(&heading).chain(&self.rows) {
-            let mut line = String::new();
+            let line = out.len();
             for ((cell, width), (_, right)) in row.iter().zip(&widths).zip(&self.headings) {
-                let pad = " ".repeat(width - cell.text.width());
-                let text = if cell.style == Style::new() { cell.text.clone() } else { paint(cell.style, &cell.text) };
-                line += "  ";
-                line += &if *right { pad + &text } else { text + &pad };
+                let pad = width - width_of(&cell.text);
+                let plain = cell.style == Style::new();
+                let padding = std::iter::repeat_n(' ', pad);
+                out += "  ";
+                if *right {
+                    out.extend(padding.clone());
+                }
+                if plain {
+                    out += &cell.text;
+                } else {
+                    out += &paint(cell.style, &cell.text);
+                }
+                if !*right {
+                    out.extend(padding);
+                }
             }
-            out += line.trim_end();
+            out.truncate(line + out[line..].trim_end().len());
             out.push('\n');
         }
         out
     }
+}
+
+/// Columns that `text` takes. Nearly all of it is ASCII.
+fn width_of(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.width() }
 }
 
 #[cfg(test)]

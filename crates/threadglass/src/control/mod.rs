@@ -1,6 +1,15 @@
 //! Acting on a target. Nothing in this module only looks: every function changes something in the
-//! target for as long as its guard lives, and says so in its name.
+//! target, for as long as its guard lives or for good, and says so in its name.
 
+mod adjust;
+mod stopped;
 mod suspend;
+mod tracer;
+mod write;
 
-pub use suspend::{HoldEnd, SuspendError, Suspended};
+pub use crate::sys::ptrace::RegisterSet;
+pub use adjust::{AdjustError, raise_signals, set_priority};
+pub use stopped::{ControlError, StoppedThread};
+pub use suspend::{HoldEnd, Suspended};
+pub use tracer::Tracer;
+pub use write::LiveWriter;

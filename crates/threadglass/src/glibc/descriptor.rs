@@ -60,6 +60,12 @@ impl Descriptor {
         }
     }
 
+    /// Whether it stands for a thread: a living one, or one that waits to be joined. Neither one that
+    /// is only being made (no id yet) nor one that was joined.
+    pub fn is_in_use(&self) -> bool {
+        self.tid > 0 || self.is_unjoined_zombie()
+    }
+
     /// Whether it has exited and waits to be joined: off the kernel, still on the list.
     pub fn is_unjoined_zombie(&self) -> bool {
         // 2.43 clears the id itself a moment before the thread leaves the kernel: state 1 then.

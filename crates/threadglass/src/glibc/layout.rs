@@ -1,6 +1,8 @@
 //! Where glibc keeps what, in this target.
 
-use crate::target::{Memory, Symbols};
+use super::events::EventLayout;
+use super::tls::TlsLayout;
+use crate::target::{Memory, ReadError, Symbols};
 use crate::{InnerTid, RemoteAddr};
 use std::collections::HashMap;
 
@@ -92,11 +94,54 @@ pub struct Layout {
     pub joinid: Option<u64>,
     /// Stack block address; its size and the guard's size follow in the next two words.
     pub stackblock: Option<u64>,
-    /// Heads of the thread lists. The nodes of a list lead to its head as well, so this may be
-    /// empty for programs without symbols.
-    pub heads: Vec<RemoteAddr>,
+    /// Heads of the thread lists.
+    pub heads: Heads,
     /// Thread-specific data.
     pub keys: Option<KeyLayout>,
+    /// Thread-local storage.
+    pub tls: Option<TlsLayout>,
+    /// Thread events.
+    pub events: Option<EventLayout>,
+}
+
+/// Where something of the dynamic linker's lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At this address.
+    At(RemoteAddr),
+    /// At an offset behind a pointer. The pointer is read each time: early in a program's life it is
+    /// not set yet.
+    Behind {
+        /// Where the pointer is.
+        pointer: RemoteAddr,
+        /// Distance from where it leads.
+        offset: u64,
+    },
+}
+
+impl Place {
+    /// The address now, or `None` while it cannot be told.
+    pub fn resolve(&self, memory: &dyn Memory) -> Result<Option<RemoteAddr>, ReadError> {
+        match *self {
+            Self::At(addr) => Ok(Some(addr)),
+            Self::Behind { pointer, offset } => {
+                let base = memory.read_addr(pointer)?;
+                Ok(if base.is_null() { None } else { base.checked_add(offset) })
+            }
+        }
+    }
+}
+
+/// Heads of the thread lists. The nodes of a list lead to its head as well, so a program without
+/// symbols may have none of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heads(pub Vec<Place>);
+
+impl Heads {
+    /// The heads that can be told now.
+    pub fn resolve(&self, memory: &dyn Memory) -> Result<Vec<RemoteAddr>, ReadError> {
+        self.0.iter().filter_map(|place| place.resolve(memory).transpose()).collect()
+    }
 }
 
 /// Offsets of `self` in the thread control block: part of the x86-64 ABI, the same since 2.3.
@@ -146,8 +191,10 @@ impl Layout {
             joinid: priority.and_then(|at| at.checked_sub(16)),
             // The unwinder's 32 bytes (16-aligned) stand between nextevent and the stack block.
             stackblock: offset("nextevent").map(|at| (at + 8).next_multiple_of(16) + 32),
-            heads: heads(memory, symbols, fields),
+            heads: heads(symbols, fields),
             keys: keys(symbols, fields),
+            tls: TlsLayout::described(symbols, fields),
+            events: EventLayout::described(symbols, fields),
         };
         let in_bounds = |at: u64| size.is_some_and(|size| at + 8 <= size);
         if ![layout.list, layout.tid, layout.cancelhandling, layout.specific].into_iter().all(in_bounds) {
@@ -220,23 +267,28 @@ fn version(memory: &dyn Memory, symbols: &dyn Symbols) -> Option<String> {
     plausible.then(|| text.to_owned())
 }
 
-fn heads(memory: &dyn Memory, symbols: &dyn Symbols, fields: &Fields) -> Vec<RemoteAddr> {
-    // From 2.33 on the heads are members of ld.so's global structure, which libc points to.
-    let rtld = match symbols.address_of("__nptl_rtld_global") {
-        Some(pointer) => memory.read_addr(pointer).ok(),
-        None => symbols.address_of("_rtld_global"),
-    };
-    if let Some(rtld) = rtld.filter(|_| fields.offset("_thread_db_rtld_global__dl_stack_used").is_some()) {
-        let head = |name| fields.offset(name).and_then(|offset| rtld.checked_add(offset));
-        let both = ["_thread_db_rtld_global__dl_stack_user", "_thread_db_rtld_global__dl_stack_used"];
-        return both.into_iter().filter_map(head).collect();
+/// Where members of the dynamic linker's global structure are: from 2.34 on libc points to it, in
+/// 2.33 and before it is a symbol, and a static program has each member as a symbol of its own.
+pub(super) fn rtld_place(symbols: &dyn Symbols, fields: &Fields, member: &str) -> Option<Place> {
+    let offset = fields.offset(&format!("_thread_db_rtld_global_{member}"));
+    let pointer = symbols.address_of("__nptl_rtld_global");
+    match (offset, pointer) {
+        (Some(offset), Some(pointer)) => Some(Place::Behind { pointer, offset }),
+        (Some(offset), None) => symbols.address_of("_rtld_global")?.checked_add(offset).map(Place::At),
+        (None, _) => symbols.address_of(member).map(Place::At),
     }
-    // Static programs, then libpthread before 2.33.
-    [["_dl_stack_user", "_dl_stack_used"], ["__stack_user", "stack_used"]]
-        .into_iter()
-        .map(|names| names.into_iter().filter_map(|name| symbols.address_of(name)).collect::<Vec<_>>())
-        .find(|heads| !heads.is_empty())
-        .unwrap_or_default()
+}
+
+fn heads(symbols: &dyn Symbols, fields: &Fields) -> Heads {
+    let modern = ["_dl_stack_user", "_dl_stack_used"].map(|member| rtld_place(symbols, fields, member));
+    let modern: Vec<_> = modern.into_iter().flatten().collect();
+    if !modern.is_empty() {
+        return Heads(modern);
+    }
+    // libpthread up to 2.32.
+    Heads(
+        ["__stack_user", "stack_used"].into_iter().filter_map(|name| symbols.address_of(name)).map(Place::At).collect(),
+    )
 }
 
 fn keys(symbols: &dyn Symbols, fields: &Fields) -> Option<KeyLayout> {
@@ -271,7 +323,7 @@ impl KeyLayout {
 }
 
 /// The `_thread_db_*` descriptors: three words each (bits, elements, offset), or one (a size).
-struct Fields {
+pub(super) struct Fields {
     values: HashMap<&'static str, [u32; 3]>,
 }
 
@@ -305,11 +357,11 @@ impl Fields {
         Self { values }
     }
 
-    fn get(&self, name: &str) -> Option<&[u32; 3]> {
+    pub(super) fn get(&self, name: &str) -> Option<&[u32; 3]> {
         self.values.get(name)
     }
 
-    fn offset(&self, name: &str) -> Option<u64> {
+    pub(super) fn offset(&self, name: &str) -> Option<u64> {
         self.get(name).map(|field| u64::from(field[2])).filter(|offset| *offset < MAX_SIZE)
     }
 }

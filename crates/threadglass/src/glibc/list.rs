@@ -8,13 +8,30 @@ use std::collections::{HashMap, HashSet};
 /// More nodes than any process has threads; a list that is longer lies.
 pub const MAX_NODES: usize = 1 << 20;
 
+/// Why a walk could not be finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListFault {
+    /// A link leads to memory that cannot be read.
+    #[error("the thread list leads to {0}, which cannot be read")]
+    Unreadable(RemoteAddr),
+    /// A node comes twice.
+    #[error("the thread list loops at {0}")]
+    Loops(RemoteAddr),
+    /// A node does not lead back to where we came from: the list was changing, or is corrupt.
+    #[error("the thread list changed under us at {0}")]
+    Changed(RemoteAddr),
+    /// More nodes than any process has threads.
+    #[error("the thread list has more than {MAX_NODES} nodes")]
+    Endless,
+}
+
 /// What a walk found.
 #[derive(Clone, Debug, Default)]
 pub struct ListWalk {
     /// The threads on the lists, in list order.
     pub threads: Vec<Descriptor>,
-    /// Why the walk ended early, if it did: the list was changing, or is corrupt.
-    pub broken: Option<String>,
+    /// Why the walk ended early, if it did.
+    pub broken: Option<ListFault>,
 }
 
 /// Walks every list that one of `starts` (a list head, or any node) belongs to.
@@ -47,16 +64,16 @@ fn walk_ring(
     known: &HashMap<RemoteAddr, Descriptor>,
     seen: &mut HashSet<RemoteAddr>,
     threads: &mut Vec<Descriptor>,
-) -> Result<(), String> {
+) -> Result<(), ListFault> {
     let offset = reader.layout().list;
     let mut node = start;
     let mut previous: Option<RemoteAddr> = None;
     loop {
         if !seen.insert(node) {
-            return Err(format!("the thread list loops at {node}"));
+            return Err(ListFault::Loops(node));
         }
         if seen.len() > MAX_NODES {
-            return Err(format!("the thread list has more than {MAX_NODES} nodes"));
+            return Err(ListFault::Endless);
         }
         let base = node.checked_sub(offset);
         let thread = base.and_then(|base| known.get(&base).cloned().or_else(|| reader.read(memory, base)));
@@ -64,11 +81,7 @@ fn walk_ring(
             Some(thread) => (thread.next, thread.prev),
             // A list head, or a thread so new that its descriptor does not point to itself yet.
             None => {
-                let link = |at: u64| {
-                    memory
-                        .read_addr(node.offset(at))
-                        .map_err(|_| format!("the thread list leads to {node}, which is not mapped"))
-                };
+                let link = |at: u64| memory.read_addr(node.offset(at)).map_err(|_| ListFault::Unreadable(node));
                 (link(0)?, link(8)?)
             }
         };
@@ -76,7 +89,7 @@ fn walk_ring(
             return Ok(()); // the program has not set up its lists yet
         }
         if previous.is_some_and(|previous| previous != prev) {
-            return Err(format!("the thread list changed under us at {node}"));
+            return Err(ListFault::Changed(node));
         }
         threads.extend(thread);
         if next == start {

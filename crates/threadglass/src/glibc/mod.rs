@@ -4,13 +4,15 @@
 //! (`_thread_db_*`), from calibration against its living threads, never from one hard-coded version.
 
 mod descriptor;
+pub mod events;
 mod layout;
 mod list;
 mod symbols;
+pub mod tls;
 pub mod tsd;
 mod versions;
 
 pub use descriptor::{CancelBits, Descriptor, DescriptorReader};
-pub use layout::{Hint, KeyLayout, Layout, LayoutError, Provenance};
-pub use list::{ListWalk, MAX_NODES, walk};
+pub use layout::{Heads, Hint, KeyLayout, Layout, LayoutError, Place, Provenance};
+pub use list::{ListFault, ListWalk, MAX_NODES, walk};
 pub use symbols::SYMBOLS;

@@ -4,7 +4,7 @@
 //! from the sources of those between. Everything a reader needs stands still from 2.31 to 2.43
 //! except the group from `joinid` to `nextevent`: 2.36 to 2.41 have it 8 bytes lower.
 
-use super::layout::{Hint, Layout, Provenance, SELF};
+use super::layout::{Heads, Hint, Layout, Provenance, SELF};
 use crate::RemoteAddr;
 use crate::target::Memory;
 
@@ -61,8 +61,10 @@ impl Known {
             robust_head: Some(self.tid + 16),
             joinid: Some(self.schedparam - 16),
             stackblock: Some(1680),
-            heads: Vec::new(),
+            heads: Heads::default(),
             keys: None,
+            tls: None,
+            events: None,
         }
     }
 }

@@ -67,7 +67,8 @@ pub enum Policy {
 }
 
 impl Policy {
-    fn from_number(number: u64) -> Self {
+    /// From the number the kernel has for it.
+    pub(crate) fn from_number(number: u64) -> Self {
         match number {
             0 => Self::Other,
             1 => Self::Fifo,

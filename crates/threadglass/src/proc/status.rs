@@ -53,8 +53,8 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
         has_memory: false,
     };
     let mut saw_mask = false;
-    for line in bytes.split(|b| *b == b'\n') {
-        let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
+    for line in lines(bytes) {
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
         let (key, rest) = (&line[..colon], &line[colon + 1..]);
         let first = || words(rest).next();
         let number = || first().and_then(decimal);
@@ -85,6 +85,20 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
         }
     }
     saw_mask.then_some(status)
+}
+
+/// The lines of `bytes`. Ten thousand of these files are read in one look, of which most lines are
+/// skipped: hence memchr.
+fn lines(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
+        let line = &bytes[..end];
+        bytes = bytes.get(end + 1..).unwrap_or_default();
+        Some(line)
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! The system calls that need `unsafe` or a careful hand: everything else in the crate is safe code.
 
+pub(crate) mod bpf;
 pub(crate) mod file;
+pub(crate) mod ptrace;
 pub(crate) mod robust;
+pub(crate) mod task;
 pub(crate) mod vm;

@@ -37,6 +37,9 @@ pub struct LwpFacts {
     pub switches: Option<(u64, u64)>,
     /// Who traces it, 0 for nobody.
     pub tracer: i32,
+    /// The robust-list head it registered, which lies inside its glibc descriptor. `None` for a thread
+    /// that has none (starting, not a pthread) or may not be looked into.
+    pub robust_head: Option<RemoteAddr>,
     /// Of a running thread that was watched: whether it gets a CPU, and how that is known.
     pub running: Option<(ThreadState, Evidence)>,
 }
@@ -58,6 +61,7 @@ impl LwpFacts {
             cpu_ticks: Some((stat.utime, stat.stime)),
             switches: Some((status.voluntary_switches, status.involuntary_switches)),
             tracer: status.tracer,
+            robust_head: None,
             running: None,
             name: Some(stat.comm),
         }
@@ -96,9 +100,6 @@ pub trait KernelFacts {
 
     /// Scheduler counters; `None` where they cannot be had.
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters>;
-
-    /// The robust-list head each LWP registered, which lies inside its glibc descriptor.
-    fn robust_heads(&self, lwps: &[Lwp]) -> Vec<Option<RemoteAddr>>;
 
     /// Name of a tracing thread, to tell a debugger from our own `suspend`.
     fn tracer_name(&self, tracer: i32) -> Option<Vec<u8>>;

@@ -15,6 +15,7 @@ mod live;
 
 pub use bytes::Bytes;
 pub use facts::{KernelFacts, LwpFacts, SchedCounters};
+pub(crate) use live::parallel::in_parallel;
 pub use live::{Live, Module};
 
 use crate::{Pid, RemoteAddr};
@@ -122,6 +123,13 @@ pub trait Memory {
     fn read_addr(&self, addr: RemoteAddr) -> Result<RemoteAddr, ReadError> {
         self.read_u64(addr).map(RemoteAddr)
     }
+}
+
+/// A target whose memory can be changed. Apart from [`Memory`], so that nothing which only looks can
+/// reach it.
+pub trait MemoryWrite: Memory {
+    /// Writes all of `bytes` at `addr`, or fails.
+    fn write_at(&self, addr: RemoteAddr, bytes: &[u8]) -> Result<(), ReadError>;
 }
 
 /// Global symbols of the inspected process, in whichever object they are.

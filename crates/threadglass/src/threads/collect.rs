@@ -45,15 +45,16 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
     let denial = live.denial();
 
     for round in 0..ROUNDS {
-        let now = live.lwps()?;
-        let new: Vec<_> = now.iter().copied().filter(|lwp| !facts.contains_key(lwp)).collect();
+        if round > 0 && live.thread_count() == Some(facts.len()) {
+            break;
+        }
+        let new: Vec<_> = live.lwps()?.into_iter().filter(|lwp| !facts.contains_key(lwp)).collect();
         if new.is_empty() {
             break;
         }
         let new: Vec<_> = live.facts(&new).into_iter().flatten().collect();
         if denial.is_none() {
-            let refs: Vec<_> = new.iter().collect();
-            let hints = pairing::hints(live, &refs);
+            let hints = pairing::hints(&new);
             let known = layout.get_or_insert_with(|| {
                 let hints: Vec<_> = hints.iter().map(|(_, hint)| *hint).collect();
                 Layout::discover(live, live, &hints)
@@ -63,7 +64,7 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
             }
         }
         facts.extend(new.into_iter().map(|facts| (facts.lwp, facts)));
-        if round == 0 && facts.is_empty() {
+        if facts.is_empty() {
             return Err(TargetError::Exited(live.pid()));
         }
     }
@@ -86,18 +87,18 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
         gaps.push(Gap::whole("thread ids, stacks, start functions, registers, system calls", denial.to_string()));
     }
     if let Some(reason) = pairs.broken.take() {
-        gaps.push(Gap::whole("threads that exited and were not joined", reason));
+        gaps.push(Gap::whole("threads that exited and were not joined", reason.to_string()));
     }
 
     refine_running(live, &mut facts);
-    let still_there: std::collections::HashSet<_> = live.lwps()?.into_iter().collect();
     if let Some(layout) = &layout {
         pairs.confirm(live, layout);
     }
     live.check_identity()?;
-    facts.retain(|lwp, facts| {
+    facts.retain(|lwp, facts| match pairs.of_lwp.contains_key(lwp) {
+        true => true,
         // A thread other than the leader that the kernel calls ended is only waiting to be removed.
-        still_there.contains(lwp) && (*lwp == live.pid().leader() || !facts.state.has_ended())
+        false => (*lwp == live.pid().leader() || !facts.state.has_ended()) && live.has_thread(*lwp),
     });
 
     let libc_ranges = libc_ranges(live);
@@ -115,7 +116,7 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
         in_libc: &in_libc,
         function_at: &mut function_at,
         is_our_tracer: &mut is_our_tracer,
-        main_stack: if denial.is_none() { main_stack(live) } else { None },
+        main_stack: &|| if denial.is_none() { main_stack(live) } else { None },
         leader: live.pid().leader(),
     };
     let mut threads: Vec<Thread> = Vec::with_capacity(facts.len() + pairs.zombies.len());
@@ -208,7 +209,7 @@ fn describe_libc(live: &Live, error: &LayoutError) -> String {
 }
 
 /// Where libc's code lies, and that of the libraries that were split from it before 2.34.
-fn libc_ranges(live: &Live) -> Vec<(RemoteAddr, RemoteAddr)> {
+pub(super) fn libc_ranges(live: &Live) -> Vec<(RemoteAddr, RemoteAddr)> {
     const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "librt.so", "librt-2", "libanl.so", "libanl-2"];
     live.modules()
         .iter()

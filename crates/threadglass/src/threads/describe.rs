@@ -21,7 +21,7 @@ pub(super) struct Context<'a> {
     pub(super) function_at: &'a mut dyn FnMut(RemoteAddr) -> Option<String>,
     /// Whether a tracer is a suspension of ours.
     pub(super) is_our_tracer: &'a mut dyn FnMut(i32) -> bool,
-    pub(super) main_stack: Option<Stack>,
+    pub(super) main_stack: &'a dyn Fn() -> Option<Stack>,
     pub(super) leader: Lwp,
 }
 
@@ -65,7 +65,7 @@ impl Context<'_> {
             thread.exiting = false;
         }
         if facts.lwp == self.leader {
-            thread.stack = self.main_stack;
+            thread.stack = (self.main_stack)();
         }
         thread
     }

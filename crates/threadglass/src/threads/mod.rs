@@ -2,6 +2,7 @@
 
 mod collect;
 mod describe;
+mod inspect;
 mod main_stack;
 mod pairing;
 mod running;
@@ -10,4 +11,5 @@ mod tsd;
 
 pub(crate) use collect::SUSPENDER;
 pub use collect::{Collected, collect, collect_with};
+pub use inspect::{InspectError, Inspector};
 pub use tsd::collect_tsd;

@@ -1,7 +1,7 @@
 //! Which pthread is which LWP: never a wrong pair, also while threads come and go.
 
-use crate::glibc::{Descriptor, DescriptorReader, Hint, Layout, ListWalk, walk};
-use crate::target::{KernelFacts, LwpFacts, Memory};
+use crate::glibc::{Descriptor, DescriptorReader, Hint, Layout, ListFault, ListWalk, walk};
+use crate::target::{Live, LwpFacts, Memory, in_parallel};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;
 
@@ -16,24 +16,56 @@ pub(super) struct Pairs {
     /// Threads that have exited and wait to be joined.
     pub(super) zombies: Vec<Descriptor>,
     /// Why the lists may not have been seen whole.
-    pub(super) broken: Option<String>,
+    pub(super) broken: Option<ListFault>,
 }
 
 /// The robust-list heads of `facts`, as hints for finding descriptors.
-pub(super) fn hints(kernel: &dyn KernelFacts, facts: &[&LwpFacts]) -> Vec<(Lwp, Hint)> {
-    let lwps: Vec<_> = facts.iter().map(|facts| facts.lwp).collect();
-    kernel
-        .robust_heads(&lwps)
-        .into_iter()
-        .zip(facts)
-        .filter_map(|(head, facts)| Some((facts.lwp, Hint { inner: facts.inner, robust_head: head? })))
+pub(super) fn hints(facts: &[LwpFacts]) -> Vec<(Lwp, Hint)> {
+    facts
+        .iter()
+        .filter_map(|facts| Some((facts.lwp, Hint { inner: facts.inner, robust_head: facts.robust_head? })))
         .collect()
+}
+
+/// Walks libc's lists, again when they change under us. `known` are descriptors read before.
+pub(super) fn walk_lists(memory: &dyn Memory, layout: &Layout, mut known: HashMap<RemoteAddr, Descriptor>) -> ListWalk {
+    let reader = DescriptorReader::new(layout);
+    for _ in 1..WALKS {
+        let found = walk(memory, &reader, &starts(memory, layout, &known), &known);
+        if found.broken.is_none() {
+            return found;
+        }
+        // What we knew is out of date: take the nodes as they are now.
+        let bases: Vec<_> = known.keys().copied().collect();
+        let again = reader.read_all(memory, &bases);
+        known = bases.into_iter().zip(again).filter_map(|(base, thread)| Some((base, thread?))).collect();
+    }
+    walk(memory, &reader, &starts(memory, layout, &known), &known)
+}
+
+fn starts(memory: &dyn Memory, layout: &Layout, known: &HashMap<RemoteAddr, Descriptor>) -> Vec<RemoteAddr> {
+    match layout.heads.resolve(memory) {
+        Ok(heads) if !heads.is_empty() => heads,
+        // Any node leads around its whole list.
+        _ => known.keys().map(|base| base.offset(layout.list)).collect(),
+    }
 }
 
 impl Pairs {
     /// Pairs by what each thread registered with the kernel. A brand-new thread has not done so yet,
     /// and one that leaves may have handed its descriptor on: the id in it must agree.
-    pub(super) fn add_by_robust_head(&mut self, memory: &dyn Memory, layout: &Layout, hints: &[(Lwp, Hint)]) {
+    pub(super) fn add_by_robust_head(&mut self, live: &Live, layout: &Layout, hints: &[(Lwp, Hint)]) {
+        let parts = in_parallel(hints, |part| {
+            let mut pairs = Self::default();
+            pairs.add_by_hints(live, layout, part);
+            part.iter().map(|(lwp, _)| pairs.of_lwp.remove(lwp)).collect()
+        });
+        let found = hints.iter().zip(parts).filter_map(|((lwp, _), thread)| Some((*lwp, thread?)));
+        self.of_lwp.extend(found);
+    }
+
+    /// [`Self::add_by_robust_head`], on the calling thread alone.
+    pub(super) fn add_by_hints(&mut self, memory: &dyn Memory, layout: &Layout, hints: &[(Lwp, Hint)]) {
         let Some(offset) = layout.robust_head else { return };
         let reader = DescriptorReader::new(layout);
         let bases: Vec<_> =
@@ -47,24 +79,8 @@ impl Pairs {
 
     /// Pairs the rest by id along libc's lists, and finds the zombies there.
     pub(super) fn add_by_list(&mut self, memory: &dyn Memory, layout: &Layout, facts: &[&LwpFacts]) {
-        let reader = DescriptorReader::new(layout);
-        let mut known: HashMap<RemoteAddr, Descriptor> =
-            self.of_lwp.values().map(|thread| (thread.id.0, thread.clone())).collect();
-        let mut found = ListWalk::default();
-        for attempt in 0..WALKS {
-            let starts = match &layout.heads[..] {
-                [] => known.keys().map(|base| base.offset(layout.list)).collect(),
-                heads => heads.to_vec(),
-            };
-            found = walk(memory, &reader, &starts, &known);
-            if found.broken.is_none() || attempt + 1 == WALKS {
-                break;
-            }
-            // What we knew is out of date: take the nodes as they are now.
-            let bases: Vec<_> = known.keys().copied().collect();
-            known =
-                bases.iter().copied().zip(reader.read_all(memory, &bases)).filter_map(|(b, t)| Some((b, t?))).collect();
-        }
+        let known = self.of_lwp.values().map(|thread| (thread.id.0, thread.clone())).collect();
+        let found = walk_lists(memory, layout, known);
         self.broken = found.broken;
 
         let by_inner: HashMap<i32, Lwp> = facts.iter().map(|facts| (facts.inner.0, facts.lwp)).collect();
@@ -91,17 +107,17 @@ impl Pairs {
 
     /// Reads every id once more. A pair stands only if its descriptor still names that thread: the
     /// kernel clears the id when the thread ends, so it then lived from the first read to this one.
-    pub(super) fn confirm(&mut self, memory: &dyn Memory, layout: &Layout) {
+    pub(super) fn confirm(&mut self, live: &Live, layout: &Layout) {
         let reader = DescriptorReader::new(layout);
-        let lwps: Vec<_> = self.of_lwp.keys().copied().collect();
-        let bases: Vec<_> = lwps.iter().map(|lwp| self.of_lwp[lwp].id.0).collect();
-        for (lwp, tid) in lwps.iter().zip(reader.read_tids(memory, &bases)) {
+        let (lwps, bases): (Vec<_>, Vec<_>) = self.of_lwp.iter().map(|(lwp, thread)| (*lwp, thread.id.0)).unzip();
+        let tids = in_parallel(&bases, |part| reader.read_tids(live, part));
+        for (lwp, tid) in lwps.iter().zip(tids) {
             if tid != Some(self.of_lwp[lwp].tid) {
                 self.of_lwp.remove(lwp);
             }
         }
         let bases: Vec<_> = self.zombies.iter().map(|thread| thread.id.0).collect();
-        let again = reader.read_all(memory, &bases);
+        let again = reader.read_all(live, &bases);
         let mut again = again.into_iter();
         self.zombies.retain(|_| again.next().flatten().is_some_and(|thread| thread.is_unjoined_zombie()));
     }

@@ -1,18 +1,15 @@
 //! The kernel's facts about the threads of a live process.
 
 use super::Live;
+use super::parallel::in_parallel;
 use crate::proc::{parse_stat, parse_status, parse_syscall};
 use crate::sys::{file, robust};
 use crate::target::{KernelFacts, LwpFacts, SchedCounters, TargetError};
-use crate::{Lwp, Pid, RemoteAddr};
+use crate::{InnerTid, Lwp, Pid};
 use nix::errno::Errno;
 use std::ffi::CStr;
 use std::io::Write;
-use std::num::NonZeroUsize;
-use std::thread;
 
-/// Below this many threads a second reader costs more than it brings.
-const WORTH_A_READER: usize = 64;
 /// How often the files of one thread are read again when they tell of different moments.
 const TRIES: usize = 3;
 
@@ -45,7 +42,9 @@ impl<'a> Reader<'a> {
             Err(Errno::ENOENT | Errno::ESRCH) => return None,
             Err(_) => None,
         };
-        Some(LwpFacts::from_files(lwp, stat, status, syscall))
+        let mut facts = LwpFacts::from_files(lwp, stat, status, syscall);
+        facts.robust_head = robust::robust_head(lwp);
+        Some(facts)
     }
 
     fn facts(&mut self, lwp: Lwp) -> Option<LwpFacts> {
@@ -60,6 +59,39 @@ impl<'a> Reader<'a> {
     }
 }
 
+impl Live {
+    /// Number of threads now. The kernel keeps it as the link count of the task directory, so it
+    /// costs next to nothing.
+    pub(crate) fn thread_count(&self) -> Option<usize> {
+        let links = nix::sys::stat::fstat(&self.task_dir).ok()?.st_nlink;
+        usize::try_from(links).ok()?.checked_sub(2)
+    }
+
+    /// The thread that the target itself knows as `inner`.
+    pub(crate) fn lwp_of_inner(&self, inner: InnerTid) -> Option<Lwp> {
+        let mut reader = Reader::new(self);
+        let mut is_it = |lwp: &Lwp| {
+            let status = reader.read(*lwp, "status").ok().and_then(parse_status);
+            status.and_then(|status| status.inner_tid) == Some(inner)
+        };
+        self.list_tasks().ok()?.into_iter().find(|lwp| is_it(lwp))
+    }
+
+    /// Facts of each of `lwps` from the files of `/proc`. Public for tests, which compare.
+    #[doc(hidden)]
+    pub fn facts_by_proc(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
+        in_parallel(lwps, |part| {
+            let mut reader = Reader::new(self);
+            part.iter().map(|lwp| reader.facts(*lwp)).collect()
+        })
+    }
+
+    /// Whether thread `lwp` exists now.
+    pub(crate) fn has_thread(&self, lwp: Lwp) -> bool {
+        Reader::new(self).read(lwp, "comm").is_ok()
+    }
+}
+
 impl KernelFacts for Live {
     fn lwps(&self) -> Result<Vec<Lwp>, TargetError> {
         match self.list_tasks() {
@@ -70,30 +102,7 @@ impl KernelFacts for Live {
     }
 
     fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
-        let read = |part: &[Lwp]| {
-            let mut reader = Reader::new(self);
-            part.iter().map(|lwp| reader.facts(*lwp)).collect::<Vec<_>>()
-        };
-        let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let readers = (lwps.len() / WORTH_A_READER).clamp(1, cpus.min(8));
-        if readers == 1 {
-            return read(lwps);
-        }
-        // This thread reads the first part itself; where no more threads can be had it reads all.
-        let mut parts = lwps.chunks(lwps.len().div_ceil(readers));
-        let first = parts.next().unwrap_or_default();
-        thread::scope(|scope| {
-            let others: Vec<_> =
-                parts.map(|part| (part, thread::Builder::new().spawn_scoped(scope, move || read(part)))).collect();
-            let mut all = read(first);
-            for (part, handle) in others {
-                match handle.ok().and_then(|handle| handle.join().ok()) {
-                    Some(facts) => all.extend(facts),
-                    None => all.extend(read(part)),
-                }
-            }
-            all
-        })
+        self.facts_if_worthwhile(lwps).unwrap_or_else(|| self.facts_by_proc(lwps))
     }
 
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters> {
@@ -102,10 +111,6 @@ impl KernelFacts for Live {
         let mut numbers = text.split_whitespace().map(str::parse);
         let mut next = || numbers.next().and_then(Result::ok);
         Some(SchedCounters { run_ns: next()?, delay_ns: next()?, timeslices: next()? })
-    }
-
-    fn robust_heads(&self, lwps: &[Lwp]) -> Vec<Option<RemoteAddr>> {
-        lwps.iter().map(|lwp| robust::robust_head(*lwp)).collect()
     }
 
     fn tracer_name(&self, tracer: i32) -> Option<Vec<u8>> {

@@ -1,8 +1,10 @@
 //! A live process, looked at without stopping it.
 
 mod facts;
+mod iterator;
 mod memory;
 mod modules;
+pub(crate) mod parallel;
 mod symbols;
 
 pub use modules::Module;
@@ -14,7 +16,7 @@ use crate::sys::file;
 use crate::{Lwp, Pid};
 use memory::LiveMemory;
 use nix::errno::Errno;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -36,6 +38,8 @@ pub struct Live {
     maps: OnceLock<Vec<MapEntry>>,
     modules: OnceLock<Vec<Module>>,
     symbols: OnceLock<symbols::LiveSymbols>,
+    /// `None` inside where it cannot be used.
+    iterator: OnceLock<Option<iterator::TaskIterator>>,
 }
 
 impl Live {
@@ -52,21 +56,23 @@ impl Live {
             return Err(TargetError::NoSuchProcess(pid));
         }
         let proc_dir = file::open_dir(&PathBuf::from(format!("/proc/{pid}"))).map_err(|e| gone(e, ""))?;
-        let read = |name: &CStr| {
+        let task_dir = file::open_dir(&PathBuf::from(format!("/proc/{pid}/task"))).map_err(|e| gone(e, "/task"))?;
+        // The leader's own files: those of the process would add up its threads, which takes
+        // milliseconds when there are thousands.
+        let read = |name: &str| {
             let mut buf = Vec::new();
-            file::read_record(&proc_dir, name, &mut buf).map(|()| buf)
+            file::read_record(&task_dir, &leader_file(pid, name), &mut buf).map(|()| buf)
         };
-        let stat = read(c"stat").map_err(|e| gone(e, "/stat"))?;
+        let stat = read("stat").map_err(|e| gone(e, "/stat"))?;
         let leader = parse_stat(&stat).ok_or(TargetError::NoSuchProcess(pid))?;
         let status =
-            parse_status(&read(c"status").map_err(|e| gone(e, "/status"))?).ok_or(TargetError::NoSuchProcess(pid))?;
+            parse_status(&read("status").map_err(|e| gone(e, "/status"))?).ok_or(TargetError::NoSuchProcess(pid))?;
         if let Some(tgid) = status.tgid.filter(|tgid| *tgid != pid) {
             return Err(TargetError::IsThread { tid: pid.0, pid: tgid });
         }
         if leader.is_kernel_thread() {
             return Err(TargetError::KernelThread(pid));
         }
-        let task_dir = file::open_dir(&PathBuf::from(format!("/proc/{pid}/task"))).map_err(|e| gone(e, "/task"))?;
         let mut live = Self {
             pid,
             witness: pid.leader(),
@@ -78,6 +84,7 @@ impl Live {
             maps: OnceLock::new(),
             modules: OnceLock::new(),
             symbols: OnceLock::new(),
+            iterator: OnceLock::new(),
         };
         if live.leader.state.has_ended() {
             // The other threads carry on: any of them can tell of the address space.
@@ -93,6 +100,11 @@ impl Live {
     /// Its pid.
     pub fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// The thread through which the address space is reached.
+    pub(crate) fn witness(&self) -> Lwp {
+        self.witness
     }
 
     /// The leader's `stat` at the time of opening.
@@ -130,10 +142,17 @@ impl Live {
         self.read_stream(c"limits").ok()
     }
 
+    /// Whether the address space that was opened still has a user: false after an exec or the end of
+    /// the process. Cheaper than [`Live::check_identity`].
+    pub fn is_same_image(&self) -> bool {
+        self.memory.errno().is_none() && !self.memory.is_abandoned()
+    }
+
     /// Whether it still is the process, and the program, that was opened.
     pub fn check_identity(&self) -> Result<(), TargetError> {
         let mut buf = Vec::new();
-        file::read_record(&self.proc_dir, c"stat", &mut buf).map_err(|_| TargetError::Exited(self.pid))?;
+        file::read_record(&self.task_dir, &leader_file(self.pid, "stat"), &mut buf)
+            .map_err(|_| TargetError::Exited(self.pid))?;
         let now = parse_stat(&buf).ok_or(TargetError::Exited(self.pid))?;
         if now.state.has_ended() && !self.leader.state.has_ended() && self.list_tasks().is_ok_and(|t| t.len() <= 1) {
             return Err(TargetError::Exited(self.pid));
@@ -149,15 +168,18 @@ impl Live {
     }
 
     /// Name, relative to the task directory, of one of the witness's files.
-    fn task_file(&self, name: &CStr) -> std::ffi::CString {
-        let mut path = format!("{}/", self.witness).into_bytes();
-        path.extend(name.to_bytes());
-        std::ffi::CString::new(path).unwrap_or_default()
+    fn task_file(&self, name: &CStr) -> CString {
+        leader_file(Pid(self.witness.0), &name.to_string_lossy())
     }
 
     fn read_stream(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
         file::read_stream(&self.task_dir, &self.task_file(name))
     }
+}
+
+/// Name, relative to the task directory, of a file of the thread with the number `pid`.
+fn leader_file(pid: Pid, name: &str) -> CString {
+    CString::new(format!("{pid}/{name}")).unwrap_or_default()
 }
 
 /// Field 4 of `stat`, behind the name.

@@ -1,0 +1,404 @@
+//! One process under inspection, and the functions about agents themselves.
+
+use crate::abi::{PsProc, Td, TdErr, ThrAgent, ThrHandle, code};
+use crate::agents::{self, Call};
+use crate::facts::FactCache;
+use crate::handles::{self, OwnProcess};
+use crate::kernel::Kernel;
+use crate::service::{Service, psaddr};
+use std::collections::HashSet;
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use threadglass::control::{LiveWriter, Tracer};
+use threadglass::glibc::{Hint, Layout, LayoutError, SYMBOLS};
+use threadglass::target::{KernelFacts, Live, Memory, MemoryWrite, Symbols};
+use threadglass::threads::{InspectError, Inspector};
+use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
+
+/// Where an agent's answers come from.
+enum Backend {
+    /// The client's `ps_*` routines.
+    Client(Kernel),
+    /// A process we opened ourselves.
+    Own(Arc<OwnProcess>),
+}
+
+/// One process under inspection.
+pub(crate) struct Agent {
+    ta: *mut ThrAgent,
+    ph: *mut PsProc,
+    backend: Backend,
+    layout: Layout,
+    tracer: Mutex<Option<Tracer>>,
+    /// Threads that the client's own routine has suspended for us.
+    stopped_by_client: Mutex<HashSet<Lwp>>,
+    pub(crate) facts: Mutex<FactCache>,
+}
+
+// SAFETY: the two pointers are only compared and handed back to the client, on the thread that made
+// the call; nothing is read or written through them here.
+unsafe impl Send for Agent {}
+// SAFETY: as above; everything else is behind locks or never changes.
+unsafe impl Sync for Agent {}
+
+/// Locks without caring for poison: no code of ours panics while it holds one.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Agent {
+    fn new(ta: *mut ThrAgent, ph: *mut PsProc, backend: Backend, layout: Layout) -> Self {
+        Self {
+            ta,
+            ph,
+            backend,
+            layout,
+            tracer: Mutex::new(None),
+            stopped_by_client: Mutex::default(),
+            facts: Mutex::default(),
+        }
+    }
+
+    /// Whether the handle it was made with has been released.
+    pub(crate) fn is_released(&self) -> bool {
+        matches!(&self.backend, Backend::Own(process) if process.is_released())
+    }
+
+    /// Whether it looks at `process`.
+    pub(crate) fn is_of(&self, process: &Arc<OwnProcess>) -> bool {
+        matches!(&self.backend, Backend::Own(own) if Arc::ptr_eq(own, process))
+    }
+
+    /// Lets go of everything it holds in the target.
+    pub(crate) fn end(&self) {
+        lock(&self.tracer).take();
+        let stopped = std::mem::take(&mut *lock(&self.stopped_by_client));
+        for lwp in stopped {
+            self.client_continue(lwp);
+        }
+    }
+
+    /// The client's routines, unless the process is our own.
+    pub(crate) fn service(&self) -> Option<Service> {
+        match &self.backend {
+            Backend::Client(_) => Some(Service::new(self.ph)),
+            Backend::Own(_) => None,
+        }
+    }
+
+    /// The live process, where it is known to be one: its kernel facts may be read from `/proc`.
+    pub(crate) fn live(&self) -> Option<Arc<dyn AsLive>> {
+        match &self.backend {
+            Backend::Client(kernel) => kernel.live(Service::new(self.ph)).map(|live| live as Arc<dyn AsLive>),
+            Backend::Own(process) => Some(process.clone() as Arc<dyn AsLive>),
+        }
+    }
+
+    /// The client's handle, to be passed back to its routines.
+    pub(crate) fn ph(&self) -> *mut PsProc {
+        self.ph
+    }
+
+    /// Where things are in its memory.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Runs `look` with the process's memory, its layout and (where known) the live process.
+    pub(crate) fn inspect<R>(&self, look: impl FnOnce(&Inspector<'_>) -> R) -> R {
+        let live = self.live();
+        let live = live.as_ref().map(|live| live.as_live());
+        match &self.backend {
+            Backend::Client(_) => {
+                let service = Service::new(self.ph);
+                look(&Inspector { memory: &service, layout: &self.layout, live })
+            }
+            Backend::Own(process) => look(&Inspector { memory: &process.live, layout: &self.layout, live }),
+        }
+    }
+
+    /// Runs `act` with memory that can be written.
+    pub(crate) fn writing<R>(&self, act: impl FnOnce(&dyn MemoryWrite) -> R) -> R {
+        match &self.backend {
+            Backend::Client(_) => act(&Service::new(self.ph)),
+            Backend::Own(process) => act(&LiveWriter(&process.live)),
+        }
+    }
+
+    /// Runs `act` with the tracer of the live process.
+    pub(crate) fn tracing<R>(&self, pid: Pid, act: impl FnOnce(&Tracer) -> R) -> R {
+        act(lock(&self.tracer).get_or_insert_with(|| Tracer::new(pid)))
+    }
+
+    /// Whether we hold this thread suspended.
+    pub(crate) fn has_suspended(&self, lwp: Lwp) -> bool {
+        lock(&self.stopped_by_client).contains(&lwp)
+            || lock(&self.tracer).as_ref().is_some_and(|tracer| tracer.is_suspended(lwp))
+    }
+
+    /// The set of threads that the client's own routine suspended for us.
+    pub(crate) fn stopped_by_client(&self) -> MutexGuard<'_, HashSet<Lwp>> {
+        lock(&self.stopped_by_client)
+    }
+
+    /// A handle for thread `id`.
+    pub(crate) fn handle(&self, id: PthreadId) -> ThrHandle {
+        ThrHandle { th_ta_p: self.ta, th_unique: psaddr(id.0) }
+    }
+
+    /// The handle that stands for the main thread before threads are set up.
+    pub(crate) fn early_handle(&self) -> ThrHandle {
+        self.handle(PthreadId(RemoteAddr::NULL))
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> Option<i32> {
+        match &self.backend {
+            Backend::Client(_) => Service::new(self.ph).pid(),
+            Backend::Own(process) => Some(process.live.pid().0),
+        }
+    }
+
+    /// Stops the process for the time of a call, if the client offers that.
+    pub(crate) fn stopping(&self) -> Td<Stopping> {
+        match self.service().and_then(|service| Some((service, service.stop()?))) {
+            None => Ok(Stopping(None)),
+            Some((service, true)) => Ok(Stopping(Some(service))),
+            Some((_, false)) => Err(TdErr::DbErr),
+        }
+    }
+}
+
+/// Something that is, or owns, a live process.
+pub(crate) trait AsLive {
+    fn as_live(&self) -> &Live;
+}
+
+impl AsLive for Live {
+    fn as_live(&self) -> &Live {
+        self
+    }
+}
+
+impl AsLive for OwnProcess {
+    fn as_live(&self) -> &Live {
+        &self.live
+    }
+}
+
+/// The process is stopped by its debugger while this lives. Nests, as calls from callbacks do.
+pub(crate) struct Stopping(Option<Service>);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        if let Some(service) = self.0 {
+            service.go_on();
+        }
+    }
+}
+
+/// The error of a failed look.
+pub(crate) fn look_error(error: InspectError) -> TdErr {
+    match error {
+        InspectError::NotAThread(_) => TdErr::BadTh,
+        InspectError::List(_) => TdErr::Err,
+        InspectError::Read(_) => TdErr::DbErr,
+    }
+}
+
+/// Gate for thread handles: not NULL, of a known agent, and not the early main thread.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle.
+pub(crate) unsafe fn thread(th: *const ThrHandle) -> Td<(Call, PthreadId)> {
+    // SAFETY: by the caller's promise.
+    match unsafe { thread_or_early(th) }? {
+        (call, Some(id)) => Ok((call, id)),
+        (_, None) => Err(TdErr::BadTh),
+    }
+}
+
+/// [`thread`], with `None` for the main thread of a program that has not set up its threads.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle.
+pub(crate) unsafe fn thread_or_early(th: *const ThrHandle) -> Td<(Call, Option<PthreadId>)> {
+    if th.is_null() {
+        return Err(TdErr::BadTh);
+    }
+    // SAFETY: not NULL, so a handle by the caller's promise.
+    let handle = unsafe { th.read() };
+    let call = agents::enter(handle.th_ta_p)?;
+    let id = RemoteAddr(handle.th_unique.addr() as u64);
+    Ok((call, (!id.is_null()).then_some(PthreadId(id))))
+}
+
+/// Prepares the library. Nothing to do: may be called often, or never.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn td_init() -> c_int {
+    0
+}
+
+/// Does nothing, as ever.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn td_log() -> c_int {
+    0
+}
+
+/// Every symbol the library may ask for, ended by NULL.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn td_symbol_list() -> *const *const c_char {
+    struct List(Vec<*const c_char>);
+    // SAFETY: the pointers lead to strings that are never changed or freed.
+    unsafe impl Send for List {}
+    // SAFETY: as above.
+    unsafe impl Sync for List {}
+    static LIST: OnceLock<List> = OnceLock::new();
+    LIST.get_or_init(|| {
+        let names = SYMBOLS.iter().filter_map(|name| CString::new(*name).ok());
+        List(names.map(|name| name.into_raw().cast_const()).chain([ptr::null()]).collect())
+    })
+    .0
+    .as_ptr()
+}
+
+/// Makes an agent.
+///
+/// # Safety
+///
+/// `ph` is NULL, a handle of the client's, or one from a `tg_` function; `out` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_new(ph: *mut PsProc, out: *mut *mut ThrAgent) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: not NULL, so writable by the caller's promise.
+        unsafe { out.write(ptr::null_mut()) };
+        if ph.is_null() {
+            return Err(TdErr::BadPh);
+        }
+        let ta = match handles::find(ph) {
+            Some(process) => new_own(ph, process?)?,
+            None => new_client(ph)?,
+        };
+        // SAFETY: as above.
+        unsafe { out.write(ta) };
+        Ok(())
+    })())
+}
+
+fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
+    let live = &process.live;
+    let lwps = live.lwps().map_err(|_| TdErr::BadPh)?;
+    // A few threads are enough to check the layout against.
+    let facts = live.facts(&lwps[..lwps.len().min(16)]);
+    let hints: Vec<_> = facts
+        .into_iter()
+        .flatten()
+        .filter_map(|facts| Some(Hint { inner: facts.inner, robust_head: facts.robust_head? }))
+        .collect();
+    let layout = Layout::discover(live, live, &hints).map_err(layout_error)?;
+    Ok(agents::register(|ta| Agent::new(ta, ph, Backend::Own(process), layout)))
+}
+
+fn new_client(ph: *mut PsProc) -> Td<*mut ThrAgent> {
+    let service = Service::new(ph);
+    let stopped = match service.stop() {
+        Some(false) => return Err(TdErr::DbErr),
+        Some(true) => Stopping(Some(service)),
+        None => Stopping(None),
+    };
+    match service.is_lp64() {
+        Ok(true) => {}
+        Ok(false) => return Err(TdErr::Version),
+        Err(()) => return Err(TdErr::Err),
+    }
+    // Debuggers try this long before libc is mapped, and must be told quietly.
+    let version = service.address_of("__nptl_version").or_else(|| service.address_of("nptl_version"));
+    let version = version.ok_or(TdErr::NoLibThread)?;
+    service.read_u32(version).map_err(|_| TdErr::DbErr)?;
+    let layout = Layout::discover(&service, &service, &[]).map_err(layout_error)?;
+    drop(stopped);
+    Ok(agents::register(|ta| Agent::new(ta, ph, Backend::Client(Kernel::default()), layout)))
+}
+
+fn layout_error(error: LayoutError) -> TdErr {
+    match error {
+        LayoutError::NoGlibc => TdErr::NoLibThread,
+        LayoutError::Implausible(_) => TdErr::Version,
+    }
+}
+
+/// Ends an agent.
+///
+/// # Safety
+///
+/// `ta` may be anything: it is only compared.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_delete(ta: *mut ThrAgent) -> c_int {
+    code(agents::delete(ta))
+}
+
+/// The handle an agent was made with.
+///
+/// # Safety
+///
+/// `out` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_get_ph(ta: *const ThrAgent, out: *mut *mut PsProc) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        let agent = agents::enter(ta)?;
+        // SAFETY: not NULL, so writable by the caller's promise.
+        unsafe { out.write(agent.ph) };
+        Ok(())
+    })())
+}
+
+/// A wish for a number of LWPs: every thread has its own, so there is nothing to do.
+///
+/// # Safety
+///
+/// `ta` may be anything: it is only compared.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_setconcurrency(ta: *const ThrAgent, _level: c_int) -> c_int {
+    code(agents::enter(ta).map(drop))
+}
+
+/// Number of threads, those that wait to be joined included.
+///
+/// # Safety
+///
+/// `out` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_get_nthreads(ta: *const ThrAgent, out: *mut c_int) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        let agent = agents::enter(ta)?;
+        let count = agent.inspect(|inspector| match inspector.is_initialised() {
+            Ok(true) => inspector.list().map(|threads| threads.len()).map_err(look_error),
+            Ok(false) => Ok(1),
+            Err(_) => Err(TdErr::DbErr),
+        })?;
+        // SAFETY: not NULL, so writable by the caller's promise.
+        unsafe { out.write(c_int::try_from(count).unwrap_or(c_int::MAX)) };
+        Ok(())
+    })())
+}
+
+/// An LWP as the target itself sees it, for comparing with what its memory holds.
+pub(crate) fn inner_of(live: Option<&Live>, lwp: Lwp) -> InnerTid {
+    let translated = live
+        .filter(|live| live.leader_status().namespaces > 1)
+        .and_then(|live| live.facts(&[lwp]).pop().flatten())
+        .map(|facts| facts.inner);
+    translated.unwrap_or(InnerTid(lwp.0))
+}

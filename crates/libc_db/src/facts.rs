@@ -1,0 +1,81 @@
+//! Kernel facts, read a little ahead of a client that walks through all threads.
+//!
+//! Reading `/proc` for one thread costs as much for the opening of files as for the facts, and several
+//! threads can be read side by side. So when a client asks for one thread after the other, in the order
+//! an iteration gave, those that come next are read with it. Nothing older than [`FRESH`] is used, and
+//! whatever acts on a thread forgets all of it. Only the kernel's facts are kept this way: memory is
+//! read anew in every call.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use threadglass::Lwp;
+use threadglass::target::{Live, LwpFacts};
+use threadglass::threads::Inspector;
+
+/// For how long facts that were read ahead may be used.
+const FRESH: Duration = Duration::from_millis(50);
+/// After so many questions in a row, reading ahead begins.
+const STREAK: usize = 3;
+/// Most threads read at once.
+const MOST: usize = 4096;
+
+/// Facts read ahead.
+#[derive(Default)]
+pub(crate) struct FactCache {
+    read_at: Option<Instant>,
+    facts: HashMap<Lwp, LwpFacts>,
+    /// Threads in the order of the last iteration, and the place of each.
+    order: Vec<Lwp>,
+    places: HashMap<Lwp, usize>,
+    last: usize,
+    streak: usize,
+}
+
+impl FactCache {
+    /// Remembers the order in which a client will probably ask.
+    pub(crate) fn set_order(&mut self, order: Vec<Lwp>) {
+        self.places = order.iter().enumerate().map(|(place, lwp)| (*lwp, place)).collect();
+        self.order = order;
+        (self.last, self.streak) = (usize::MAX, 0);
+    }
+
+    /// Forgets everything: something in the target was changed.
+    pub(crate) fn forget(&mut self) {
+        self.facts.clear();
+    }
+
+    /// The facts of `lwp` if they were read ahead, and else the threads to read now.
+    pub(crate) fn take(&mut self, lwp: Lwp) -> Result<LwpFacts, Vec<Lwp>> {
+        if self.read_at.is_none_or(|when| when.elapsed() > FRESH) {
+            self.facts.clear();
+        }
+        let Some(place) = self.places.get(&lwp).copied() else { return Err(vec![lwp]) };
+        self.streak = if place == self.last.wrapping_add(1) { self.streak + 1 } else { 0 };
+        self.last = place;
+        if let Some(facts) = self.facts.remove(&lwp) {
+            return Ok(facts);
+        }
+        let ahead = if self.streak < STREAK { 1 } else { (16 << (self.streak - STREAK).min(12)).min(MOST) };
+        Err(self.order[place..].iter().take(ahead).copied().collect())
+    }
+
+    /// Stores facts that were read ahead.
+    pub(crate) fn store(&mut self, facts: impl Iterator<Item = LwpFacts>) {
+        self.read_at = Some(Instant::now());
+        self.facts = facts.map(|facts| (facts.lwp, facts)).collect();
+    }
+}
+
+/// The facts of one thread of `live`.
+pub(crate) fn of_thread(cache: &std::sync::Mutex<FactCache>, live: &Live, lwp: Lwp) -> Option<LwpFacts> {
+    let wanted = match crate::agent::lock(cache).take(lwp) {
+        Ok(facts) => return Some(facts),
+        Err(wanted) => wanted,
+    };
+    let mut facts = Inspector::facts(live, &wanted).into_iter();
+    let first = facts.next().flatten();
+    if wanted.len() > 1 {
+        crate::agent::lock(cache).store(facts.flatten());
+    }
+    first
+}

@@ -1,0 +1,185 @@
+//! td_thr_get_info and td_thr_validate.
+
+use crate::abi::{SigSet, Td, TdErr, ThrEvents, ThrHandle, ThrInfo, code};
+use crate::agent::{Agent, look_error, thread, thread_or_early};
+use crate::facts;
+use crate::service::{Service, psaddr, word};
+use std::ffi::c_int;
+use std::ptr;
+use threadglass::control::RegisterSet;
+use threadglass::glibc::Descriptor;
+use threadglass::model::{Evidence, Thread, ThreadState, ThreadType};
+use threadglass::signals::SignalSet;
+use threadglass::threads::Inspector;
+use threadglass::{Lwp, PthreadId, RemoteAddr};
+
+/// Fills in what is known about a thread.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `out` is NULL or points to a writable `td_thrinfo_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut ThrInfo) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: not NULL, so a writable structure of which all-zero bytes are a valid value.
+        unsafe { out.write_bytes(0, 1) };
+        // SAFETY: by the caller's promise.
+        let (agent, id) = unsafe { thread_or_early(th) }?;
+        let _stopped = agent.stopping()?;
+        let mut info = match id {
+            Some(id) => {
+                let thread = agent.inspect(|inspector| {
+                    let descriptor = inspector.descriptor(id).map_err(look_error)?;
+                    Ok(describe(&agent, inspector, &descriptor))
+                })?;
+                fill(&agent, &thread)
+            }
+            None => early(&agent)?,
+        };
+        // SAFETY: `th` was read above.
+        info.ti_ta_p = unsafe { (*th).th_ta_p };
+        // SAFETY: not NULL, as above.
+        unsafe { out.write(info) };
+        Ok(())
+    })())
+}
+
+/// Everything known of the thread with this descriptor.
+pub(crate) fn describe(agent: &Agent, inspector: &Inspector<'_>, descriptor: &Descriptor) -> Thread {
+    let lwp = inspector.lwp_of(descriptor);
+    let facts = lwp.zip(inspector.live).and_then(|(lwp, live)| facts::of_thread(&agent.facts, live, lwp));
+    let mut thread = inspector.describe(descriptor, facts.as_ref());
+    if let (None, Some(lwp), Some(service)) = (&facts, lwp, agent.service()) {
+        state_from_registers(&mut thread, service, lwp);
+    }
+    if lwp.is_some_and(|lwp| agent.has_suspended(lwp)) {
+        thread.db_suspended = true;
+    }
+    thread
+}
+
+/// A core has no `/proc`, but its registers tell whether a thread was asleep in a system call.
+fn state_from_registers(thread: &mut Thread, service: Service, lwp: Lwp) {
+    /// Places in prgregset_t.
+    const RAX: usize = 10;
+    const ORIG_RAX: usize = 15;
+    const RIP: usize = 16;
+    const RSP: usize = 19;
+    let Some(registers) = service.registers(lwp, RegisterSet::General) else { return };
+    let at = |index| word(&registers, index);
+    let (Some(rax), Some(orig_rax)) = (at(RAX), at(ORIG_RAX)) else { return };
+    // The kernel's notes to itself that a call was interrupted and will be restarted.
+    let interrupted = matches!(rax as i64, -516 | -514 | -513 | -512);
+    thread.state = if orig_rax as i64 >= 0 && interrupted { ThreadState::Sleep } else { ThreadState::Active };
+    thread.state_evidence = Evidence::Derived;
+    thread.pc = at(RIP).map(RemoteAddr);
+    thread.sp = at(RSP).map(RemoteAddr);
+}
+
+/// The main thread of a program that has not set up its threads: only its LWP is known.
+fn early(agent: &Agent) -> Td<ThrInfo> {
+    if agent.inspect(|inspector| inspector.is_initialised()).map_err(|_| TdErr::DbErr)? {
+        return Err(TdErr::BadTh);
+    }
+    let mut info = empty();
+    info.ti_lid = agent.pid().unwrap_or(0);
+    info.ti_state = number(ThreadState::Active);
+    info.ti_type = 1;
+    Ok(info)
+}
+
+fn empty() -> ThrInfo {
+    ThrInfo {
+        ti_ta_p: ptr::null_mut(),
+        ti_user_flags: 0,
+        ti_tid: 0,
+        ti_tls: ptr::null_mut(),
+        ti_startfunc: ptr::null_mut(),
+        ti_stkbase: ptr::null_mut(),
+        ti_stksize: 0,
+        ti_ro_area: ptr::null_mut(),
+        ti_ro_size: 0,
+        ti_state: 0,
+        ti_db_suspended: 0,
+        ti_type: 0,
+        ti_pc: 0,
+        ti_sp: 0,
+        ti_flags: 0,
+        ti_pri: 0,
+        ti_lid: 0,
+        ti_sigmask: [0; 16],
+        ti_traceme: 0,
+        ti_preemptflag: 0,
+        ti_pirecflag: 0,
+        ti_pending: [0; 16],
+        ti_events: ThrEvents { event_bits: [0; 2] },
+    }
+}
+
+/// Number of a state in `td_thr_state_e`.
+pub(crate) fn number(state: ThreadState) -> c_int {
+    ThreadState::ALL.iter().position(|other| *other == state).map_or(1, |place| place as c_int + 1)
+}
+
+fn fill(agent: &Agent, thread: &Thread) -> ThrInfo {
+    let address = |addr: Option<RemoteAddr>| addr.map_or(ptr::null_mut(), psaddr);
+    let set = |signals: Option<SignalSet>| -> SigSet {
+        let mut set = [0; 16];
+        set[0] = signals.map_or(0, |signals| signals.0);
+        set
+    };
+    let id = thread.id.map(|id| id.0);
+    ThrInfo {
+        ti_user_flags: thread.user_flags.unwrap_or(0),
+        ti_tid: id.map_or(0, |id| id.0),
+        ti_tls: address(thread.specific).cast(),
+        ti_startfunc: address(thread.start),
+        ti_stkbase: address(thread.stack.map(|stack| stack.base)),
+        ti_stksize: thread.stack.map_or(0, |stack| stack.size as i64),
+        ti_ro_area: address(id),
+        ti_ro_size: agent.layout().size.unwrap_or(0) as c_int,
+        ti_state: number(thread.state),
+        ti_db_suspended: u8::from(thread.db_suspended),
+        ti_type: match thread.kind {
+            Some(ThreadType::System) => 2,
+            _ => 1,
+        },
+        ti_pc: thread.pc.map_or(0, |pc| pc.0 as isize),
+        ti_sp: thread.sp.map_or(0, |sp| sp.0 as isize),
+        ti_flags: thread.flags.unwrap_or(0) as i16,
+        ti_pri: thread.priority.unwrap_or(0),
+        // A thread that has exited has no LWP; debuggers skip -1.
+        ti_lid: thread.lwp.map_or(-1, |lwp| lwp.0),
+        ti_sigmask: set(thread.signal_mask),
+        ti_traceme: u8::from(thread.traced_events.unwrap_or(false)),
+        ti_preemptflag: u8::from(thread.preempted.unwrap_or(false)),
+        ti_pirecflag: u8::from(thread.inherited_priority.unwrap_or(false)),
+        ti_pending: set(thread.pending),
+        ti_events: ThrEvents { event_bits: thread.events.unwrap_or([0; 2]) },
+        ..empty()
+    }
+}
+
+/// Whether a handle stands for a thread of the process.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_validate(th: *const ThrHandle) -> c_int {
+    code((|| {
+        // SAFETY: by the caller's promise.
+        let (agent, id) = unsafe { thread(th) }?;
+        let _stopped = agent.stopping()?;
+        if is_listed(&agent, id)? { Ok(()) } else { Err(TdErr::NoThr) }
+    })())
+}
+
+/// Whether `id` is on the thread lists.
+pub(crate) fn is_listed(agent: &Agent, id: PthreadId) -> Td<bool> {
+    let threads = agent.inspect(|inspector| inspector.list()).map_err(look_error)?;
+    Ok(threads.iter().any(|thread| thread.id == id))
+}

@@ -1,0 +1,87 @@
+//! td_ta_thr_iter.
+
+use crate::abi::{SigSet, TdErr, ThrAgent, ThrIterF, code};
+use crate::agent::{Agent, lock, look_error};
+use crate::agents;
+use crate::info::describe;
+use std::ffi::{c_int, c_uint, c_void};
+use threadglass::filter::{LOWEST_PRIORITY, ThreadFilter};
+use threadglass::model::ThreadState;
+use threadglass::signals::SignalSet;
+
+/// Calls back for every thread that passes the filters.
+///
+/// # Safety
+///
+/// `callback` is NULL or a function of that type; `mask` is NULL or points to a `sigset_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_thr_iter(
+    ta: *const ThrAgent,
+    callback: Option<ThrIterF>,
+    data: *mut c_void,
+    state: c_int,
+    priority: c_int,
+    mask: *const SigSet,
+    user_flags: c_uint,
+) -> c_int {
+    code((|| {
+        let callback = callback.ok_or(TdErr::Err)?;
+        let agent = agents::enter(ta)?;
+        // SAFETY: NULL or a signal set, by the caller's promise.
+        let mask = unsafe { mask.as_ref() };
+        let Some(filter) = filter(state, priority, mask, user_flags) else { return Ok(()) };
+        let _stopped = agent.stopping()?;
+        if !agent.inspect(|inspector| inspector.is_initialised()).map_err(|_| TdErr::DbErr)? {
+            // Threads are not set up yet: one handle stands for the main thread.
+            let handle = agent.early_handle();
+            // SAFETY: the client's function, called as its type says.
+            unsafe { callback(&raw const handle, data) };
+            return Ok(());
+        }
+        // The list is taken whole before the first callback, which may change or kill threads.
+        let threads = agent.inspect(|inspector| inspector.list()).map_err(look_error)?;
+        if threads.is_empty() {
+            return Err(TdErr::NoThr);
+        }
+        remember_order(&agent, &threads);
+        for descriptor in &threads {
+            if filter != ThreadFilter::default() {
+                let described = agent.inspect(|inspector| describe(&agent, inspector, descriptor));
+                if !filter.matches(&described) {
+                    continue;
+                }
+            }
+            let handle = agent.handle(descriptor.id);
+            // SAFETY: the client's function, called as its type says. It may call us, and may throw.
+            if unsafe { callback(&raw const handle, data) } != 0 {
+                break;
+            }
+        }
+        Ok(())
+    })())
+}
+
+/// The filter the arguments describe; `None` when no thread can pass because the state does not exist.
+fn filter(state: c_int, priority: c_int, mask: Option<&SigSet>, user_flags: c_uint) -> Option<ThreadFilter> {
+    const ANY_USER_FLAGS: c_uint = 0xffff_ffff;
+    let state = match state {
+        0 => None,
+        number => Some(*ThreadState::ALL.get(usize::try_from(number - 1).ok()?)?),
+    };
+    Some(ThreadFilter {
+        state,
+        min_priority: (priority > LOWEST_PRIORITY).then_some(priority),
+        signal_mask: mask.map(|set| SignalSet(set[0])),
+        user_flags: (user_flags != ANY_USER_FLAGS).then_some(user_flags),
+    })
+}
+
+fn remember_order(agent: &Agent, threads: &[threadglass::glibc::Descriptor]) {
+    let order = agent.inspect(|inspector| match inspector.live {
+        Some(live) if live.leader_status().namespaces == 1 => {
+            threads.iter().filter_map(|thread| inspector.lwp_of(thread)).collect()
+        }
+        _ => Vec::new(),
+    });
+    lock(&agent.facts).set_order(order);
+}

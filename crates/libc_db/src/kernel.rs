@@ -1,0 +1,64 @@
+//! The live process behind a client's handle, once it has been shown to be the same.
+//!
+//! A debugger's handle may stand for a core file whose pid belongs to a stranger by now. So `/proc` is
+//! believed only when the sixteen random bytes that the kernel gave the process at its start read the
+//! same both ways, *and* writing those same bytes over themselves through the client succeeds, which a
+//! core refuses.
+
+use crate::agent::lock;
+use crate::service::Service;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use threadglass::Pid;
+use threadglass::target::{Live, Memory, MemoryWrite};
+
+/// How long a failed check stands before it is tried again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Unchecked,
+    Same(Arc<Live>),
+    Failed(Instant),
+}
+
+/// The result of the check, kept for an agent.
+#[derive(Default)]
+pub(crate) struct Kernel {
+    state: Mutex<State>,
+}
+
+impl Kernel {
+    /// The live process, if there is one and it is the same.
+    pub(crate) fn live(&self, service: Service) -> Option<Arc<Live>> {
+        match &*lock(&self.state) {
+            State::Same(live) if live.is_same_image() => return Some(live.clone()),
+            State::Failed(when) if when.elapsed() < PATIENCE => return None,
+            _ => {}
+        }
+        // Not locked meanwhile: the client's routines run, and may throw.
+        let found = check(service);
+        *lock(&self.state) = match &found {
+            Some(live) => State::Same(live.clone()),
+            None => State::Failed(Instant::now()),
+        };
+        found
+    }
+}
+
+fn check(service: Service) -> Option<Arc<Live>> {
+    let live = Live::open(Pid(service.pid()?)).ok()?;
+    if live.denial().is_some() {
+        return None;
+    }
+    let at = live.auxv()?.random?;
+    let (mut ours, mut theirs) = ([0; 16], [0; 16]);
+    live.read_exact(at, &mut ours).ok()?;
+    service.read_exact(at, &mut theirs).ok()?;
+    if ours != theirs {
+        return None;
+    }
+    service.write_at(at, &theirs).ok()?;
+    Some(Arc::new(live))
+}

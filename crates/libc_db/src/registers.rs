@@ -1,0 +1,227 @@
+//! Registers of a thread.
+
+use crate::abi::{FPREGS_SIZE, GREGS_SIZE, Td, TdErr, ThrHandle, code};
+use crate::agent::{Agent, look_error, thread};
+use crate::ps::{PS_NOXREGS, PS_OK, imports};
+use crate::suspend::control_error;
+use std::ffi::{c_int, c_void};
+use threadglass::control::RegisterSet;
+use threadglass::{Lwp, PthreadId};
+
+/// The LWP of a living thread.
+pub(crate) fn lwp_of(agent: &Agent, id: PthreadId) -> Td<Lwp> {
+    agent.inspect(|inspector| {
+        let thread = inspector.descriptor(id).map_err(look_error)?;
+        inspector.lwp_of(&thread).ok_or(TdErr::NoLwp)
+    })
+}
+
+fn get(agent: &Agent, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
+    match agent.service() {
+        Some(service) => service.registers(lwp, set).ok_or(TdErr::DbErr),
+        None => own(agent, |pid| agent.tracing(pid, |tracer| tracer.registers(lwp, set)).map_err(control_error)),
+    }
+}
+
+/// Runs `act` with the pid of a process of our own.
+fn own<R>(agent: &Agent, act: impl FnOnce(threadglass::Pid) -> Td<R>) -> Td<R> {
+    act(threadglass::Pid(agent.pid().ok_or(TdErr::DbErr)?))
+}
+
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `out` is NULL or has room for `size` bytes.
+unsafe fn get_into(th: *const ThrHandle, out: *mut c_void, set: RegisterSet, size: usize) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: by the caller's promise.
+        let (agent, id) = unsafe { thread(th) }?;
+        let _stopped = agent.stopping()?;
+        let registers = get(&agent, lwp_of(&agent, id)?, set)?;
+        if registers.len() != size {
+            return Err(TdErr::DbErr);
+        }
+        // SAFETY: room for `size` bytes by the caller's promise, and exactly that many are there.
+        unsafe { out.cast::<u8>().copy_from_nonoverlapping(registers.as_ptr(), size) };
+        Ok(())
+    })())
+}
+
+type SetRoutine = unsafe extern "C-unwind" fn(*mut crate::abi::PsProc, c_int, *const c_void) -> c_int;
+
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `from` is NULL or has `size` bytes.
+unsafe fn set_from(
+    th: *const ThrHandle,
+    from: *const c_void,
+    set: RegisterSet,
+    size: usize,
+    routine: Option<SetRoutine>,
+) -> c_int {
+    code((|| {
+        if from.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: by the caller's promise.
+        let (agent, id) = unsafe { thread(th) }?;
+        let _stopped = agent.stopping()?;
+        let lwp = lwp_of(&agent, id)?;
+        crate::agent::lock(&agent.facts).forget();
+        if agent.service().is_some() {
+            let routine = routine.ok_or(TdErr::DbErr)?;
+            // SAFETY: the client's handle and registers, passed on as they came.
+            return match unsafe { routine(agent.ph(), lwp.0, from) } {
+                PS_OK => Ok(()),
+                _ => Err(TdErr::DbErr),
+            };
+        }
+        // SAFETY: `size` bytes by the caller's promise.
+        let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), size) }.to_vec();
+        own(&agent, |pid| agent.tracing(pid, |tracer| tracer.set_registers(lwp, set, bytes)).map_err(control_error))
+    })())
+}
+
+/// General registers.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `out` is NULL or a `prgregset_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_getgregs(th: *const ThrHandle, out: *mut c_void) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { get_into(th, out, RegisterSet::General, GREGS_SIZE) }
+}
+
+/// Sets general registers.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `from` is NULL or a `prgregset_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_setgregs(th: *const ThrHandle, from: *const c_void) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { set_from(th, from, RegisterSet::General, GREGS_SIZE, imports().lsetregs) }
+}
+
+/// Floating-point registers.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `out` is NULL or a `prfpregset_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_getfpregs(th: *const ThrHandle, out: *mut c_void) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { get_into(th, out, RegisterSet::Float, FPREGS_SIZE) }
+}
+
+/// Sets floating-point registers.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `from` is NULL or a `prfpregset_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_setfpregs(th: *const ThrHandle, from: *const c_void) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { set_from(th, from, RegisterSet::Float, FPREGS_SIZE, imports().lsetfpregs) }
+}
+
+/// Size of the extended registers.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `out` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_getxregsize(th: *const ThrHandle, out: *mut c_int) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: by the caller's promise.
+        let (agent, id) = unsafe { thread(th) }?;
+        let _stopped = agent.stopping()?;
+        let size = xregsize(&agent, lwp_of(&agent, id)?)?;
+        // SAFETY: not NULL, so writable by the caller's promise.
+        unsafe { out.write(size) };
+        Ok(())
+    })())
+}
+
+fn xregsize(agent: &Agent, lwp: Lwp) -> Td<c_int> {
+    let size = match agent.service() {
+        None => c_int::try_from(get(agent, lwp, RegisterSet::Extended)?.len()).unwrap_or(0),
+        Some(_) => {
+            let routine = imports().lgetxregsize.ok_or(TdErr::NoXregs)?;
+            let mut size = 0;
+            // SAFETY: the client's handle; `size` is a live int.
+            match unsafe { routine(agent.ph(), lwp.0, &raw mut size) } {
+                PS_OK => size,
+                PS_NOXREGS => 0,
+                _ => return Err(TdErr::DbErr),
+            }
+        }
+    };
+    if size > 0 { Ok(size) } else { Err(TdErr::NoXregs) }
+}
+
+/// Extended registers.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `out` is NULL or has the room that td_thr_getxregsize said.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_getxregs(th: *const ThrHandle, out: *mut c_void) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: by the caller's promise.
+        let (agent, id) = unsafe { thread(th) }?;
+        let _stopped = agent.stopping()?;
+        let lwp = lwp_of(&agent, id)?;
+        if agent.service().is_some() {
+            let routine = imports().lgetxregs.ok_or(TdErr::NoXregs)?;
+            // SAFETY: the client's handle and buffer, passed on as they came.
+            return match unsafe { routine(agent.ph(), lwp.0, out) } {
+                PS_OK => Ok(()),
+                PS_NOXREGS => Err(TdErr::NoXregs),
+                _ => Err(TdErr::DbErr),
+            };
+        }
+        let registers = get(&agent, lwp, RegisterSet::Extended)?;
+        // SAFETY: room for the size the kernel reports, by the caller's promise.
+        unsafe { out.cast::<u8>().copy_from_nonoverlapping(registers.as_ptr(), registers.len()) };
+        Ok(())
+    })())
+}
+
+/// Sets extended registers.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `from` is NULL or has the bytes that td_thr_getxregsize said.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_setxregs(th: *const ThrHandle, from: *const c_void) -> c_int {
+    code((|| {
+        if from.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: by the caller's promise.
+        let (agent, id) = unsafe { thread(th) }?;
+        let lwp = lwp_of(&agent, id)?;
+        if agent.service().is_some() && imports().lsetxregs.is_none() {
+            return Err(TdErr::NoXregs);
+        }
+        let size = match agent.service() {
+            Some(_) => 0,
+            None => xregsize(&agent, lwp)? as usize,
+        };
+        // SAFETY: by the caller's promise.
+        match unsafe { set_from(th, from, RegisterSet::Extended, size, imports().lsetxregs) } {
+            0 => Ok(()),
+            _ => Err(TdErr::DbErr),
+        }
+    })())
+}

@@ -1,0 +1,157 @@
+//! Acting on a thread: suspending it, its priority, its signals.
+
+use crate::abi::{SigSet, Td, TdErr, ThrHandle, code};
+use crate::agent::{Agent, lock, thread};
+use crate::ps::{PS_OK, imports};
+use crate::registers::lwp_of;
+use std::ffi::{c_int, c_uchar};
+use threadglass::control::{AdjustError, ControlError, Tracer, raise_signals, set_priority};
+use threadglass::signals::SignalSet;
+use threadglass::target::KernelFacts;
+use threadglass::{Lwp, Pid, PthreadId};
+
+pub(crate) fn control_error(error: ControlError) -> TdErr {
+    match error {
+        ControlError::NoThread(..) => TdErr::NoLwp,
+        ControlError::Traced(..) | ControlError::Denied(_) => TdErr::NoCapab,
+        ControlError::System(..) => TdErr::DbErr,
+    }
+}
+
+impl Agent {
+    /// Undoes the client's own suspension of a thread.
+    pub(crate) fn client_continue(&self, lwp: Lwp) -> bool {
+        let Some(routine) = imports().lcontinue else { return false };
+        // SAFETY: the client's handle, which it keeps valid while the agent exists.
+        unsafe { routine(self.ph(), lwp.0) == PS_OK }
+    }
+
+    /// Runs `act` with a tracer of the live process. Not possible on a core, or without permission.
+    fn trace_live<R>(&self, act: impl FnOnce(&Tracer) -> Result<R, ControlError>) -> Td<R> {
+        let live = self.live().ok_or(TdErr::NoCapab)?;
+        self.tracing(live.as_live().pid(), act).map_err(control_error)
+    }
+}
+
+/// # Safety
+///
+/// `th` is NULL or points to a handle.
+unsafe fn on_thread(th: *const ThrHandle, act: impl FnOnce(&Agent, PthreadId, Lwp) -> Td) -> c_int {
+    code((|| {
+        // SAFETY: by the caller's promise.
+        let (agent, id) = unsafe { thread(th) }?;
+        let lwp = lwp_of(&agent, id)?;
+        lock(&agent.facts).forget();
+        act(&agent, id, lwp)
+    })())
+}
+
+/// Suspends one thread.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_dbsuspend(th: *const ThrHandle) -> c_int {
+    let act = |agent: &Agent, _, lwp: Lwp| {
+        let Some(stop) = agent.service().and(imports().lstop).filter(|_| imports().lcontinue.is_some()) else {
+            return agent.trace_live(|tracer| tracer.suspend(lwp));
+        };
+        if agent.stopped_by_client().contains(&lwp) {
+            return Ok(());
+        }
+        // SAFETY: the client's handle.
+        if unsafe { stop(agent.ph(), lwp.0) } != PS_OK {
+            return Err(TdErr::DbErr);
+        }
+        agent.stopped_by_client().insert(lwp);
+        Ok(())
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { on_thread(th, act) }
+}
+
+/// Resumes a thread that td_thr_dbsuspend suspended.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_dbresume(th: *const ThrHandle) -> c_int {
+    let act = |agent: &Agent, _, lwp: Lwp| {
+        let held_by_client = agent.stopped_by_client().remove(&lwp);
+        if held_by_client {
+            return if agent.client_continue(lwp) { Ok(()) } else { Err(TdErr::DbErr) };
+        }
+        if !agent.has_suspended(lwp) {
+            return Ok(());
+        }
+        agent.trace_live(|tracer| tracer.resume(lwp))
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { on_thread(th, act) }
+}
+
+/// Sets a thread's priority within its policy.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_setprio(th: *const ThrHandle, priority: c_int) -> c_int {
+    let act = |agent: &Agent, _, lwp: Lwp| {
+        agent.live().ok_or(TdErr::NoCapab)?;
+        set_priority(lwp, priority).map_err(adjust_error)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { on_thread(th, act) }
+}
+
+fn adjust_error(error: AdjustError) -> TdErr {
+    match error {
+        AdjustError::CannotRemove => TdErr::NoCapab,
+        AdjustError::Refused(errno) => match errno as i32 {
+            libc::EPERM | libc::EACCES => TdErr::NoCapab,
+            libc::ESRCH => TdErr::NoLwp,
+            _ => TdErr::Err,
+        },
+    }
+}
+
+/// Replaces a thread's signal mask.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `set` is NULL or points to a `sigset_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_sigsetmask(th: *const ThrHandle, set: *const SigSet) -> c_int {
+    // SAFETY: NULL or a signal set, by the caller's promise.
+    let Some(set) = (unsafe { set.as_ref() }) else { return TdErr::Err as c_int };
+    let mask = SignalSet(set[0]);
+    // SAFETY: by the caller's promise.
+    unsafe { on_thread(th, |agent, _, lwp| agent.trace_live(|tracer| tracer.set_signal_mask(lwp, mask))) }
+}
+
+/// Makes exactly these signals pending for a thread. Linux can raise signals but not remove them.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `set` is NULL or points to a `sigset_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_setsigpending(
+    th: *const ThrHandle,
+    _flag: c_uchar,
+    set: *const SigSet,
+) -> c_int {
+    // SAFETY: NULL or a signal set, by the caller's promise.
+    let Some(set) = (unsafe { set.as_ref() }) else { return TdErr::Err as c_int };
+    let wanted = SignalSet(set[0]);
+    let act = |agent: &Agent, _, lwp: Lwp| {
+        let live = agent.live().ok_or(TdErr::NoCapab)?;
+        let live = live.as_live();
+        let facts = live.facts(&[lwp]).pop().flatten().ok_or(TdErr::NoLwp)?;
+        raise_signals(Pid(live.pid().0), lwp, facts.pending, wanted).map_err(adjust_error)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { on_thread(th, act) }
+}

@@ -1,0 +1,72 @@
+//! From ids to thread handles.
+
+use crate::abi::{Td, TdErr, ThrAgent, ThrHandle, code};
+use crate::agent::{Agent, inner_of, look_error};
+use crate::agents;
+use crate::info::is_listed;
+use std::ffi::{c_int, c_ulong};
+use threadglass::threads::Inspector;
+use threadglass::{Lwp, PthreadId, RemoteAddr};
+
+/// Handle of the thread with this `pthread_t`.
+///
+/// # Safety
+///
+/// `out` is NULL or points to a writable handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_map_id2thr(ta: *const ThrAgent, id: c_ulong, out: *mut ThrHandle) -> c_int {
+    code((|| {
+        let agent = agents::enter(ta)?;
+        if out.is_null() {
+            return Err(TdErr::BadTh);
+        }
+        let id = PthreadId(RemoteAddr(id));
+        if id.0.is_null() {
+            return Err(TdErr::NoThr);
+        }
+        let _stopped = agent.stopping()?;
+        if !is_listed(&agent, id)? {
+            return Err(TdErr::NoThr);
+        }
+        // SAFETY: not NULL, so writable by the caller's promise.
+        unsafe { out.write(agent.handle(id)) };
+        Ok(())
+    })())
+}
+
+/// Handle of the thread on this LWP.
+///
+/// # Safety
+///
+/// `out` is NULL or points to a writable handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_map_lwp2thr(ta: *const ThrAgent, lwp: c_int, out: *mut ThrHandle) -> c_int {
+    code((|| {
+        let agent = agents::enter(ta)?;
+        if out.is_null() {
+            return Err(TdErr::BadTh);
+        }
+        let handle = agent.inspect(|inspector| find(&agent, inspector, Lwp(lwp)))?;
+        // SAFETY: not NULL, so writable by the caller's promise.
+        unsafe { out.write(handle) };
+        Ok(())
+    })())
+}
+
+fn find(agent: &Agent, inspector: &Inspector<'_>, lwp: Lwp) -> Td<ThrHandle> {
+    if !inspector.is_initialised().map_err(|_| TdErr::DbErr)? {
+        // Debuggers ask for the main thread before it is set up, and take an error for a refusal.
+        return if agent.pid() == Some(lwp.0) { Ok(agent.early_handle()) } else { Err(TdErr::Err) };
+    }
+    // The thread register leads to the descriptor at once.
+    if let Some(id) = agent.service().and_then(|service| service.thread_pointer(lwp)).map(PthreadId)
+        && !id.0.is_null()
+        && inspector.descriptor(id).is_ok()
+    {
+        return Ok(agent.handle(id));
+    }
+    let inner = inner_of(inspector.live, lwp);
+    let threads = inspector.list().map_err(look_error)?;
+    let found = threads.iter().find(|thread| thread.tid == inner.0 && thread.tid > 0);
+    found.map(|thread| agent.handle(thread.id)).ok_or(TdErr::NoThr)
+}

@@ -1,0 +1,72 @@
+//! Thread-specific data.
+
+use crate::abi::{KeyIterF, TdErr, ThrAgent, ThrHandle, code};
+use crate::agent::{look_error, thread};
+use crate::agents;
+use crate::service::psaddr;
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+use threadglass::glibc::tsd;
+
+/// Calls back for every key in use.
+///
+/// # Safety
+///
+/// `callback` is NULL or a function of that type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_tsd_iter(
+    ta: *const ThrAgent,
+    callback: Option<KeyIterF>,
+    data: *mut c_void,
+) -> c_int {
+    code((|| {
+        let callback = callback.ok_or(TdErr::Err)?;
+        let agent = agents::enter(ta)?;
+        let _stopped = agent.stopping()?;
+        let layout = agent.layout().keys.ok_or(TdErr::NoCapab)?;
+        let keys = agent.inspect(|inspector| tsd::keys(inspector.memory, &layout)).map_err(|_| TdErr::DbErr)?;
+        for key in keys {
+            let destructor = key.destructor.map_or(ptr::null_mut(), psaddr);
+            // SAFETY: an address in the target, which the client gets as a function pointer because the
+            // interface says so, and must not call; a nullable function pointer is pointer-sized.
+            let destructor = unsafe {
+                std::mem::transmute::<*mut c_void, Option<unsafe extern "C-unwind" fn(*mut c_void)>>(destructor)
+            };
+            // SAFETY: the client's function, called as its type says. It may call us, and may throw.
+            if unsafe { callback(key.number, destructor, data) } != 0 {
+                break;
+            }
+        }
+        Ok(())
+    })())
+}
+
+/// The value a thread has for a key.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle; `out` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_thr_tsd(th: *const ThrHandle, key: c_uint, out: *mut *mut c_void) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: not NULL, so writable by the caller's promise.
+        unsafe { out.write(ptr::null_mut()) };
+        // SAFETY: by the caller's promise.
+        let (agent, id) = unsafe { thread(th) }?;
+        let _stopped = agent.stopping()?;
+        let keys = agent.layout().keys.ok_or(TdErr::NoCapab)?;
+        let value = agent.inspect(|inspector| {
+            inspector.descriptor(id).map_err(look_error)?;
+            let known = tsd::keys(inspector.memory, &keys).map_err(|_| TdErr::DbErr)?;
+            let key = known.iter().find(|known| known.number == key).ok_or(TdErr::BadKey)?;
+            tsd::values(inspector.memory, agent.layout(), id, &[*key]).map_err(|_| TdErr::DbErr)
+        })?;
+        let value = value.first().ok_or(TdErr::NoTsd)?;
+        // SAFETY: as above.
+        unsafe { out.write(psaddr(value.value)) };
+        Ok(())
+    })())
+}

@@ -1,0 +1,140 @@
+//! A thread of ours that does all the tracing for one process.
+//!
+//! The kernel ties a tracee to the thread that seized it. Callers come on any thread, so requests go
+//! to one that stays, and that releases everything it holds when it ends.
+
+use super::stopped::{ControlError, StoppedThread};
+use super::suspend::name_suspender;
+use crate::signals::SignalSet;
+use crate::sys::ptrace::RegisterSet;
+use crate::{Lwp, Pid};
+use nix::errno::Errno;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+type Job = Box<dyn FnOnce(&mut Held) + Send>;
+
+/// The threads held suspended, on the tracing thread.
+struct Held {
+    pid: Pid,
+    threads: HashMap<Lwp, StoppedThread>,
+}
+
+impl Held {
+    /// Runs `act` on a stopped `lwp`: one that is held anyway, or one stopped just for this.
+    fn with<R>(
+        &mut self,
+        lwp: Lwp,
+        act: impl FnOnce(&StoppedThread) -> Result<R, ControlError>,
+    ) -> Result<R, ControlError> {
+        match self.threads.get(&lwp) {
+            Some(thread) => act(thread),
+            None => act(&StoppedThread::stop(self.pid, lwp)?),
+        }
+    }
+}
+
+/// Acts on the threads of one process. Dropping it resumes every thread it suspended.
+#[derive(Debug)]
+pub struct Tracer {
+    pid: Pid,
+    worker: Mutex<Option<(Sender<Job>, JoinHandle<()>)>>,
+}
+
+impl Tracer {
+    /// A tracer for `pid`. Nothing happens until it is asked to act.
+    pub fn new(pid: Pid) -> Self {
+        Self { pid, worker: Mutex::new(None) }
+    }
+
+    fn ask<R: Send + 'static>(
+        &self,
+        lwp: Lwp,
+        act: impl FnOnce(&mut Held) -> Result<R, ControlError> + Send + 'static,
+    ) -> Result<R, ControlError> {
+        let failed = |errno| ControlError::System(lwp, errno);
+        let (answer, result) = channel();
+        {
+            // No callback or other foreign code runs while this is held.
+            let mut worker = self.worker.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if worker.is_none() {
+                let (jobs, queue) = channel();
+                let pid = self.pid;
+                let handle =
+                    std::thread::Builder::new().spawn(move || work(pid, &queue)).map_err(|_| failed(Errno::EAGAIN))?;
+                *worker = Some((jobs, handle));
+            }
+            let job: Job = Box::new(move |held| {
+                let _ = answer.send(act(held));
+            });
+            match worker.as_ref() {
+                Some((jobs, _)) => jobs.send(job).map_err(|_| failed(Errno::EAGAIN))?,
+                None => return Err(failed(Errno::EAGAIN)),
+            }
+        }
+        result.recv().unwrap_or(Err(failed(Errno::EAGAIN)))
+    }
+
+    /// Suspends a thread until [`Self::resume`], or until the tracer goes. Suspending twice is the
+    /// same as once.
+    pub fn suspend(&self, lwp: Lwp) -> Result<(), ControlError> {
+        self.ask(lwp, move |held| {
+            if !held.threads.contains_key(&lwp) {
+                held.threads.insert(lwp, StoppedThread::stop(held.pid, lwp)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// Resumes a suspended thread; nothing happens to one that is not.
+    pub fn resume(&self, lwp: Lwp) -> Result<(), ControlError> {
+        self.ask(lwp, move |held| {
+            held.threads.remove(&lwp);
+            Ok(())
+        })
+    }
+
+    /// Whether this tracer holds the thread.
+    pub fn is_suspended(&self, lwp: Lwp) -> bool {
+        let idle = self.worker.lock().map_or(false, |worker| worker.is_none());
+        !idle && self.ask(lwp, move |held| Ok(held.threads.contains_key(&lwp))).unwrap_or(false)
+    }
+
+    /// Reads registers, stopping the thread for a moment unless it is suspended anyway.
+    pub fn registers(&self, lwp: Lwp, set: RegisterSet) -> Result<Vec<u8>, ControlError> {
+        self.ask(lwp, move |held| held.with(lwp, |thread| thread.registers(set)))
+    }
+
+    /// Replaces registers, stopping the thread for a moment unless it is suspended anyway.
+    pub fn set_registers(&self, lwp: Lwp, set: RegisterSet, bytes: Vec<u8>) -> Result<(), ControlError> {
+        self.ask(lwp, move |held| held.with(lwp, |thread| thread.set_registers(set, &bytes)))
+    }
+
+    /// Replaces the signal mask, stopping the thread for a moment unless it is suspended anyway.
+    pub fn set_signal_mask(&self, lwp: Lwp, mask: SignalSet) -> Result<(), ControlError> {
+        self.ask(lwp, move |held| held.with(lwp, |thread| thread.set_signal_mask(mask)))
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let worker = self.worker.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some((jobs, handle)) = worker {
+            drop(jobs);
+            // Wait for the release, so that whoever deleted the agent finds its threads running.
+            let _ = handle.join();
+        }
+    }
+}
+
+fn work(pid: Pid, queue: &Receiver<Job>) {
+    // No signal of the host program is to be handled here.
+    let _ = nix::sys::signal::SigSet::all().thread_block();
+    name_suspender();
+    let mut held = Held { pid, threads: HashMap::new() };
+    while let Ok(job) = queue.recv() {
+        job(&mut held);
+    }
+}

@@ -1,0 +1,164 @@
+//! bpf(2), as far as an iterator over the threads of one process needs it.
+//!
+//! Three commands, each of which answers with a descriptor that the kernel itself marks
+//! close-on-exec. Nothing is pinned: when the last descriptor closes, the program is unloaded.
+
+use nix::errno::Errno;
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const PROG_LOAD: u32 = 5;
+const LINK_CREATE: u32 = 28;
+const ITER_CREATE: u32 = 33;
+const PROG_TYPE_TRACING: u32 = 26;
+const TRACE_ITER: u32 = 28;
+
+/// One instruction, in the kernel's form.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Insn {
+    /// Operation.
+    pub(crate) code: u8,
+    /// Destination register in the low half, source register in the high one.
+    pub(crate) regs: u8,
+    /// Offset of a memory access or a jump.
+    pub(crate) off: i16,
+    /// Constant.
+    pub(crate) imm: i32,
+}
+
+/// `union bpf_attr` for PROG_LOAD, up to the last field that is used: the kernel takes what is
+/// behind it as zero.
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+    prog_btf_fd: u32,
+    func_info_rec_size: u32,
+    func_info: u64,
+    func_info_cnt: u32,
+    line_info_rec_size: u32,
+    line_info: u64,
+    line_info_cnt: u32,
+    attach_btf_id: u32,
+}
+
+/// The same for LINK_CREATE of an iterator.
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    iter_info: u64,
+    iter_info_len: u32,
+    padding: u32,
+}
+
+/// `union bpf_iter_link_info`, the member for tasks.
+#[repr(C)]
+#[derive(Default)]
+struct TaskLinkInfo {
+    tid: u32,
+    pid: u32,
+    pid_fd: u32,
+    padding: u32,
+}
+
+/// The same for ITER_CREATE.
+#[repr(C)]
+struct IterCreate {
+    link_fd: u32,
+    flags: u32,
+}
+
+/// Loads a program that runs for each object of the iterator whose kernel function has the type
+/// number `attach_btf_id`.
+pub(crate) fn load_iterator(insns: &[Insn], license: &CStr, name: &str, attach_btf_id: u32) -> Result<OwnedFd, Errno> {
+    let mut attr = ProgLoad {
+        prog_type: PROG_TYPE_TRACING,
+        insn_cnt: u32::try_from(insns.len()).map_err(|_| Errno::E2BIG)?,
+        insns: insns.as_ptr() as u64,
+        license: license.as_ptr() as u64,
+        expected_attach_type: TRACE_ITER,
+        attach_btf_id,
+        ..ProgLoad::default()
+    };
+    // The last byte stays NUL.
+    for (to, from) in attr.prog_name[..15].iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    // SAFETY: `insns` and `license` are borrowed for the whole call and of the lengths given (a
+    // count, a NUL at the end); the kernel copies them.
+    unsafe { call(PROG_LOAD, &attr) }
+}
+
+/// Binds a loaded iterator to the threads of process `tgid`, a number in our pid namespace. Kernels
+/// before 6.1, whose iterators know no processes, refuse.
+pub(crate) fn attach_to_process(program: &OwnedFd, tgid: u32) -> Result<OwnedFd, Errno> {
+    let info = TaskLinkInfo { pid: tgid, ..TaskLinkInfo::default() };
+    let attr = LinkCreate {
+        prog_fd: program.as_raw_fd() as u32,
+        attach_type: TRACE_ITER,
+        iter_info: &raw const info as u64,
+        iter_info_len: size_of::<TaskLinkInfo>() as u32,
+        ..LinkCreate::default()
+    };
+    // SAFETY: `info` outlives the call and has the length given; the kernel copies it.
+    unsafe { call(LINK_CREATE, &attr) }
+}
+
+/// Begins one pass; reading from the answer runs the program.
+pub(crate) fn start_pass(link: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let attr = IterCreate { link_fd: link.as_raw_fd() as u32, flags: 0 };
+    // SAFETY: this form of the attributes holds no address.
+    unsafe { call(ITER_CREATE, &attr) }
+}
+
+/// # Safety
+///
+/// `T` is the kernel's form of the attributes of `command`, without uninitialised padding, and
+/// addresses in it are good for what the command does with them. The command answers with a new
+/// descriptor and writes to none of them.
+unsafe fn call<T>(command: u32, attr: &T) -> Result<OwnedFd, Errno> {
+    // SAFETY: `attr` is a live object of the size given; for what it leads to the caller vouches.
+    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_bpf, command, attr as *const T, size_of::<T>()) })?;
+    let fd = i32::try_from(fd).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel has just made this descriptor for us: nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_have_the_kernels_layout() {
+        assert_eq!(size_of::<Insn>(), 8);
+        assert_eq!(std::mem::offset_of!(ProgLoad, prog_name), 48);
+        assert_eq!(std::mem::offset_of!(ProgLoad, expected_attach_type), 68);
+        assert_eq!(std::mem::offset_of!(ProgLoad, attach_btf_id), 108);
+        assert_eq!(size_of::<ProgLoad>(), 112);
+        assert_eq!(std::mem::offset_of!(LinkCreate, iter_info), 16);
+        assert_eq!(size_of::<TaskLinkInfo>(), 16);
+    }
+
+    #[test]
+    fn a_descriptor_that_is_no_link_is_refused() {
+        let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        assert!(start_pass(&file).is_err());
+        assert!(attach_to_process(&file, 1).is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! ptrace requests that nix does not wrap: register sets and the signal mask.
+
+use crate::Lwp;
+use crate::signals::SignalSet;
+use nix::errno::Errno;
+
+/// Which registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterSet {
+    /// NT_PRSTATUS: `struct user_regs_struct`, 216 bytes.
+    General,
+    /// NT_PRFPREG: `struct user_fpregs_struct`, 512 bytes.
+    Float,
+    /// NT_X86_XSTATE: the processor's extended state; the size depends on the processor.
+    Extended,
+}
+
+impl RegisterSet {
+    fn note(self) -> usize {
+        match self {
+            Self::General => 1,
+            Self::Float => 2,
+            Self::Extended => 0x202,
+        }
+    }
+}
+
+/// Larger than the extended state of any processor so far (AMX brings it to 11 KiB).
+const MAX_SET: usize = 64 << 10;
+
+/// Reads a register set of a thread that the calling thread traces and that is stopped.
+pub(crate) fn get_registers(lwp: Lwp, set: RegisterSet) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0u8; MAX_SET];
+    let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: `iov` describes `bytes`, which lives through the call; the kernel writes at most
+    // `iov_len` bytes there and stores the count in `iov_len`.
+    let rc = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, lwp.0, set.note(), &raw mut iov) };
+    Errno::result(rc)?;
+    bytes.truncate(iov.iov_len);
+    Ok(bytes)
+}
+
+/// Replaces a register set of a thread that the calling thread traces and that is stopped.
+pub(crate) fn set_registers(lwp: Lwp, set: RegisterSet, bytes: &[u8]) -> Result<(), Errno> {
+    let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: the kernel only reads `iov_len` bytes from `bytes`, which lives through the call.
+    let rc = unsafe { libc::ptrace(libc::PTRACE_SETREGSET, lwp.0, set.note(), &raw mut iov) };
+    Errno::result(rc).map(drop)
+}
+
+/// Replaces the signal mask of a thread that the calling thread traces and that is stopped.
+pub(crate) fn set_signal_mask(lwp: Lwp, mask: SignalSet) -> Result<(), Errno> {
+    const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+    let word = mask.0;
+    // SAFETY: the kernel reads the eight bytes of `word`; the address argument is their count.
+    let rc = unsafe { libc::ptrace(PTRACE_SETSIGMASK, lwp.0, size_of_val(&word), &raw const word) };
+    Errno::result(rc).map(drop)
+}

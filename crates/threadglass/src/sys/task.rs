@@ -1,0 +1,19 @@
+//! Acting on one thread of another process by its id.
+
+use crate::{Lwp, Pid};
+use nix::errno::Errno;
+
+/// Sends a signal to one thread.
+pub(crate) fn send_signal(pid: Pid, lwp: Lwp, signal: u32) -> Result<(), Errno> {
+    // SAFETY: tgkill takes three integers and touches no memory of ours.
+    let rc = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, lwp.0, signal) };
+    Errno::result(rc).map(drop)
+}
+
+/// Sets the priority within the thread's present policy.
+pub(crate) fn set_priority(lwp: Lwp, priority: i32) -> Result<(), Errno> {
+    let param = libc::sched_param { sched_priority: priority };
+    // SAFETY: `param` lives through the call, which only reads it.
+    let rc = unsafe { libc::sched_setparam(lwp.0, &raw const param) };
+    Errno::result(rc).map(drop)
+}

@@ -1,0 +1,235 @@
+//! Which fields of the kernel's structures are read, in which order, and where they lie.
+
+use super::btf::{Btf, Kind, TypeId};
+
+/// The words of a record, in the order in which the program fills them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Word {
+    StateBefore,
+    OnCpuBefore,
+    OnQueueBefore,
+    VoluntaryBefore,
+    InvoluntaryBefore,
+    Tid,
+    Tgid,
+    /// Two words.
+    Name,
+    Priority = 9,
+    StaticPriority,
+    RtPriority,
+    Policy,
+    Blocked,
+    Pending,
+    UserTime,
+    SystemTime,
+    Runtime,
+    ShownUserTime,
+    ShownSystemTime,
+    RobustList,
+    Ptrace,
+    ParentTid,
+    ThreadStatus,
+    CallNumber,
+    /// The six arguments, one word each.
+    Arg0,
+    Arg1,
+    Arg2,
+    Arg3,
+    Arg4,
+    Arg5,
+    StackPointer,
+    ProgramCounter,
+    OnCpuAfter,
+    VoluntaryAfter,
+    InvoluntaryAfter,
+    StateAfter,
+    OnQueueAfter,
+    ExitState,
+}
+
+/// Words in a record.
+pub(super) const WORDS: usize = Word::ExitState as usize + 1;
+/// Bytes in a record. The program builds it on its stack, which has 512.
+pub(super) const RECORD: usize = 8 * WORDS;
+const _: () = assert!(RECORD <= 512);
+
+/// A member that is read into a word (into two, if it is larger than one).
+type Wanted = (Word, &'static [&'static str], u32);
+
+/// What tells whether the thread stayed off the CPUs, first reading. [`super::record`] has the proof.
+const BEFORE: [Wanted; 5] = [
+    (Word::StateBefore, &["__state"], 4),
+    (Word::OnCpuBefore, &["on_cpu"], 4),
+    (Word::OnQueueBefore, &["on_rq"], 4),
+    (Word::VoluntaryBefore, &["nvcsw"], 8),
+    (Word::InvoluntaryBefore, &["nivcsw"], 8),
+];
+
+const BETWEEN: [Wanted; 17] = [
+    (Word::Tid, &["pid"], 4),
+    (Word::Tgid, &["tgid"], 4),
+    (Word::Name, &["comm"], 16),
+    (Word::Priority, &["prio"], 4),
+    (Word::StaticPriority, &["static_prio"], 4),
+    (Word::RtPriority, &["rt_priority"], 4),
+    (Word::Policy, &["policy"], 4),
+    (Word::Blocked, &["blocked", "sig"], 8),
+    (Word::Pending, &["pending", "signal", "sig"], 8),
+    (Word::UserTime, &["utime"], 8),
+    (Word::SystemTime, &["stime"], 8),
+    (Word::Runtime, &["se", "sum_exec_runtime"], 8),
+    (Word::ShownUserTime, &["prev_cputime", "utime"], 8),
+    (Word::ShownSystemTime, &["prev_cputime", "stime"], 8),
+    (Word::RobustList, &["robust_list"], 8),
+    (Word::Ptrace, &["ptrace"], 4),
+    (Word::ThreadStatus, &["thread_info", "status"], 4),
+];
+
+/// Of `pt_regs`.
+const REGISTERS: [Wanted; 9] = [
+    (Word::CallNumber, &["orig_ax"], 8),
+    (Word::Arg0, &["di"], 8),
+    (Word::Arg1, &["si"], 8),
+    (Word::Arg2, &["dx"], 8),
+    (Word::Arg3, &["r10"], 8),
+    (Word::Arg4, &["r8"], 8),
+    (Word::Arg5, &["r9"], 8),
+    (Word::StackPointer, &["sp"], 8),
+    (Word::ProgramCounter, &["ip"], 8),
+];
+
+/// The second reading. The CPU comes first and the counters behind it: the proof needs this order.
+const AFTER: [Wanted; 6] = [
+    (Word::OnCpuAfter, &["on_cpu"], 4),
+    (Word::VoluntaryAfter, &["nvcsw"], 8),
+    (Word::InvoluntaryAfter, &["nivcsw"], 8),
+    (Word::StateAfter, &["__state"], 4),
+    (Word::OnQueueAfter, &["on_rq"], 4),
+    (Word::ExitState, &["exit_state"], 4),
+];
+
+/// One load of four or eight bytes into a word of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) word: usize,
+    pub(super) offset: i16,
+    pub(super) is_wide: bool,
+}
+
+/// Where everything lies in this kernel.
+#[derive(Debug)]
+pub(super) struct Fields {
+    /// Type number of the iterator's function.
+    pub(super) function: u32,
+    /// The stream to write to, in the first argument.
+    pub(super) seq: i16,
+    pub(super) parent: i16,
+    pub(super) tid: i16,
+    pub(super) before: Vec<Load>,
+    pub(super) between: Vec<Load>,
+    pub(super) registers: Vec<Load>,
+    pub(super) after: Vec<Load>,
+}
+
+impl Fields {
+    /// From the kernel's description of itself. `None` when anything is missing or of another size
+    /// than this version knows: then the threads are read from `/proc`.
+    pub(super) fn find(btf: &[u8]) -> Option<Self> {
+        let btf = Btf::parse(btf)?;
+        let function = btf.find(Kind::Function, "bpf_iter_task")?;
+        let (meta, task) = (btf.parameter(function, 0)?, btf.parameter(function, 1)?);
+        let registers = btf.find(Kind::Struct, "pt_regs")?;
+        if !btf.is_struct(meta, "bpf_iter_meta") || !btf.is_struct(task, "task_struct") {
+            return None;
+        }
+        if !btf.points_to(task, "parent", task) {
+            return None;
+        }
+        let pointer = |root, name| place(&btf, root, &[name], 8);
+        Some(Self {
+            function: function.0,
+            seq: pointer(meta, "seq")?,
+            parent: pointer(task, "parent")?,
+            tid: place(&btf, task, &["pid"], 4)?,
+            before: loads(&btf, task, &BEFORE)?,
+            between: loads(&btf, task, &BETWEEN)?,
+            registers: loads(&btf, registers, &REGISTERS)?,
+            after: loads(&btf, task, &AFTER)?,
+        })
+    }
+}
+
+/// Offset of a member of exactly `size` bytes, aligned, and within reach of an instruction.
+fn place(btf: &Btf<'_>, root: TypeId, path: &[&str], size: u32) -> Option<i16> {
+    let member = btf.member(root, path).filter(|member| member.size == size)?;
+    let aligned = member.offset % size.min(8) == 0;
+    let end = member.offset.checked_add(size)?;
+    i16::try_from(end).ok().filter(|_| aligned)?;
+    i16::try_from(member.offset).ok()
+}
+
+fn loads(btf: &Btf<'_>, root: TypeId, wanted: &[Wanted]) -> Option<Vec<Load>> {
+    let mut loads = Vec::new();
+    for (word, path, size) in wanted {
+        let offset = place(btf, root, path, *size)?;
+        let words = size.div_ceil(8) as u8;
+        loads.extend((0..words).map(|i| Load {
+            word: usize::from(*word as u8 + i),
+            offset: offset + 8 * i16::from(i),
+            is_wide: *size >= 8,
+        }));
+    }
+    Some(loads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> Option<Vec<u8>> {
+        std::fs::read("/sys/kernel/btf/vmlinux").ok()
+    }
+
+    #[test]
+    fn every_word_is_filled_once() {
+        let all = [&BEFORE[..], &BETWEEN[..], &REGISTERS[..], &AFTER[..]].concat();
+        let mut filled: Vec<_> =
+            all.iter().flat_map(|(word, _, size)| (0..size.div_ceil(8) as u8).map(|i| *word as u8 + i)).collect();
+        // By an instruction of its own.
+        filled.push(Word::ParentTid as u8);
+        filled.sort_unstable();
+        assert_eq!(filled, (0..WORDS as u8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn corrupted_descriptions_are_refused_or_read_but_never_panic() {
+        let Some(mut bytes) = kernel() else { return };
+        let good = Fields::find(&bytes);
+        // A few thousand whole searches would take minutes, so most of the damage is done where the
+        // searched types are: the changed places are spread over the sections by a fixed sequence.
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        let mut next = || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed as usize
+        };
+        for round in 0..200 {
+            let places: Vec<_> = (0..1 + round % 40).map(|_| next() % bytes.len()).collect();
+            let saved: Vec<_> = places.iter().map(|at| bytes[*at]).collect();
+            for at in &places {
+                bytes[*at] = next() as u8;
+            }
+            let _ = Fields::find(&bytes);
+            for (at, byte) in places.iter().zip(saved).rev() {
+                bytes[*at] = byte;
+            }
+        }
+        for _ in 0..50 {
+            let _ = Fields::find(&bytes[..next() % bytes.len()]);
+        }
+        let again = Fields::find(&bytes);
+        assert_eq!(good.is_some(), again.is_some(), "all damage was undone");
+    }
+}

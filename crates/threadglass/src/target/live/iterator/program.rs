@@ -1,0 +1,89 @@
+//! The program that the kernel runs for each thread: it copies fields into a record and writes that.
+//!
+//! Straight code with two branches. It decides nothing: what the values mean is for
+//! [`super::record`] to say. Members are loaded directly, so the kernel's verifier checks every
+//! offset against its own types before the program may run.
+
+use super::fields::{Fields, Load, RECORD, Word};
+use crate::sys::bpf::Insn;
+
+/// The program's licence, as the kernel asks for it: the helpers below are open only to programs
+/// that may be used under the GPL, and this one may be used under the MIT licence as well.
+pub(super) const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
+
+/// Writes bytes to the iterator's stream.
+const SEQ_WRITE: i32 = 127;
+/// Address of a task's user registers.
+const TASK_PT_REGS: i32 = 175;
+
+const CONTEXT: u8 = 1;
+const VALUE: u8 = 1;
+const TASK: u8 = 7;
+const STREAM: u8 = 8;
+const REGISTERS: u8 = 0;
+const FRAME: u8 = 10;
+
+const LOAD_4: u8 = 0x61;
+const LOAD_8: u8 = 0x79;
+const STORE_8: u8 = 0x7b;
+const STORE_8_CONSTANT: u8 = 0x7a;
+const COPY: u8 = 0xbf;
+const SET: u8 = 0xb7;
+const ADD: u8 = 0x07;
+const JUMP_IF_EQUAL: u8 = 0x15;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+
+fn insn(code: u8, to: u8, from: u8, off: i16, imm: i32) -> Insn {
+    Insn { code, regs: to | from << 4, off, imm }
+}
+
+/// Where in the frame a word of the record lies.
+fn slot(word: usize) -> i16 {
+    8 * word as i16 - RECORD as i16
+}
+
+fn copy(from: u8, loads: &[Load]) -> impl Iterator<Item = Insn> {
+    loads.iter().flat_map(move |load| {
+        let code = if load.is_wide { LOAD_8 } else { LOAD_4 };
+        [insn(code, VALUE, from, load.offset, 0), insn(STORE_8, FRAME, VALUE, slot(load.word), 0)]
+    })
+}
+
+/// The instructions for this kernel.
+pub(super) fn build(fields: &Fields) -> Vec<Insn> {
+    // The context is the list of arguments: meta, task.
+    let mut body = vec![
+        insn(LOAD_8, STREAM, CONTEXT, 0, 0),
+        insn(LOAD_8, STREAM, STREAM, fields.seq, 0),
+        // A thread can have no parent only while it is removed; the word must be filled in any case.
+        insn(STORE_8_CONSTANT, FRAME, 0, slot(Word::ParentTid as usize), 0),
+    ];
+    body.extend(copy(TASK, &fields.before));
+    body.extend(copy(TASK, &fields.between));
+    body.extend([
+        insn(LOAD_8, VALUE, TASK, fields.parent, 0),
+        insn(JUMP_IF_EQUAL, VALUE, 0, 2, 0),
+        insn(LOAD_4, VALUE, VALUE, fields.tid, 0),
+        insn(STORE_8, FRAME, VALUE, slot(Word::ParentTid as usize), 0),
+        insn(COPY, 1, TASK, 0, 0),
+        insn(CALL, 0, 0, 0, TASK_PT_REGS),
+    ]);
+    body.extend(copy(REGISTERS, &fields.registers));
+    body.extend(copy(TASK, &fields.after));
+    body.extend([
+        insn(COPY, 1, STREAM, 0, 0),
+        insn(COPY, 2, FRAME, 0, 0),
+        insn(ADD, 2, 0, 0, -(RECORD as i32)),
+        insn(SET, 3, 0, 0, RECORD as i32),
+        insn(CALL, 0, 0, 0, SEQ_WRITE),
+    ]);
+    // The kernel calls once more at the end, without a task.
+    let mut program = vec![
+        insn(LOAD_8, TASK, CONTEXT, 8, 0),
+        insn(JUMP_IF_EQUAL, TASK, 0, i16::try_from(body.len()).unwrap_or(i16::MAX), 0),
+    ];
+    program.append(&mut body);
+    program.extend([insn(SET, 0, 0, 0, 0), insn(EXIT, 0, 0, 0, 0)]);
+    program
+}

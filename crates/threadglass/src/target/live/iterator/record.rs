@@ -1,0 +1,303 @@
+//! From what the program saw of a thread to its facts.
+//!
+//! # When registers count
+//!
+//! The fields of a thread are read one after the other while it may run, so a record could mix two
+//! moments. It does not when the thread was off the CPUs all the time: then its registers, and all
+//! that only it changes, stood still. This is how that is known. `on_cpu` and the counters of
+//! switches are read before and after, and `on_cpu` before the counters the second time. If
+//! `on_cpu` is 0 both times, the thread either never got a CPU in between or has left it again. It
+//! leaves only through a switch, which is counted before `on_cpu` turns 0, and x86 does not reorder
+//! loads: so equal counters say that it never got one.
+//!
+//! `/proc/../syscall` asks for more: the thread must also be out of the run queue. A thread on its
+//! way to sleep, or one whose removal the scheduler puts off, is left to `/proc`, which waits for it.
+
+use super::cputime::CpuTime;
+use super::fields::{RECORD, WORDS, Word};
+use crate::proc::{KernelState, Policy, Stat, SyscallFile};
+use crate::signals::SignalSet;
+use crate::target::LwpFacts;
+use crate::{InnerTid, Lwp, Pid, RemoteAddr};
+
+/// What the kernel writes for each thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record([u64; WORDS]);
+
+/// The last system call was entered by way of the 32-bit interface, so its arguments are in other
+/// registers (TS_COMPAT).
+const COMPAT: u32 = 2;
+
+/// Bits of a task's state. They have been these since 5.15, and iterators over a process exist since
+/// 6.1.
+mod task {
+    pub(super) const REPORTED: u32 = 0x7f;
+    pub(super) const DEAD: u32 = 0x80;
+    pub(super) const IDLE: u32 = 0x402;
+    pub(super) const LOCK_WAIT: u32 = 0x1000;
+    pub(super) const FROZEN: u32 = 0x8000;
+    /// All that exist: interruptible, uninterruptible, stopped, traced, parked, dead, wakekill,
+    /// waking, noload, new, lock wait, freezable, frozen.
+    pub(super) const KNOWN: u32 = 0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0xf000;
+}
+
+/// The letter in `/proc` of a living task. `None` for a state this version does not know.
+fn letter(state: u32) -> Option<u8> {
+    if state & !task::KNOWN != 0 || state & task::DEAD != 0 {
+        return None;
+    }
+    if state & (task::LOCK_WAIT | task::FROZEN) != 0 {
+        return Some(b'D');
+    }
+    if state & task::IDLE == task::IDLE {
+        return Some(b'I');
+    }
+    // The letters of 0 and of each bit, from the lowest; `X` and `Z` belong to ended tasks.
+    let highest = u32::BITS - (state & task::REPORTED).leading_zeros();
+    b"RSDTtXZP".get(highest as usize).copied()
+}
+
+impl Record {
+    pub(super) fn decode(bytes: &[u8; RECORD]) -> Self {
+        let (words, _) = bytes.as_chunks::<8>();
+        Self(std::array::from_fn(|i| u64::from_le_bytes(words[i])))
+    }
+
+    fn get(&self, word: Word) -> u64 {
+        self.0[word as usize]
+    }
+
+    /// A field of four bytes; the program extends it with zeros.
+    fn get32(&self, word: Word) -> u32 {
+        self.get(word) as u32
+    }
+
+    fn signed(&self, word: Word) -> i32 {
+        self.get32(word) as i32
+    }
+
+    /// Which thread this is about.
+    pub(super) fn lwp(&self) -> Lwp {
+        Lwp(self.signed(Word::Tid))
+    }
+
+    /// Which process that belongs to.
+    pub(super) fn process(&self) -> Pid {
+        Pid(self.signed(Word::Tgid))
+    }
+
+    fn is_off_cpu(&self) -> bool {
+        self.get(Word::OnCpuBefore) == 0
+            && self.get(Word::OnCpuAfter) == 0
+            && self.get(Word::VoluntaryBefore) == self.get(Word::VoluntaryAfter)
+            && self.get(Word::InvoluntaryBefore) == self.get(Word::InvoluntaryAfter)
+    }
+
+    fn is_queued(&self) -> bool {
+        self.get(Word::OnQueueBefore) != 0 || self.get(Word::OnQueueAfter) != 0
+    }
+
+    /// What `/proc/../syscall` would say of a thread that does not run.
+    fn call(&self) -> Option<SyscallFile> {
+        if self.get32(Word::ThreadStatus) & COMPAT != 0 {
+            return None;
+        }
+        let (sp, pc) = (RemoteAddr(self.get(Word::StackPointer)), RemoteAddr(self.get(Word::ProgramCounter)));
+        match self.signed(Word::CallNumber) {
+            -1 => Some(SyscallFile::Outside { sp, pc }),
+            number if number >= 0 => {
+                let args = [Word::Arg0, Word::Arg1, Word::Arg2, Word::Arg3, Word::Arg4, Word::Arg5];
+                Some(SyscallFile::Inside { number: number.into(), args: args.map(|arg| self.get(arg)), sp, pc })
+            }
+            _ => None,
+        }
+    }
+
+    /// The facts, as `/proc` would have them. `None` when the record does not tell: the thread moved
+    /// while it was read, has ended, or is in a rare state that only `/proc` gets right.
+    pub(super) fn facts(&self) -> Option<LwpFacts> {
+        let state = self.get32(Word::StateAfter);
+        if state != self.get32(Word::StateBefore) || self.get(Word::ExitState) != 0 {
+            return None;
+        }
+        let syscall = match state {
+            0 => SyscallFile::Running,
+            _ if self.is_off_cpu() && !self.is_queued() => self.call()?,
+            _ => return None,
+        };
+        let state = KernelState::from_letter(letter(state)?);
+        if (state == KernelState::Running) != (syscall == SyscallFile::Running) {
+            // Being woken, or new.
+            return None;
+        }
+        let (user, system) = self.cpu_time().ticks();
+        let stat = Stat {
+            tid: self.lwp().0,
+            comm: self.name(),
+            state,
+            utime: user,
+            stime: system,
+            priority: i64::from(self.signed(Word::Priority)) - 100,
+            nice: i64::from(self.signed(Word::StaticPriority)) - 120,
+            rt_priority: self.get32(Word::RtPriority).into(),
+            policy: Policy::from_number(self.get32(Word::Policy).into()),
+            // Not among the facts.
+            flags: 0,
+            start_time: 0,
+            start_stack: 0,
+            processor: 0,
+        };
+        Some(LwpFacts {
+            lwp: self.lwp(),
+            // Only used where all numbers are those of one pid namespace.
+            inner: InnerTid(self.lwp().0),
+            state,
+            syscall: Some(syscall),
+            blocked: SignalSet(self.get(Word::Blocked)),
+            pending: SignalSet(self.get(Word::Pending)),
+            policy: Some(stat.policy),
+            priority: Some(stat.posix_priority()),
+            nice: Some(stat.nice as i32),
+            boosted: Some(stat.is_boosted()),
+            cpu_ticks: Some((stat.utime, stat.stime)),
+            switches: Some((self.get(Word::VoluntaryAfter), self.get(Word::InvoluntaryAfter))),
+            tracer: if self.get(Word::Ptrace) == 0 { 0 } else { self.signed(Word::ParentTid) },
+            robust_head: Some(RemoteAddr(self.get(Word::RobustList))).filter(|head| !head.is_null()),
+            running: None,
+            name: Some(stat.comm),
+        })
+    }
+
+    fn name(&self) -> Vec<u8> {
+        let at = Word::Name as usize;
+        let mut name: Vec<u8> = self.0[at..at + 2].iter().flat_map(|word| word.to_le_bytes()).collect();
+        name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
+        name
+    }
+
+    fn cpu_time(&self) -> CpuTime {
+        CpuTime {
+            user: self.get(Word::UserTime),
+            system: self.get(Word::SystemTime),
+            runtime: self.get(Word::Runtime),
+            shown_user: self.get(Word::ShownUserTime),
+            shown_system: self.get(Word::ShownSystemTime),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(values: &[(Word, u64)]) -> Record {
+        let mut words = [0; WORDS];
+        // Asleep in nanosleep, unless said otherwise.
+        for (word, value) in
+            [(Word::StateBefore, 1), (Word::StateAfter, 1), (Word::CallNumber, 35)].iter().chain(values)
+        {
+            words[*word as usize] = *value;
+        }
+        Record(words)
+    }
+
+    fn state(value: u64) -> Record {
+        record(&[(Word::StateBefore, value), (Word::StateAfter, value)])
+    }
+
+    #[test]
+    fn letters_are_those_of_proc() {
+        for (state, expected) in [
+            (0, b'R'),
+            (0x1, b'S'),
+            (0x2001, b'S'),
+            (0x2, b'D'),
+            (0x102, b'D'),
+            (0x402, b'I'),
+            (0x104, b'T'),
+            (0x108, b't'),
+            (0x40, b'P'),
+            (0x1000, b'D'),
+            (0x8000, b'D'),
+            (0x200, b'R'),
+            (0x800, b'R'),
+        ] {
+            assert_eq!(letter(state), Some(expected), "{state:#x}");
+        }
+        assert_eq!(letter(0x80), None, "dead");
+        assert_eq!(letter(0x10_0000), None, "not known");
+    }
+
+    #[test]
+    fn a_sleeping_thread_shows_its_call() {
+        let facts = record(&[(Word::Arg1, 7), (Word::StackPointer, 0x1000), (Word::ProgramCounter, 0x2000)]).facts();
+        let expected = SyscallFile::Inside {
+            number: 35,
+            args: [0, 7, 0, 0, 0, 0],
+            sp: RemoteAddr(0x1000),
+            pc: RemoteAddr(0x2000),
+        };
+        assert_eq!(facts.and_then(|facts| facts.syscall), Some(expected));
+        let outside = record(&[(Word::CallNumber, u64::MAX)]).facts().and_then(|facts| facts.syscall);
+        assert_eq!(outside, Some(SyscallFile::Outside { sp: RemoteAddr(0), pc: RemoteAddr(0) }));
+    }
+
+    #[test]
+    fn a_running_thread_shows_none() {
+        let facts = state(0).facts().unwrap();
+        assert_eq!((facts.state, facts.syscall), (KernelState::Running, Some(SyscallFile::Running)));
+    }
+
+    #[test]
+    fn what_moved_meanwhile_is_left_to_proc() {
+        for torn in [
+            (Word::StateAfter, 0),
+            (Word::OnCpuBefore, 1),
+            (Word::OnCpuAfter, 1),
+            (Word::VoluntaryAfter, 1),
+            (Word::InvoluntaryBefore, 1),
+            (Word::OnQueueBefore, 1),
+            (Word::OnQueueAfter, 1),
+            (Word::ExitState, 0x20),
+            (Word::ThreadStatus, 2),
+            (Word::CallNumber, -7i64 as u64),
+        ] {
+            assert_eq!(record(&[torn]).facts(), None, "{torn:?}");
+        }
+        for odd in [0x80, 0x200, 0x800, 0x10_0000] {
+            assert_eq!(state(odd).facts(), None, "{odd:#x}");
+        }
+    }
+
+    #[test]
+    fn names_end_at_the_first_nul() {
+        let name = |bytes: &[u8; 16]| {
+            let mut record = record(&[]);
+            let at = Word::Name as usize;
+            for (word, bytes) in record.0[at..].iter_mut().zip(bytes.as_chunks::<8>().0) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+            record.facts().and_then(|facts| facts.name).unwrap()
+        };
+        assert_eq!(name(b"worker\0\0leftover"), b"worker");
+        assert_eq!(name(b"\0orker\0\0leftover"), b"");
+        assert_eq!(name(b"0123456789abcdef"), b"0123456789abcdef");
+    }
+
+    #[test]
+    fn tracers_and_priorities() {
+        let facts = record(&[
+            (Word::Ptrace, 1),
+            (Word::ParentTid, 77),
+            (Word::Policy, 1),
+            (Word::RtPriority, 30),
+            (Word::Priority, 69),
+            (Word::StaticPriority, 125),
+        ])
+        .facts()
+        .unwrap();
+        assert_eq!((facts.tracer, facts.policy, facts.priority), (77, Some(Policy::Fifo), Some(30)));
+        assert_eq!((facts.nice, facts.boosted), (Some(5), Some(false)));
+        assert_eq!(record(&[(Word::ParentTid, 77)]).facts().map(|facts| facts.tracer), Some(0));
+    }
+}

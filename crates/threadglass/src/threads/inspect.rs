@@ -1,0 +1,173 @@
+//! Single threads, for interfaces that ask for one at a time.
+//!
+//! Memory may come from a debugger's callbacks here, so nothing in this file reads it on another
+//! thread; what the kernel knows comes from `/proc`, if the process is known to be the same.
+
+use super::collect::{SUSPENDER, libc_ranges};
+use super::describe::Context;
+use super::main_stack::main_stack;
+use super::pairing::{Pairs, walk_lists};
+use super::running::{self, Verdict};
+use crate::glibc::{Descriptor, DescriptorReader, Hint, Layout, ListFault};
+use crate::model::{Evidence, Thread, ThreadState};
+use crate::proc::{KernelState, SyscallFile};
+use crate::sys::robust::robust_head;
+use crate::target::{KernelFacts, Live, LwpFacts, Memory, ReadError};
+use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+use std::collections::HashMap;
+
+/// Why a thread cannot be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InspectError {
+    /// There is no thread descriptor at this address.
+    #[error("{0} is not a thread")]
+    NotAThread(RemoteAddr),
+    /// The lists of threads are corrupt.
+    #[error(transparent)]
+    List(#[from] ListFault),
+    /// Memory cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// Looks at the threads of one target, one at a time.
+pub struct Inspector<'a> {
+    /// The target's memory.
+    pub memory: &'a dyn Memory,
+    /// Where the threads are in it.
+    pub layout: &'a Layout,
+    /// The live process behind it, if it has been shown to be one.
+    pub live: Option<&'a Live>,
+}
+
+impl Inspector<'_> {
+    /// Whether libc has set its thread lists up: not so very early in a program's life.
+    pub fn is_initialised(&self) -> Result<bool, ReadError> {
+        for head in self.layout.heads.resolve(self.memory)? {
+            if !self.memory.read_addr(head)?.is_null() {
+                return Ok(true);
+            }
+        }
+        // Without symbols the layout was found in a living thread.
+        Ok(self.layout.heads.0.is_empty())
+    }
+
+    /// The descriptors of all threads, ended but unjoined ones included; neither those that are only
+    /// being made nor those already given back.
+    pub fn list(&self) -> Result<Vec<Descriptor>, InspectError> {
+        let known = match self.live {
+            // Where the process runs on while we look, its own registrations are found first, so that
+            // a list in motion costs no living thread.
+            Some(live) => self.registered(live),
+            None => HashMap::new(),
+        };
+        let found = walk_lists(self.memory, self.layout, known.clone());
+        let mut threads: HashMap<RemoteAddr, Descriptor> = known;
+        match found.broken {
+            Some(fault) if threads.is_empty() => {
+                return Err(match fault {
+                    ListFault::Unreadable(addr) => {
+                        InspectError::Read(ReadError { addr, len: 16, kind: crate::target::ReadErrorKind::Unmapped })
+                    }
+                    fault => InspectError::List(fault),
+                });
+            }
+            _ => {}
+        }
+        threads.extend(found.threads.into_iter().map(|thread| (thread.id.0, thread)));
+        let mut threads: Vec<_> = threads.into_values().filter(Descriptor::is_in_use).collect();
+        // Main first (it alone has no start routine), then by age of the LWP, ended ones last.
+        threads.sort_by_key(|thread| (thread.tid <= 0, thread.start_routine != Some(RemoteAddr::NULL), thread.tid));
+        Ok(threads)
+    }
+
+    fn registered(&self, live: &Live) -> HashMap<RemoteAddr, Descriptor> {
+        // In a pid namespace the ids in memory are not those of `/proc`: the list alone decides then.
+        if live.leader_status().namespaces > 1 {
+            return HashMap::new();
+        }
+        let hints: Vec<_> = live
+            .lwps()
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|lwp| Some((lwp, Hint { inner: InnerTid(lwp.0), robust_head: robust_head(lwp)? })))
+            .collect();
+        let mut pairs = Pairs::default();
+        pairs.add_by_hints(self.memory, self.layout, &hints);
+        pairs.of_lwp.into_values().map(|thread| (thread.id.0, thread)).collect()
+    }
+
+    /// The descriptor of thread `id`.
+    pub fn descriptor(&self, id: PthreadId) -> Result<Descriptor, InspectError> {
+        let reader = DescriptorReader::new(self.layout);
+        let mut bytes = vec![0; reader.span()];
+        self.memory.read_exact(id.0, &mut bytes)?;
+        reader.decode(id.0, &bytes).ok_or(InspectError::NotAThread(id.0))
+    }
+
+    /// The LWP of a descriptor, as we see it; `None` for a thread that has ended.
+    pub fn lwp_of(&self, thread: &Descriptor) -> Option<Lwp> {
+        let inner = (thread.tid > 0).then_some(thread.tid)?;
+        match self.live.filter(|live| live.leader_status().namespaces > 1) {
+            None => Some(Lwp(inner)),
+            Some(live) => live.lwp_of_inner(InnerTid(inner)),
+        }
+    }
+
+    /// Kernel facts of the threads `lwps`, those that run told apart from those that only could.
+    pub fn facts(live: &Live, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
+        let mut facts = live.facts(lwps);
+        let running: Vec<_> = facts
+            .iter()
+            .flatten()
+            .filter(|facts| facts.state == KernelState::Running)
+            .filter(|facts| facts.syscall.is_none_or(|call| call == SyscallFile::Running))
+            .cloned()
+            .collect();
+        if running.is_empty() {
+            return facts;
+        }
+        let verdicts = running.iter().map(|facts| facts.lwp).zip(running::watch(live, &running));
+        let mut verdicts: HashMap<Lwp, Verdict> = verdicts.collect();
+        for slot in facts.iter_mut().flatten() {
+            match verdicts.remove(&slot.lwp) {
+                Some(Verdict::State(state, evidence)) => slot.running = Some((state, evidence)),
+                Some(Verdict::Moved(now)) => *slot = *now,
+                None => {}
+            }
+        }
+        facts
+    }
+
+    /// What is known of a thread from its descriptor and the kernel's facts. Without facts (a core, a
+    /// process that is not ours to look at) the state of a living thread is unknown.
+    pub fn describe(&self, thread: &Descriptor, facts: Option<&LwpFacts>) -> Thread {
+        let ranges = self.live.map(libc_ranges).unwrap_or_default();
+        let in_libc = |addr: RemoteAddr| ranges.iter().any(|(from, to)| (*from..*to).contains(&addr));
+        let mut is_our_tracer = |tracer: i32| {
+            self.live.and_then(|live| live.tracer_name(tracer)).is_some_and(|name| name == SUSPENDER.as_bytes())
+        };
+        let mut context = Context {
+            layout: Some(self.layout),
+            in_libc: &in_libc,
+            function_at: &mut |_| None,
+            is_our_tracer: &mut is_our_tracer,
+            main_stack: &|| self.live.and_then(main_stack),
+            leader: self.live.map_or(Lwp(0), |live| live.pid().leader()),
+        };
+        match facts {
+            Some(facts) => context.living(facts, Some(thread), &mut Vec::new()),
+            None if thread.tid > 0 => {
+                let mut described = context.zombie(thread);
+                described.lwp = self.lwp_of(thread);
+                described.inner_lwp = Some(InnerTid(thread.tid));
+                described.state = ThreadState::Unknown;
+                described.state_evidence = Evidence::Unknown;
+                described.exiting = thread.cancel.exiting();
+                described.preempted = None;
+                described
+            }
+            None => context.zombie(thread),
+        }
+    }
+}

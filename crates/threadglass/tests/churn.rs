@@ -1,0 +1,59 @@
+//! Looks at a process whose threads come and go without pause: never a wrong pair, and never a
+//! missing thread that was there all the time.
+
+use testkit::{Build, Fixture, Log, Variant, address};
+use threadglass::model::ThreadState;
+use threadglass::target::Live;
+use threadglass::{Lwp, Pid, threads};
+
+/// Looks, in all.
+const LOOKS: usize = 2000;
+/// Looks through one handle before a new one is made: both ways must hold.
+const PER_HANDLE: usize = 25;
+
+#[test]
+fn no_look_pairs_a_thread_with_anothers_lwp() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let program = Build::new("churn.c").variant(Variant::Default).path();
+    let fixture = Fixture::start(&program, &[path.to_str().unwrap()]);
+    let mut log = Log::open(&path);
+    let idle: Vec<(u64, Lwp)> = fixture.truth()["idle"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|thread| (address(&thread["id"]), Lwp(thread["lwp"].as_i64().unwrap() as i32)))
+        .collect();
+
+    let (mut pairs, mut unpaired, mut zombies) = (0, 0, 0);
+    for look in 0..LOOKS / PER_HANDLE {
+        let live = Live::open(Pid(fixture.pid())).unwrap();
+        for again in 0..PER_HANDLE {
+            let mark = log.mark();
+            let snapshot = threads::collect(&live).unwrap();
+            let which = look * PER_HANDLE + again;
+            for (id, lwp) in &idle {
+                let thread = snapshot.threads.iter().find(|thread| thread.lwp == Some(*lwp));
+                let thread = thread.unwrap_or_else(|| panic!("look {which}: {lwp}, which never moved, is missing"));
+                assert_eq!(thread.id.map(|id| id.0.0), Some(*id), "look {which}: {lwp}, which never moved");
+                assert_eq!(thread.state, ThreadState::Sleep, "look {which}: {lwp} always sleeps");
+            }
+            for thread in &snapshot.threads {
+                let (Some(id), Some(lwp)) = (thread.id, thread.lwp) else {
+                    *(if thread.lwp.is_some() { &mut unpaired } else { &mut zombies }) += 1;
+                    continue;
+                };
+                pairs += 1;
+                let entry = log.find(&id.0.to_string().into(), &lwp.0.into(), mark);
+                let entry = entry.unwrap_or_else(|| panic!("look {which}: {id} was never {lwp}: {thread:#?}"));
+                let start = thread.start.map_or(0, |start| start.0);
+                assert_eq!(start, entry.start, "look {which}: {id} of {lwp} did not start there");
+            }
+        }
+    }
+    eprintln!(
+        "{LOOKS} looks, {} threads lived, {pairs} pairs, {unpaired} without an id, {zombies} zombies",
+        log.mark()
+    );
+    assert!(log.mark() > 1000, "the threads of the fixture should come and go");
+}
