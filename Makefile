@@ -32,10 +32,10 @@ bench: build
 
 # Each fuzz target for FUZZ_SECONDS seconds.
 fuzz:
-	scripts/fuzz $(FUZZ_SECONDS)
+	fuzz/run $(FUZZ_SECONDS)
 
 install: build
-	scripts/install "$(DESTDIR)$(PREFIX)"
+	scripts/install "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
 
 clean:
 	$(CARGO) clean

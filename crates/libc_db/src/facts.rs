@@ -16,8 +16,8 @@ use threadglass::threads::Inspector;
 const FRESH: Duration = Duration::from_millis(50);
 /// After so many questions in a row, reading ahead begins.
 const STREAK: usize = 3;
-/// Most threads read at once.
-const MOST: usize = 4096;
+/// Most threads read ahead from `/proc`: more would be stale before they are asked for.
+const MOST: usize = 1024;
 
 /// Facts read ahead.
 #[derive(Default)]
@@ -44,8 +44,9 @@ impl FactCache {
         self.facts.clear();
     }
 
-    /// The facts of `lwp` if they were read ahead, and else the threads to read now.
-    pub(crate) fn take(&mut self, lwp: Lwp) -> Result<LwpFacts, Vec<Lwp>> {
+    /// The facts of `lwp` if they were read ahead, and else the threads to read now: `lwp`, and after it
+    /// those that come next. `in_bulk` says that reading all of them costs little more than a few.
+    pub(crate) fn take(&mut self, lwp: Lwp, in_bulk: impl FnOnce() -> bool) -> Result<LwpFacts, Vec<Lwp>> {
         if self.read_at.is_none_or(|when| when.elapsed() > FRESH) {
             self.facts.clear();
         }
@@ -55,7 +56,11 @@ impl FactCache {
         if let Some(facts) = self.facts.remove(&lwp) {
             return Ok(facts);
         }
-        let ahead = if self.streak < STREAK { 1 } else { (16 << (self.streak - STREAK).min(12)).min(MOST) };
+        let ahead = match self.streak.checked_sub(STREAK) {
+            None => 1,
+            Some(_) if in_bulk() => usize::MAX,
+            Some(more) => (16 << more.min(12)).min(MOST),
+        };
         Err(self.order[place..].iter().take(ahead).copied().collect())
     }
 
@@ -68,7 +73,7 @@ impl FactCache {
 
 /// The facts of one thread of `live`.
 pub(crate) fn of_thread(cache: &std::sync::Mutex<FactCache>, live: &Live, lwp: Lwp) -> Option<LwpFacts> {
-    let wanted = match crate::agent::lock(cache).take(lwp) {
+    let wanted = match crate::agent::lock(cache).take(lwp, || live.gives_facts_in_bulk()) {
         Ok(facts) => return Some(facts),
         Err(wanted) => wanted,
     };

@@ -1,1 +1,37 @@
-//! x
+//! Builds the programs in `fixtures/`, runs them, and runs the tool on them.
+//!
+//! A fixture prints its own truth as one JSON document, then the line `ready`, and goes on until its
+//! standard input is closed. Tests compare what the tool reports with that truth.
+
+mod build;
+mod fixture;
+mod log;
+mod skip;
+mod tool;
+mod truth;
+mod user;
+mod wait;
+
+pub use build::{Build, Variant};
+pub use fixture::Fixture;
+pub use log::{Entry, Log};
+pub use serde_json::{self, Value, json};
+pub use skip::{has_static_libc, have, is_root, root, skip};
+pub use tool::{Answer, Tool, thread, threads};
+pub use truth::{View, differences, file_at_pc};
+pub use user::{NOBODY, Public, STRANGER, as_user};
+pub use wait::{TaskState, eventually, holds_within, task_state, wait_asleep};
+
+/// Sends a signal to one process that a test started.
+pub fn signal(pid: i32, signal: nix::sys::signal::Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("the process should be there");
+}
+
+pub use nix::sys::signal::Signal;
+
+/// An address as JSON has it (`"0x.."`), as a number.
+pub fn address(value: &Value) -> u64 {
+    let text = value.as_str().unwrap_or_else(|| panic!("not an address: {value}"));
+    let digits = text.strip_prefix("0x").unwrap_or_else(|| panic!("not an address: {text}"));
+    u64::from_str_radix(digits, 16).unwrap_or_else(|_| panic!("not an address: {text}"))
+}

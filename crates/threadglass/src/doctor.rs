@@ -95,7 +95,9 @@ pub fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
         ),
         Libc::Unread => Check::bad("libc", Verdict::No, "cannot be told without reading memory", "see memory above"),
     });
-    checks.push(Check::ok("threads", format!("{} seen, {} gaps", snapshot.threads.len(), snapshot.gaps.len())));
+    let gaps: Vec<_> = snapshot.gaps.iter().map(|gap| gap.what.as_str()).collect();
+    let missing = if gaps.is_empty() { String::new() } else { format!("; not seen: {}", gaps.join("; ")) };
+    checks.push(Check::ok("threads", format!("{} seen{missing}", snapshot.threads.len())));
     if let Some(tracer) = snapshot.target.tracer {
         checks.push(Check::bad(
             "debugger",

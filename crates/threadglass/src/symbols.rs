@@ -1,17 +1,45 @@
 //! Names for addresses of code.
 
 use crate::RemoteAddr;
-use crate::elf::{FileSymbols, Image, Symbol};
-use crate::target::Live;
+use crate::elf::{FileSymbols, Image};
+use crate::target::{Live, Module};
 use std::collections::HashMap;
 
-/// Names addresses of one process. Symbol tables are read when the first address of their object is
-/// asked for, and kept.
+/// Names addresses of one process. Objects are opened when the first address in them is asked for.
 #[derive(Debug)]
 pub struct Symbolizer<'a> {
     live: &'a Live,
-    /// Functions of each object, by where it is loaded, sorted by address.
-    objects: HashMap<RemoteAddr, Vec<Symbol>>,
+    /// What is known of each object, by where it is loaded.
+    objects: HashMap<RemoteAddr, Option<Object>>,
+}
+
+/// One object's symbols: those of its file, and those of its loaded image where no file can be had or
+/// the file lacks the name.
+#[derive(Debug)]
+struct Object {
+    image: Image,
+    file: Option<FileSymbols>,
+}
+
+impl Object {
+    fn open(live: &Live, module: &Module) -> Option<Self> {
+        let mut image = Image::load(live, module.base).ok()?;
+        let file = live.open_module(module).map(FileSymbols::new);
+        if file.is_none() {
+            let _ = image.load_symbols(live);
+        }
+        Some(Self { image, file })
+    }
+
+    /// Name of the function that holds `addr`, and its first address.
+    fn function_at(&self, addr: RemoteAddr) -> Option<(String, RemoteAddr)> {
+        let bias = self.image.bias();
+        let in_file = self.file.as_ref().and_then(|file| file.function_at(addr.0.wrapping_sub(bias)));
+        match in_file {
+            Some(symbol) => Some((symbol.name, symbol.addr.offset(bias))),
+            None => self.image.function_at(addr).map(|symbol| (symbol.name, symbol.addr)),
+        }
+    }
 }
 
 impl<'a> Symbolizer<'a> {
@@ -25,41 +53,13 @@ impl<'a> Symbolizer<'a> {
     pub fn function_at(&mut self, addr: RemoteAddr) -> Option<String> {
         let live = self.live;
         let module = live.module_at(addr)?;
-        let functions = self.objects.entry(module.base).or_insert_with(|| load(live, module));
-        let name = match find(functions, addr) {
-            Some(symbol) if symbol.addr == addr => demangle(&symbol.name),
-            Some(symbol) => format!("{}+{:#x}", demangle(&symbol.name), addr.0 - symbol.addr.0),
+        let object = self.objects.entry(module.base).or_insert_with(|| Object::open(live, module));
+        Some(match object.as_ref().and_then(|object| object.function_at(addr)) {
+            Some((name, start)) if start == addr => demangle(&name),
+            Some((name, start)) => format!("{}+{:#x}", demangle(&name), addr.0 - start.0),
             None => format!("{}+{:#x}", module.name(), addr.0 - module.base.0),
-        };
-        Some(name)
+        })
     }
-}
-
-fn load(live: &Live, module: &crate::target::Module) -> Vec<Symbol> {
-    let Ok(mut image) = Image::load(live, module.base) else { return Vec::new() };
-    let from_file = live.open_module(module).map(|file| FileSymbols::new(file).functions(image.bias()));
-    let mut functions = match from_file {
-        Some(functions) if !functions.is_empty() => functions,
-        _ => {
-            // No file to be had: the loaded image still names its exported functions.
-            let _ = image.load_symbols(live);
-            image.functions().collect()
-        }
-    };
-    functions.sort_unstable_by_key(|symbol| symbol.addr);
-    functions
-}
-
-/// The function that holds `addr`. One without a size holds only its first byte: anything more
-/// would be a guess.
-fn find(functions: &[Symbol], addr: RemoteAddr) -> Option<&Symbol> {
-    let behind = functions.partition_point(|symbol| symbol.addr <= addr);
-    functions[..behind]
-        .iter()
-        .rev()
-        // Aliases and nested entries are few; an unbounded search back would be slow on large tables.
-        .take(64)
-        .find(|symbol| symbol.addr == addr || addr.0 - symbol.addr.0 < symbol.size)
 }
 
 /// A C++ or Rust name as its author wrote it; any other name unchanged.
@@ -86,16 +86,5 @@ mod tests {
         assert_eq!(demangle("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
         assert_eq!(demangle("worker"), "worker");
         assert_eq!(demangle("_Z"), "_Z");
-    }
-
-    #[test]
-    fn an_address_past_a_functions_end_is_not_given_its_name() {
-        let function = |addr, size| Symbol { name: format!("f{addr}"), addr: RemoteAddr(addr), size };
-        let functions = [function(100, 10), function(200, 0)];
-        assert_eq!(find(&functions, RemoteAddr(105)).map(|f| f.addr.0), Some(100));
-        assert_eq!(find(&functions, RemoteAddr(110)), None);
-        assert_eq!(find(&functions, RemoteAddr(200)).map(|f| f.addr.0), Some(200));
-        assert_eq!(find(&functions, RemoteAddr(201)), None);
-        assert_eq!(find(&functions, RemoteAddr(99)), None);
     }
 }

@@ -98,7 +98,7 @@ impl Tracer {
 
     /// Whether this tracer holds the thread.
     pub fn is_suspended(&self, lwp: Lwp) -> bool {
-        let idle = self.worker.lock().map_or(false, |worker| worker.is_none());
+        let idle = self.worker.lock().is_ok_and(|worker| worker.is_none());
         !idle && self.ask(lwp, move |held| Ok(held.threads.contains_key(&lwp))).unwrap_or(false)
     }
 

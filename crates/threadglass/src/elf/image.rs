@@ -4,7 +4,7 @@
 //! works for deleted and replaced libraries, in containers, and cannot be tricked by what the
 //! target put under the library's name. Every number here is the target's claim and is checked.
 
-use super::Symbol;
+use super::{Symbol, holds};
 use crate::RemoteAddr;
 use crate::target::{Memory, ReadError};
 
@@ -170,12 +170,19 @@ impl Image {
             return Ok(u64::from(first));
         }
         let chains = table.offset(u64::from(buckets) * 4);
+        // The chain that begins last ends last; the low bit marks its end. Chains are short, so a
+        // piece at a time: a hostile target cannot make this many small reads.
         let mut index = u64::from(last);
+        let mut piece = [0; 4096];
         while index < MAX_SYMBOLS {
-            if memory.read_u32(chains.offset((index - u64::from(first)) * 4))? & 1 == 1 {
-                return Ok(index + 1);
+            let got = memory.read_at(chains.offset((index - u64::from(first)) * 4), &mut piece)? / 4 * 4;
+            if got == 0 {
+                break;
             }
-            index += 1;
+            if let Some(end) = piece[..got].chunks_exact(4).position(|word| word[0] & 1 == 1) {
+                return Ok(index + end as u64 + 1);
+            }
+            index += got as u64 / 4;
         }
         Err(corrupt("hash chain without an end"))
     }
@@ -206,19 +213,22 @@ impl Image {
             .map(|(_, index)| RemoteAddr(u64_at(self.symbol(*index), 8).wrapping_add(self.bias)))
     }
 
-    /// All defined dynamic functions, for naming addresses.
-    pub fn functions(&self) -> impl Iterator<Item = Symbol> {
+    /// The dynamic function that holds the run-time address `addr`.
+    pub fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
         const STT_FUNC: u8 = 2;
         const STT_GNU_IFUNC: u8 = 10;
-        self.by_hash.iter().filter_map(|(_, index)| {
-            let symbol = self.symbol(*index);
-            let kind = symbol[4] & 0xf;
-            (kind == STT_FUNC || kind == STT_GNU_IFUNC).then(|| Symbol {
-                name: String::from_utf8_lossy(self.name_of(*index).unwrap_or_default()).into_owned(),
-                addr: RemoteAddr(u64_at(symbol, 8).wrapping_add(self.bias)),
-                size: u64_at(symbol, 16),
-            })
-        })
+        let start = |index: u32| u64_at(self.symbol(index), 8).wrapping_add(self.bias);
+        let size = |index: u32| u64_at(self.symbol(index), 16);
+        let functions = self
+            .by_hash
+            .iter()
+            .map(|(_, index)| *index)
+            .filter(|index| matches!(self.symbol(*index)[4] & 0xf, STT_FUNC | STT_GNU_IFUNC));
+        let best = functions
+            .filter(|index| holds(start(*index), size(*index), addr.0))
+            .max_by_key(|index| start(*index))?;
+        let name = String::from_utf8_lossy(self.name_of(best)?).into_owned();
+        Some(Symbol { name, addr: RemoteAddr(start(best)), size: size(best) })
     }
 }
 

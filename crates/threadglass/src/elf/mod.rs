@@ -6,13 +6,31 @@ mod image;
 pub use file::{FileSymbols, build_id_of_file};
 pub use image::{Image, ImageError};
 
-/// One function or data symbol, with its run-time address.
+/// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// Its name, not demangled.
     pub name: String,
-    /// Where it starts in the target.
+    /// Where it starts: in the target, or at link time, as the function that gives it says.
     pub addr: crate::RemoteAddr,
     /// Its size; 0 when the table does not say.
     pub size: u64,
+}
+
+/// Whether a function of `size` bytes at `start` holds `addr`. One without a size holds only its first
+/// byte: anything more would be a guess.
+fn holds(start: u64, size: u64, addr: u64) -> bool {
+    start == addr || (start < addr && addr - start < size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holds;
+
+    #[test]
+    fn an_address_past_a_functions_end_is_not_given_its_name() {
+        assert!(holds(100, 10, 100) && holds(100, 10, 109));
+        assert!(!holds(100, 10, 110) && !holds(100, 10, 99));
+        assert!(holds(200, 0, 200) && !holds(200, 0, 201));
+    }
 }

@@ -1,7 +1,7 @@
 //! One thread's descriptor (`struct pthread`), decoded.
 
 use super::layout::{Layout, SELF};
-use crate::target::{Memory, Slot};
+use crate::target::{Memory, ReadError, Slot};
 use crate::{PthreadId, RemoteAddr};
 
 /// The bits of `cancelhandling` that tell of a thread's end. They have kept their places in all
@@ -60,6 +60,12 @@ impl Descriptor {
         }
     }
 
+    /// Whether its thread has gone for good (joined, or detached and ended). The memory may keep looking
+    /// like a thread for long: libc holds it ready for the next one.
+    pub fn is_given_back(&self) -> bool {
+        self.tid <= 0 && self.cancel.terminated()
+    }
+
     /// Whether it stands for a thread: a living one, or one that waits to be joined. Neither one that
     /// is only being made (no id yet) nor one that was joined.
     pub fn is_in_use(&self) -> bool {
@@ -79,7 +85,7 @@ impl Descriptor {
         let (low, size, guard) = self.stack?;
         let high = low.checked_add(size)?;
         let inside = low < self.id.0 && self.id.0 < high;
-        (inside && guard < size).then_some((high, size - guard, guard))
+        (inside && guard < size).then(|| (high, size - guard, guard))
     }
 }
 
@@ -148,11 +154,11 @@ impl<'a> DescriptorReader<'a> {
         })
     }
 
-    /// Reads one descriptor.
-    pub fn read(&self, memory: &dyn Memory, base: RemoteAddr) -> Option<Descriptor> {
+    /// Reads one descriptor; `None` when there is something else at `base`.
+    pub fn read(&self, memory: &dyn Memory, base: RemoteAddr) -> Result<Option<Descriptor>, ReadError> {
         let mut bytes = vec![0; self.span];
-        memory.read_exact(base, &mut bytes).ok()?;
-        self.decode(base, &bytes)
+        memory.read_exact(base, &mut bytes)?;
+        Ok(self.decode(base, &bytes))
     }
 
     /// Reads many descriptors in few calls.

@@ -225,7 +225,7 @@ impl Layout {
             let agrees = |hint: &&Hint| {
                 hint.robust_head.checked_sub(offset).is_some_and(|base| self.is_thread(memory, base, hint.inner))
             };
-            if !sample.is_empty() && !sample.iter().any(|hint| agrees(hint)) {
+            if !sample.is_empty() && !sample.iter().any(agrees) {
                 self.robust_head = self.calibrate_robust(memory, &sample);
             }
         }
@@ -309,8 +309,8 @@ fn keys(symbols: &dyn Symbols, fields: &Fields) -> Option<KeyLayout> {
 }
 
 impl KeyLayout {
-    /// Sizes a target may claim before we believe that it lies.
-    fn is_plausible(&self) -> bool {
+    /// Whether the numbers can be true: a target may claim anything, and these size our reads.
+    pub fn is_plausible(&self) -> bool {
         (1..=65_536).contains(&self.count)
             && (16..=256).contains(&self.stride)
             && (16..=256).contains(&self.data_stride)

@@ -76,7 +76,15 @@ fn walk_ring(
             return Err(ListFault::Endless);
         }
         let base = node.checked_sub(offset);
-        let thread = base.and_then(|base| known.get(&base).cloned().or_else(|| reader.read(memory, base)));
+        let thread = match base
+            .map(|base| known.get(&base).cloned().map_or_else(|| reader.read(memory, base), |thread| Ok(Some(thread))))
+        {
+            Some(Ok(thread)) => thread,
+            // A head is no thread, and there may be nothing where one around it would begin.
+            Some(Err(_)) if node == start => None,
+            Some(Err(_)) => return Err(ListFault::Unreadable(node)),
+            None => None,
+        };
         let (next, prev) = match &thread {
             Some(thread) => (thread.next, thread.prev),
             // A list head, or a thread so new that its descriptor does not point to itself yet.

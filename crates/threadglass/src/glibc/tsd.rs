@@ -32,8 +32,11 @@ pub fn keys(memory: &dyn Memory, layout: &KeyLayout) -> Result<Vec<Key>, ReadErr
     Ok(decode_keys(layout, &table))
 }
 
-/// Decodes the key table.
+/// Decodes the key table; nothing when the layout is not [plausible](KeyLayout::is_plausible).
 pub fn decode_keys(layout: &KeyLayout, table: &[u8]) -> Vec<Key> {
+    if !layout.is_plausible() {
+        return Vec::new();
+    }
     (0..)
         .zip(table.chunks_exact(layout.stride as usize))
         .filter_map(|(number, entry)| {
@@ -51,7 +54,7 @@ pub fn decode_keys(layout: &KeyLayout, table: &[u8]) -> Vec<Key> {
 
 /// The values that thread `id` has for `keys`. A key it never set is not in the result.
 pub fn values(memory: &dyn Memory, layout: &Layout, id: PthreadId, keys: &[Key]) -> Result<Vec<Value>, ReadError> {
-    let Some(key_layout) = layout.keys else { return Ok(Vec::new()) };
+    let Some(key_layout) = layout.keys.filter(KeyLayout::is_plausible) else { return Ok(Vec::new()) };
     let blocks = key_layout.count.div_ceil(key_layout.per_block);
     let mut pointers = vec![0; blocks as usize * 8];
     memory.read_exact(id.0.offset(layout.specific), &mut pointers)?;

@@ -32,7 +32,7 @@ impl Known {
             && word(SELF) == Some(base.0)
             && word(self.tid).is_some_and(|tid| tid as i32 == hint.inner.0)
             && word(self.tid + 24) == Some(-32i64 as u64)
-            && word(self.specific_1stblock + 512) == Some(base.0 + self.specific_1stblock)
+            && word(self.specific_1stblock + 512) == Some(base.offset(self.specific_1stblock).0)
             && self.has_start_routine(memory, base)
     }
 

@@ -193,10 +193,9 @@ mod tests {
 
     #[test]
     fn agrees_with_the_procfs_crate_on_this_process() {
-        let mut bytes = std::fs::read("/proc/thread-self/stat").unwrap();
+        let bytes = std::fs::read("/proc/thread-self/stat").unwrap();
         let ours = parse_stat(&bytes).unwrap();
-        let theirs = procfs::FromRead::from_read(&mut bytes.as_mut_slice() as &[u8]).unwrap();
-        let theirs: procfs::process::Stat = theirs;
+        let theirs: procfs::process::Stat = procfs::FromRead::from_read(bytes.as_slice()).unwrap();
         assert_eq!((ours.tid, ours.utime, ours.stime), (theirs.pid, theirs.utime, theirs.stime));
         assert_eq!((ours.priority, ours.nice, ours.start_time), (theirs.priority, theirs.nice, theirs.starttime));
         assert_eq!(Some(ours.rt_priority), theirs.rt_priority.map(u64::from));

@@ -1,11 +1,17 @@
-//! bpf(2), as far as an iterator over the threads of one process needs it.
+//! bpf(2), as far as an iterator over the threads of one process needs it, and the kernel's
+//! description of its types.
 //!
 //! Three commands, each of which answers with a descriptor that the kernel itself marks
 //! close-on-exec. Nothing is pinned: when the last descriptor closes, the program is unloaded.
 
 use nix::errno::Errno;
+use nix::sys::statfs::{SYSFS_MAGIC, fstatfs};
 use std::ffi::CStr;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
 
 const PROG_LOAD: u32 = 5;
 const LINK_CREATE: u32 = 28;
@@ -140,6 +146,72 @@ unsafe fn call<T>(command: u32, attr: &T) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// The kernel's description of its types (BTF).
+#[derive(Debug)]
+pub(crate) enum KernelTypes {
+    /// The kernel's own memory (since 6.16): nothing is copied.
+    Mapped(Mapping),
+    /// A copy of it.
+    Copied(Vec<u8>),
+}
+
+/// A mapping of our own.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl KernelTypes {
+    /// Where the running kernel has it.
+    pub(crate) fn open() -> std::io::Result<Self> {
+        let mut file = File::open("/sys/kernel/btf/vmlinux")?;
+        if let Some(mapping) = Mapping::of_kernel_memory(&file) {
+            return Ok(Self::Mapped(mapping));
+        }
+        let mut copy = Vec::new();
+        file.read_to_end(&mut copy)?;
+        Ok(Self::Copied(copy))
+    }
+}
+
+impl Deref for KernelTypes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            // SAFETY: the mapping is readable, of this length, and lives as long as `self`. Nobody
+            // writes to it: it shows a part of the kernel that is read-only after booting.
+            Self::Mapped(mapping) => unsafe { std::slice::from_raw_parts(mapping.start.as_ptr(), mapping.len) },
+            Self::Copied(copy) => copy,
+        }
+    }
+}
+
+impl Mapping {
+    /// Only of a file that the kernel itself provides: another could change or shrink meanwhile.
+    fn of_kernel_memory(file: &File) -> Option<Self> {
+        if fstatfs(file).ok()?.filesystem_type() != SYSFS_MAGIC {
+            return None;
+        }
+        let len = usize::try_from(file.metadata().ok()?.len()).ok()?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        NonNull::new(start.cast()).map(|start| Self { start, len })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that was made, whole, and no slice of it outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +225,15 @@ mod tests {
         assert_eq!(size_of::<ProgLoad>(), 112);
         assert_eq!(std::mem::offset_of!(LinkCreate, iter_info), 16);
         assert_eq!(size_of::<TaskLinkInfo>(), 16);
+    }
+
+    #[test]
+    fn types_are_the_same_mapped_and_copied() {
+        let Ok(types) = KernelTypes::open() else { return };
+        assert!(*types == *std::fs::read("/sys/kernel/btf/vmlinux").unwrap());
+        let regular = tempfile::tempfile().unwrap();
+        regular.set_len(4096).unwrap();
+        assert!(Mapping::of_kernel_memory(&regular).is_none());
     }
 
     #[test]

@@ -164,6 +164,14 @@ pub enum TargetError {
     /// It executes another program now.
     #[error("process {0} replaced itself by another program (exec) while it was looked at (run again)")]
     Execed(Pid),
+    /// Its thread-specific data cannot be read at all.
+    #[error("cannot see the thread-specific data of process {pid}: {why}")]
+    NoTsd {
+        /// The process.
+        pid: Pid,
+        /// Why, and what to do.
+        why: String,
+    },
     /// `/proc` does not answer.
     #[error("cannot read {what}: {errno} (is /proc mounted, and does hidepid hide the process? try as root)")]
     Proc {

@@ -101,8 +101,7 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
         false => (*lwp == live.pid().leader() || !facts.state.has_ended()) && live.has_thread(*lwp),
     });
 
-    let libc_ranges = libc_ranges(live);
-    let in_libc = |addr: RemoteAddr| libc_ranges.iter().any(|(from, to)| (*from..*to).contains(&addr));
+    let in_libc = |addr: RemoteAddr| live.is_in_libc(addr);
     let mut names: HashMap<RemoteAddr, Option<String>> = HashMap::new();
     let mut function_at = |addr: RemoteAddr| names.entry(addr).or_insert_with(|| symbolizer.function_at(addr)).clone();
     let mut tracers: HashMap<i32, bool> = HashMap::new();
@@ -190,7 +189,8 @@ fn target_info(live: &Live, denied: bool, layout: Option<&Layout>) -> TargetInfo
 }
 
 fn other_libc(live: &Live) -> Option<&'static str> {
-    let is_musl = |name: &str| name.starts_with("ld-musl-") || name.starts_with("libc.musl-");
+    // musl is one file, called `ld-musl-x86_64.so.1` or (where that is a link to it) plain `libc.so`.
+    let is_musl = |name: &str| name == "libc.so" || name.contains("-musl-") || name.contains(".musl-");
     live.modules().iter().any(|module| is_musl(&module.name())).then_some("musl")
 }
 
@@ -206,14 +206,4 @@ fn describe_libc(live: &Live, error: &LayoutError) -> String {
         }
         (error, _) => format!("{error}: only what the kernel knows is shown"),
     }
-}
-
-/// Where libc's code lies, and that of the libraries that were split from it before 2.34.
-pub(super) fn libc_ranges(live: &Live) -> Vec<(RemoteAddr, RemoteAddr)> {
-    const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "librt.so", "librt-2", "libanl.so", "libanl-2"];
-    live.modules()
-        .iter()
-        .filter(|module| PREFIXES.iter().any(|prefix| module.name().starts_with(prefix)))
-        .map(|module| (module.base, module.end))
-        .collect()
 }

@@ -33,7 +33,7 @@ impl Context<'_> {
         if let Some(reason) = reason {
             Gap::of_thread(gaps, "state", reason, facts.lwp);
         }
-        let mut thread = self.from_descriptor(descriptor);
+        let mut thread = self.by_descriptor(descriptor);
         let (sp, pc) = facts.syscall.and_then(|call| call.registers()).unzip();
         thread.lwp = Some(facts.lwp);
         thread.inner_lwp = Some(facts.inner);
@@ -72,13 +72,13 @@ impl Context<'_> {
 
     /// A thread that has exited and was not joined: libc alone knows of it.
     pub(super) fn zombie(&mut self, descriptor: &Descriptor) -> Thread {
-        let mut thread = self.from_descriptor(Some(descriptor));
+        let mut thread = self.by_descriptor(Some(descriptor));
         thread.exiting = false;
         thread.preempted = Some(false);
         thread
     }
 
-    fn from_descriptor(&mut self, descriptor: Option<&Descriptor>) -> Thread {
+    fn by_descriptor(&mut self, descriptor: Option<&Descriptor>) -> Thread {
         let start = descriptor.and_then(|thread| thread.start_routine).filter(|start| !start.is_null());
         let detached = descriptor.and_then(Descriptor::is_detached);
         let kind = match (descriptor, start) {

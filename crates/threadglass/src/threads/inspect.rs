@@ -3,7 +3,7 @@
 //! Memory may come from a debugger's callbacks here, so nothing in this file reads it on another
 //! thread; what the kernel knows comes from `/proc`, if the process is known to be the same.
 
-use super::collect::{SUSPENDER, libc_ranges};
+use super::collect::SUSPENDER;
 use super::describe::Context;
 use super::main_stack::main_stack;
 use super::pairing::{Pairs, walk_lists};
@@ -12,7 +12,7 @@ use crate::glibc::{Descriptor, DescriptorReader, Hint, Layout, ListFault};
 use crate::model::{Evidence, Thread, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::sys::robust::robust_head;
-use crate::target::{KernelFacts, Live, LwpFacts, Memory, ReadError};
+use crate::target::{KernelFacts, Live, LwpFacts, Memory, ReadError, ReadErrorKind};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::HashMap;
 
@@ -55,23 +55,21 @@ impl Inspector<'_> {
     /// The descriptors of all threads, ended but unjoined ones included; neither those that are only
     /// being made nor those already given back.
     pub fn list(&self) -> Result<Vec<Descriptor>, InspectError> {
-        let known = match self.live {
-            // Where the process runs on while we look, its own registrations are found first, so that
-            // a list in motion costs no living thread.
-            Some(live) => self.registered(live),
-            None => HashMap::new(),
-        };
-        let found = walk_lists(self.memory, self.layout, known.clone());
-        let mut threads: HashMap<RemoteAddr, Descriptor> = known;
+        let mut threads: HashMap<RemoteAddr, Descriptor> = HashMap::new();
+        let mut found = walk_lists(self.memory, self.layout, HashMap::new());
+        // Where threads come and go while we look, those that live are found by what they registered
+        // with the kernel, so that a list in motion costs none of them.
+        if found.broken.is_some()
+            && let Some(live) = self.live
+        {
+            threads = self.registered(live);
+            found = walk_lists(self.memory, self.layout, threads.clone());
+        }
         match found.broken {
-            Some(fault) if threads.is_empty() => {
-                return Err(match fault {
-                    ListFault::Unreadable(addr) => {
-                        InspectError::Read(ReadError { addr, len: 16, kind: crate::target::ReadErrorKind::Unmapped })
-                    }
-                    fault => InspectError::List(fault),
-                });
+            Some(ListFault::Unreadable(addr)) if threads.is_empty() => {
+                return Err(ReadError { addr, len: 16, kind: ReadErrorKind::Unmapped }.into());
             }
+            Some(fault) if threads.is_empty() => return Err(fault.into()),
             _ => {}
         }
         threads.extend(found.threads.into_iter().map(|thread| (thread.id.0, thread)));
@@ -142,8 +140,7 @@ impl Inspector<'_> {
     /// What is known of a thread from its descriptor and the kernel's facts. Without facts (a core, a
     /// process that is not ours to look at) the state of a living thread is unknown.
     pub fn describe(&self, thread: &Descriptor, facts: Option<&LwpFacts>) -> Thread {
-        let ranges = self.live.map(libc_ranges).unwrap_or_default();
-        let in_libc = |addr: RemoteAddr| ranges.iter().any(|(from, to)| (*from..*to).contains(&addr));
+        let in_libc = |addr: RemoteAddr| self.live.is_some_and(|live| live.is_in_libc(addr));
         let mut is_our_tracer = |tracer: i32| {
             self.live.and_then(|live| live.tracer_name(tracer)).is_some_and(|name| name == SUSPENDER.as_bytes())
         };

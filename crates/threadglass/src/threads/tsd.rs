@@ -11,23 +11,19 @@ pub fn collect_tsd(live: &Live) -> Result<TsdSnapshot, TargetError> {
     let mut symbolizer = Symbolizer::new(live);
     let Collected { snapshot, layout } = collect_with(live, &mut symbolizer)?;
     let mut gaps = snapshot.gaps;
-    let mut keys = Vec::new();
-    if let Some(layout) = &layout {
-        match &layout.keys {
-            Some(key_layout) => match tsd::keys(live, key_layout) {
-                Ok(found) => keys = found,
-                Err(error) => gaps.push(Gap::whole("thread-specific data", error.to_string())),
-            },
-            None => gaps.push(Gap::whole(
-                "thread-specific data",
-                "the program has no symbol for the table of keys (a stripped static program)",
-            )),
-        }
-    }
+    let unknown = |why: String| TargetError::NoTsd { pid: live.pid(), why };
+    let Some(layout) = layout else {
+        // The gap that says why there is no layout says it all.
+        return Err(unknown(gaps.pop().map_or_else(String::new, |gap| gap.why)));
+    };
+    let key_layout = layout.keys.ok_or_else(|| {
+        unknown("the program has no symbol for the table of keys: it is static and stripped (look at one that is not)".into())
+    })?;
+    let keys = tsd::keys(live, &key_layout).map_err(|error| unknown(error.to_string()))?;
     let mut threads = Vec::new();
     for thread in &snapshot.threads {
-        let (Some(layout), Some(id)) = (&layout, thread.id) else { continue };
-        match tsd::values(live, layout, id, &keys) {
+        let Some(id) = thread.id else { continue };
+        match tsd::values(live, &layout, id, &keys) {
             Ok(values) if !values.is_empty() => {
                 threads.push(ThreadValues { id, lwp: thread.lwp, name: thread.name.clone(), values });
             }

@@ -13,7 +13,7 @@ use super::TargetError;
 use crate::access::Denial;
 use crate::proc::{AuxVector, MapEntry, Stat, Status, parse_auxv, parse_maps, parse_stat, parse_status};
 use crate::sys::file;
-use crate::{Lwp, Pid};
+use crate::{Lwp, Pid, RemoteAddr};
 use memory::LiveMemory;
 use nix::errno::Errno;
 use std::ffi::{CStr, CString};
@@ -37,6 +37,7 @@ pub struct Live {
     memory: LiveMemory,
     maps: OnceLock<Vec<MapEntry>>,
     modules: OnceLock<Vec<Module>>,
+    libc: OnceLock<Vec<(RemoteAddr, RemoteAddr)>>,
     symbols: OnceLock<symbols::LiveSymbols>,
     /// `None` inside where it cannot be used.
     iterator: OnceLock<Option<iterator::TaskIterator>>,
@@ -83,6 +84,7 @@ impl Live {
             status,
             maps: OnceLock::new(),
             modules: OnceLock::new(),
+            libc: OnceLock::new(),
             symbols: OnceLock::new(),
             iterator: OnceLock::new(),
         };

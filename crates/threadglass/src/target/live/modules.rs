@@ -76,6 +76,16 @@ impl Live {
         self.modules().iter().find(|module| module.contains(addr))
     }
 
+    /// Whether `addr` lies in libc, or in one of the libraries that were split from it before 2.34.
+    pub(crate) fn is_in_libc(&self, addr: RemoteAddr) -> bool {
+        const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "librt.so", "librt-2", "libanl.so", "libanl-2"];
+        let ranges = self.libc.get_or_init(|| {
+            let is_libc = |module: &&Module| PREFIXES.iter().any(|prefix| module.name().starts_with(prefix));
+            self.modules().iter().filter(is_libc).map(|module| (module.base, module.end)).collect()
+        });
+        ranges.iter().any(|(from, to)| (*from..*to).contains(&addr))
+    }
+
     /// Opens the very file that is mapped as `module`, from wherever the target lives and whatever
     /// has become of the path since. `None` when none can be shown to be that file.
     pub fn open_module(&self, module: &Module) -> Option<File> {

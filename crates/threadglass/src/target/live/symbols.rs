@@ -6,6 +6,7 @@ use crate::elf::{FileSymbols, Image};
 use crate::glibc::SYMBOLS;
 use crate::target::Symbols;
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// The symbols of [`SYMBOLS`] that the process has.
 #[derive(Debug)]
@@ -19,7 +20,13 @@ impl LiveSymbols {
         let mut modules: Vec<_> = live.modules().iter().collect();
         modules.sort_by_key(|module| rank(module));
         let mut found = HashMap::new();
+        let started = Instant::now();
         for module in &modules {
+            // A target may map thousands of huge tables just to keep us busy. libc comes first, and
+            // nothing else is worth so long a search.
+            if rank(module) == OTHER && started.elapsed() > PATIENCE {
+                break;
+            }
             let Ok(mut image) = Image::load(live, module.base) else { continue };
             if image.load_symbols(live).is_err() {
                 continue;
@@ -51,6 +58,8 @@ impl LiveSymbols {
 }
 
 const OTHER: u8 = 3;
+/// How long symbols are searched for in objects that are not libc.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 fn rank(module: &Module) -> u8 {
     let name = module.name();

@@ -1,8 +1,9 @@
 //! The kernel's description of its own types (BTF), as far as offsets of members need it.
 //!
-//! There are more than 100,000 types and a handful is wanted, so nothing is built up: one walk over
-//! the records notes where every 64th begins, which finds any type by its number with a short walk.
-//! A name is found by searching the string section for it, and then comparing numbers.
+//! There are more than 100,000 types and a handful is wanted, so nothing is built up. Names are
+//! searched for in the string section, and then compared as numbers in the one walk over all
+//! records. That walk also notes where every 64th record begins, so any type can be found by its
+//! number with a short walk.
 //!
 //! All numbers are checked, and work is bounded whatever the bytes say; what does not fit gives
 //! `None`.
@@ -102,8 +103,9 @@ impl<'a> Type<'a> {
 }
 
 impl<'a> Btf<'a> {
-    /// Checks the frame and notes where types begin.
-    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+    /// Checks the frame, and finds the first type of each kind and name that is wanted: the kernel
+    /// takes the first, too. `None` when one is missing.
+    pub(super) fn parse<const N: usize>(bytes: &'a [u8], wanted: [(Kind, &str); N]) -> Option<(Self, [TypeId; N])> {
         let magic_and_version = bytes.get(..3)?;
         if magic_and_version != [0x9f, 0xeb, 1] {
             return None;
@@ -114,15 +116,33 @@ impl<'a> Btf<'a> {
             body.get(from..from.checked_add(len)?)
         };
         let (types, strings) = (section(8)?, section(16)?);
+        let mut names = [0; N];
+        for (number, (_, name)) in names.iter_mut().zip(wanted) {
+            let pattern = [b"\0", name.as_bytes(), b"\0"].concat();
+            *number = u32::try_from(memmem::find(strings, &pattern)? + 1).ok()?;
+        }
+        let (mut found, mut missing) = ([None; N], N);
         let (mut marks, mut at, mut count) = (Vec::with_capacity(types.len() / (24 * STRIDE)), 0, 0);
         while at < types.len() {
             if count % STRIDE == 0 {
                 marks.push(u32::try_from(at).ok()?);
             }
-            at = Type::decode(types, at)?.1;
+            let (record, next) = Type::decode(types, at)?;
             count += 1;
+            if missing > 0 && names.contains(&record.name) {
+                for i in 0..N {
+                    if found[i].is_none() && record.name == names[i] && record.kind == wanted[i].0 {
+                        found[i] = Some(TypeId(u32::try_from(count).ok()?));
+                        missing -= 1;
+                    }
+                }
+            }
+            at = next;
         }
-        Some(Self { types, strings, marks, count })
+        if missing > 0 {
+            return None;
+        }
+        Some((Self { types, strings, marks, count }, found.map(|id| id.unwrap_or(TypeId(0)))))
     }
 
     fn get(&self, id: TypeId) -> Option<Type<'a>> {
@@ -149,22 +169,6 @@ impl<'a> Btf<'a> {
     fn is_named(&self, name: u32, wanted: &str) -> bool {
         let rest = self.strings.get(name as usize..).and_then(|rest| rest.strip_prefix(wanted.as_bytes()));
         rest.is_some_and(|rest| rest.first() == Some(&0))
-    }
-
-    /// The first type of that kind and name, which is the one the kernel takes too.
-    pub(super) fn find(&self, kind: Kind, name: &str) -> Option<TypeId> {
-        let pattern = [b"\0", name.as_bytes(), b"\0"].concat();
-        let wanted = u32::try_from(memmem::find(self.strings, &pattern)? + 1).ok()?;
-        let (mut at, mut id) = (0, 0);
-        while at < self.types.len() {
-            let (found, next) = Type::decode(self.types, at)?;
-            id += 1;
-            if found.name == wanted && found.kind == kind {
-                return Some(TypeId(id));
-            }
-            at = next;
-        }
-        None
     }
 
     /// The structure that parameter number `index` of `function` points to.
@@ -242,6 +246,134 @@ impl<'a> Btf<'a> {
                 self.size(TypeId(element), depth.checked_sub(1)?)?.checked_mul(count)
             }
             Kind::Modifier | Kind::Function | Kind::Prototype | Kind::Other => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Writes BTF. Numbers of types are given by their order, from 1.
+    #[derive(Default)]
+    struct Writer {
+        types: Vec<u8>,
+        strings: Vec<u8>,
+    }
+
+    impl Writer {
+        fn name(&mut self, name: &str) -> u32 {
+            if name.is_empty() {
+                return 0;
+            }
+            let at = self.strings.len() as u32;
+            self.strings.extend(name.bytes().chain([0]));
+            at
+        }
+
+        fn put(&mut self, name: &str, kind: u32, items: u32, size_or_type: u32, words: &[u32]) {
+            let name = self.name(name);
+            for word in [name, kind << 24 | items, size_or_type].iter().chain(words) {
+                self.types.extend(word.to_le_bytes());
+            }
+        }
+
+        /// A structure; members by name, type and offset in bits.
+        fn structure(&mut self, name: &str, size: u32, members: &[(&str, u32, u32)]) {
+            let words: Vec<_> = members.iter().flat_map(|(name, id, bits)| [self.name(name), *id, *bits]).collect();
+            self.put(name, 4, members.len() as u32, size, &words);
+        }
+
+        fn finish(self) -> Vec<u8> {
+            let mut bytes = vec![0x9f, 0xeb, 1, 0];
+            let lengths = (self.types.len() as u32, self.strings.len() as u32);
+            for word in [24, 0, lengths.0, lengths.0, lengths.1] {
+                bytes.extend(word.to_le_bytes());
+            }
+            bytes.extend(self.types);
+            bytes.extend(self.strings);
+            bytes
+        }
+    }
+
+    /// A kernel in miniature: `outer` holds a number, an anonymous structure with an array behind a
+    /// typedef, a pointer to itself and a bit field; `run` takes a pointer to it.
+    fn sample() -> Vec<u8> {
+        let mut writer = Writer { strings: vec![0], ..Writer::default() };
+        writer.put("int", 1, 0, 4, &[32]); // 1
+        writer.put("", 3, 0, 0, &[1, 1, 3]); // 2: int[3]
+        writer.put("triple", 8, 0, 2, &[]); // 3: typedef
+        writer.structure("", 16, &[("inner", 3, 0), ("last", 1, 96)]); // 4
+        writer.put("", 2, 0, 6, &[]); // 5: pointer to outer
+        writer.structure("outer", 40, &[("first", 1, 0), ("", 4, 32), ("link", 5, 192), ("odd", 1, 257)]); // 6
+        writer.put("", 13, 1, 1, &[0, 5]); // 7: prototype
+        writer.put("run", 12, 1, 7, &[]); // 8
+        for _ in 0..200 {
+            writer.put("", 10, 0, 1, &[]);
+        }
+        writer.structure("user", 48, &[("count", 1, 0), ("of", 6, 64)]); // 209
+        writer.finish()
+    }
+
+    const WANTED: [(Kind, &str); 2] = [(Kind::Function, "run"), (Kind::Struct, "user")];
+
+    #[test]
+    fn members_are_found_through_anonymous_and_named_structures() {
+        let bytes = sample();
+        let (btf, [function, user]) = Btf::parse(&bytes, WANTED).unwrap();
+        assert_eq!((function, user), (TypeId(8), TypeId(209)));
+        let outer = btf.parameter(function, 0).unwrap();
+        assert!(btf.is_struct(outer, "outer") && !btf.is_struct(outer, "oute") && !btf.is_struct(outer, "outer2"));
+        assert_eq!(btf.member(outer, &["first"]), Some(Member { offset: 0, size: 4 }));
+        assert_eq!(btf.member(outer, &["inner"]), Some(Member { offset: 4, size: 12 }));
+        assert_eq!(btf.member(outer, &["last"]), Some(Member { offset: 16, size: 4 }));
+        assert_eq!(btf.member(user, &["of", "last"]), Some(Member { offset: 24, size: 4 }));
+        assert_eq!(btf.member(outer, &["odd"]), None, "does not begin at a byte");
+        assert_eq!(btf.member(outer, &["las"]), None);
+        assert_eq!(btf.member(outer, &["first", "first"]), None);
+        assert!(btf.points_to(outer, "link", outer) && !btf.points_to(outer, "first", outer));
+        assert_eq!(btf.parameter(function, 1), None);
+        assert_eq!(btf.parameter(outer, 0), None);
+        assert!(Btf::parse(&bytes, [(Kind::Struct, "run")]).is_none(), "of another kind");
+        assert!(Btf::parse(&bytes, [(Kind::Struct, "none")]).is_none());
+    }
+
+    #[test]
+    fn types_that_contain_themselves_come_to_an_end() {
+        let mut writer = Writer { strings: vec![0], ..Writer::default() };
+        // Each anonymous member is the structure itself: without a limit, the search would double
+        // with every level.
+        writer.structure("loop", 8, &[("", 1, 0), ("", 1, 0), ("", 2, 0), ("", 1, 0)]);
+        writer.put("", 8, 0, 2, &[]);
+        writer.put("", 3, 0, 0, &[3, 3, 2]);
+        let bytes = writer.finish();
+        let (btf, [id]) = Btf::parse(&bytes, [(Kind::Struct, "loop")]).unwrap();
+        assert_eq!(btf.member(id, &["nothing"]), None);
+        assert_eq!(btf.size(TypeId(2), MAX_DEPTH), None);
+        assert_eq!(btf.size(TypeId(3), MAX_DEPTH), None);
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_bytes_never_panic(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+                                     cut in any::<prop::sample::Index>(), is_cut in any::<bool>()) {
+            let mut bytes = sample();
+            // Most types are fillers: the damage goes to the rest.
+            let interesting: Vec<usize> = (0..500).chain(bytes.len() - 120..bytes.len()).collect();
+            for (at, byte) in damage {
+                bytes[*at.get(&interesting)] = byte;
+            }
+            if is_cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            if let Some((btf, [function, user])) = Btf::parse(&bytes, WANTED) {
+                let _ = btf.member(user, &["of", "last"]);
+                let _ = btf.member(user, &["count"]);
+                if let Some(outer) = btf.parameter(function, 0) {
+                    let _ = btf.points_to(outer, "link", outer);
+                }
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The program that the kernel runs for each thread: it copies fields into a record and writes that.
 //!
-//! Straight code with two branches. It decides nothing: what the values mean is for
-//! [`super::record`] to say. Members are loaded directly, so the kernel's verifier checks every
-//! offset against its own types before the program may run.
+//! Nearly straight code. It decides nothing: what the values mean is for [`super::record`] to say.
+//! Plain members are loaded directly, so the kernel's verifier checks every offset against its own
+//! types before the program may run. Members that are pointers are copied by a helper: loaded
+//! directly, the verifier would look up what each may be used for, which takes a millisecond.
 
 use super::fields::{Fields, Load, RECORD, Word};
 use crate::sys::bpf::Insn;
@@ -11,6 +12,8 @@ use crate::sys::bpf::Insn;
 /// that may be used under the GPL, and this one may be used under the MIT licence as well.
 pub(super) const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
+/// Copies kernel memory into the frame.
+const PROBE_READ_KERNEL: i32 = 113;
 /// Writes bytes to the iterator's stream.
 const SEQ_WRITE: i32 = 127;
 /// Address of a task's user registers.
@@ -21,6 +24,7 @@ const VALUE: u8 = 1;
 const TASK: u8 = 7;
 const STREAM: u8 = 8;
 const REGISTERS: u8 = 0;
+const OTHER_TASK: u8 = 9;
 const FRAME: u8 = 10;
 
 const LOAD_4: u8 = 0x61;
@@ -50,25 +54,41 @@ fn copy(from: u8, loads: &[Load]) -> impl Iterator<Item = Insn> {
     })
 }
 
+/// Copies `size` bytes at `from + offset`; zeros where nothing can be read.
+fn probe_read(from: u8, offset: i16, word: usize, size: i32) -> [Insn; 6] {
+    [
+        insn(COPY, 1, FRAME, 0, 0),
+        insn(ADD, 1, 0, 0, slot(word).into()),
+        insn(SET, 2, 0, 0, size),
+        insn(COPY, 3, from, 0, 0),
+        insn(ADD, 3, 0, 0, offset.into()),
+        insn(CALL, 0, 0, 0, PROBE_READ_KERNEL),
+    ]
+}
+
 /// The instructions for this kernel.
 pub(super) fn build(fields: &Fields) -> Vec<Insn> {
+    let ptrace = Word::Ptrace as usize;
+    let parent = Word::ParentTid as usize;
     // The context is the list of arguments: meta, task.
     let mut body = vec![
         insn(LOAD_8, STREAM, CONTEXT, 0, 0),
         insn(LOAD_8, STREAM, STREAM, fields.seq, 0),
-        // A thread can have no parent only while it is removed; the word must be filled in any case.
-        insn(STORE_8_CONSTANT, FRAME, 0, slot(Word::ParentTid as usize), 0),
+        // Filled in any case: the record is written whole.
+        insn(STORE_8_CONSTANT, FRAME, 0, slot(parent), 0),
     ];
     body.extend(copy(TASK, &fields.before));
     body.extend(copy(TASK, &fields.between));
-    body.extend([
-        insn(LOAD_8, VALUE, TASK, fields.parent, 0),
-        insn(JUMP_IF_EQUAL, VALUE, 0, 2, 0),
-        insn(LOAD_4, VALUE, VALUE, fields.tid, 0),
-        insn(STORE_8, FRAME, VALUE, slot(Word::ParentTid as usize), 0),
-        insn(COPY, 1, TASK, 0, 0),
-        insn(CALL, 0, 0, 0, TASK_PT_REGS),
-    ]);
+    body.extend(probe_read(TASK, fields.robust_list, Word::RobustList as usize, 8));
+    // Only of a traced thread: its parent, and of that its number.
+    let mut tracer: Vec<_> = probe_read(TASK, fields.parent, parent, 8).into();
+    tracer.push(insn(LOAD_8, OTHER_TASK, FRAME, slot(parent), 0));
+    tracer.push(insn(STORE_8_CONSTANT, FRAME, 0, slot(parent), 0));
+    tracer.extend(probe_read(OTHER_TASK, fields.tid, parent, 4));
+    body.push(insn(LOAD_8, VALUE, FRAME, slot(ptrace), 0));
+    body.push(insn(JUMP_IF_EQUAL, VALUE, 0, tracer.len() as i16, 0));
+    body.append(&mut tracer);
+    body.extend([insn(COPY, 1, TASK, 0, 0), insn(CALL, 0, 0, 0, TASK_PT_REGS)]);
     body.extend(copy(REGISTERS, &fields.registers));
     body.extend(copy(TASK, &fields.after));
     body.extend([
@@ -79,10 +99,7 @@ pub(super) fn build(fields: &Fields) -> Vec<Insn> {
         insn(CALL, 0, 0, 0, SEQ_WRITE),
     ]);
     // The kernel calls once more at the end, without a task.
-    let mut program = vec![
-        insn(LOAD_8, TASK, CONTEXT, 8, 0),
-        insn(JUMP_IF_EQUAL, TASK, 0, i16::try_from(body.len()).unwrap_or(i16::MAX), 0),
-    ];
+    let mut program = vec![insn(LOAD_8, TASK, CONTEXT, 8, 0), insn(JUMP_IF_EQUAL, TASK, 0, body.len() as i16, 0)];
     program.append(&mut body);
     program.extend([insn(SET, 0, 0, 0, 0), insn(EXIT, 0, 0, 0, 0)]);
     program

@@ -1,0 +1,42 @@
+//! The C programs of the benchmark, built when it starts.
+
+use anyhow::{Context as _, Result};
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Where the built programs are; they are removed with this.
+pub struct Programs {
+    dir: TempDir,
+}
+
+/// Name and source.
+const SOURCES: &[(&str, &str)] = &[
+    ("many_threads", include_str!("../programs/many_threads.c")),
+    ("read_floor", include_str!("../programs/read_floor.c")),
+];
+
+impl Programs {
+    /// Builds them all.
+    pub fn build() -> Result<Self> {
+        let dir = tempfile::tempdir().context("cannot make a directory for the programs")?;
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        for (name, source) in SOURCES {
+            let file = dir.path().join(format!("{name}.c"));
+            std::fs::write(&file, source)?;
+            let status = Command::new(&compiler)
+                .args(["-O2", "-Wall", "-pthread", "-o"])
+                .arg(dir.path().join(name))
+                .arg(&file)
+                .status()
+                .with_context(|| format!("cannot run the C compiler {}", compiler.display()))?;
+            anyhow::ensure!(status.success(), "{name}.c does not compile");
+        }
+        Ok(Self { dir })
+    }
+
+    /// Path of a built program.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}

@@ -1,0 +1,160 @@
+//! Targets that live elsewhere: in namespaces of their own, below another root, without the file they
+//! were started from.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::{
+    Build, Fixture, Public, Tool, Value, Variant, View, differences, eventually, has_static_libc, have, is_root, skip,
+    threads, wait_asleep,
+};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+fn truth_program(variant: Variant) -> PathBuf {
+    Build::new("threads_truth.c").variant(variant).path()
+}
+
+/// Compares until the spinner has a CPU.
+fn assert_agrees(truth: &Value, pid: i32, view: View) -> Value {
+    wait_asleep(pid, pid);
+    let (mut faults, mut snapshot) = (Vec::new(), Value::Null);
+    eventually("the spinner should get a CPU", || {
+        snapshot = tool().threads(pid, &[]);
+        faults = differences(truth, &snapshot, view);
+        faults.iter().all(|fault| !fault.starts_with("spinner: state is \"active\", seen as \"run\""))
+    });
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    snapshot
+}
+
+/// The only child of a process.
+fn child_of(pid: i32) -> i32 {
+    let mut found = None;
+    eventually("the command should have a child", || {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        found = children.split_whitespace().next().and_then(|word| word.parse().ok());
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// Whether namespaces can be had; says why not.
+fn can_unshare(test: &str) -> bool {
+    if !is_root(test, "to make namespaces") || !have(test, "unshare") {
+        return false;
+    }
+    let works = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
+    let works = works.is_ok_and(|output| output.status.success());
+    if !works {
+        skip(test, "namespaces are not permitted here (CAP_SYS_ADMIN)");
+    }
+    works
+}
+
+#[test]
+fn a_pid_namespace_of_its_own() {
+    if !can_unshare("a_pid_namespace_of_its_own") {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(truth_program(Variant::Default));
+    let fixture = Fixture::command(command);
+    let pid = child_of(fixture.pid());
+    let snapshot = assert_agrees(fixture.truth(), pid, View { symbols: true, inner: true });
+    assert_eq!(snapshot["target"]["in_pid_namespace"], true);
+    for thread in threads(&snapshot).iter().filter(|thread| !thread["lwp"].is_null()) {
+        // The kernel's own translation.
+        let status = std::fs::read_to_string(format!("/proc/{pid}/task/{}/status", thread["lwp"])).unwrap();
+        let line = status.lines().find(|line| line.starts_with("NSpid:")).unwrap();
+        let expected = format!("NSpid:\t{}\t{}", thread["lwp"], thread["inner_lwp"]);
+        assert_eq!(line, expected);
+    }
+}
+
+#[test]
+fn another_root_where_the_program_has_another_path() {
+    let test = "another_root_where_the_program_has_another_path";
+    if !can_unshare(test) || !have(test, "chroot") || !has_static_libc(test) {
+        return;
+    }
+    let public = Public::new();
+    std::fs::create_dir(public.path().join("proc")).unwrap();
+    public.copy(&truth_program(Variant::Static), "program");
+    let root = public.path().to_str().unwrap();
+    // The fixture reads its own /proc: mount one for it.
+    let script = format!("mount -t proc proc {root}/proc && exec chroot {root} /program");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", &script]);
+    let fixture = Fixture::command(command);
+    let pid = child_of(fixture.pid());
+    assert_agrees(fixture.truth(), pid, View { symbols: true, inner: true });
+}
+
+/// Starts a copy of the program, does something to the file, and looks.
+fn after(variant: Variant, change: impl FnOnce(&Path)) -> Value {
+    let public = Public::new();
+    let program = public.copy(&truth_program(variant), "program");
+    let fixture = Fixture::start(&program, &[]);
+    change(&program);
+    // As root the kernel gives the very file; without that privilege only its memory is left.
+    let root = std::fs::read_dir("/proc/self/map_files").is_ok_and(|mut dir| dir.next().is_some());
+    assert_agrees(fixture.truth(), fixture.pid(), View { symbols: root && variant.has_symbols(), inner: false })
+}
+
+#[test]
+fn an_executable_that_was_deleted() {
+    for variant in [Variant::Default, Variant::NoPie, Variant::Stripped] {
+        after(variant, |path| std::fs::remove_file(path).unwrap());
+    }
+    if has_static_libc("an_executable_that_was_deleted") {
+        after(Variant::Static, |path| std::fs::remove_file(path).unwrap());
+        after(Variant::StaticStripped, |path| std::fs::remove_file(path).unwrap());
+    }
+}
+
+/// As an upgrade does it: another program stands under the same name.
+#[test]
+fn an_executable_that_was_replaced() {
+    for variant in [Variant::Default, Variant::NoPie] {
+        after(variant, |path| {
+            let newer = path.with_extension("new");
+            std::fs::copy(Build::new("pending.c").variant(Variant::Default).path(), &newer).unwrap();
+            std::fs::rename(newer, path).unwrap();
+        });
+    }
+    if has_static_libc("an_executable_that_was_replaced") {
+        after(Variant::Static, |path| {
+            let newer = path.with_extension("new");
+            std::fs::copy(Build::new("pending.c").variant(Variant::Static).path(), &newer).unwrap();
+            std::fs::rename(newer, path).unwrap();
+        });
+    }
+}
+
+/// Both at once, which is what a container after an upgrade looks like; and nobody may be misled by
+/// a program of ours that happens to have the same path.
+#[test]
+fn a_namespace_whose_paths_mean_something_else_here() {
+    if !can_unshare("a_namespace_whose_paths_mean_something_else_here") {
+        return;
+    }
+    let public = Public::new();
+    let dir = public.writable();
+    let inside = public.copy(&truth_program(Variant::Default), "real");
+    let path = dir.join("program");
+    // Outside, the path is another program.
+    std::fs::copy(Build::new("pending.c").variant(Variant::Default).path(), &path).unwrap();
+    let script = format!(
+        "mount -t tmpfs none {dir} && cp {inside} {path} && exec {path}",
+        dir = dir.display(),
+        inside = inside.display(),
+        path = path.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", &script]);
+    let fixture = Fixture::command(command);
+    let pid = child_of(fixture.pid());
+    assert_agrees(fixture.truth(), pid, View { symbols: true, inner: true });
+}

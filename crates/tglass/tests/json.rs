@@ -1,0 +1,118 @@
+//! The JSON that programs rely on, and the screens that people read.
+
+use testkit::{Fixture, Tool, Value, threads};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+fn is_address(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| {
+        text.strip_prefix("0x").is_some_and(|digits| !digits.is_empty() && u64::from_str_radix(digits, 16).is_ok())
+    })
+}
+
+/// A member that is there, and is null only where that is allowed.
+fn member<'a>(thread: &'a Value, name: &str) -> &'a Value {
+    thread.get(name).unwrap_or_else(|| panic!("no member {name}: {thread:#}"))
+}
+
+#[test]
+fn threads_have_the_documented_members() {
+    let fixture = Fixture::new("threads_truth.c").settled();
+    let snapshot = tool().threads(fixture.pid(), &[]);
+    assert_eq!(snapshot["schema"], "threadglass/1");
+    assert_eq!(snapshot["pause_us"], 0);
+    assert!(snapshot["gaps"].is_array());
+    assert_eq!(snapshot["target"]["pid"], fixture.pid());
+    assert_eq!(snapshot["target"]["libc"]["kind"], "glibc");
+    assert!(snapshot["taken_at_ms"].as_u64().is_some_and(|ms| ms > 1_600_000_000_000));
+    let states = ["unknown", "stopped", "run", "active", "zombie", "sleep", "stopped_asleep"];
+    for thread in threads(&snapshot) {
+        assert!(is_address(member(thread, "id")), "{thread:#}");
+        assert!(states.contains(&member(thread, "state").as_str().unwrap()));
+        let zombie = thread["state"] == "zombie";
+        assert_eq!(member(thread, "lwp").is_i64(), !zombie);
+        assert_eq!(member(thread, "name").is_string(), !zombie);
+        assert_eq!(member(thread, "priority").is_i64(), !zombie);
+        for name in ["signal_mask", "pending"] {
+            let set = member(thread, name);
+            assert!(zombie || set.as_array().unwrap().iter().all(|s| s.as_str().unwrap().starts_with("SIG")), "{set}");
+        }
+        let asleep = thread["state"] == "sleep";
+        for name in ["pc", "sp"] {
+            assert_eq!(is_address(member(thread, name)), asleep, "{name}: {thread:#}");
+        }
+        assert!(is_address(member(thread, "start")) || thread["lwp"] == fixture.pid(), "{thread:#}");
+        assert!(is_address(&member(thread, "stack")["base"]) && thread["stack"]["size"].is_u64(), "{thread:#}");
+    }
+    // The main thread first, those without an LWP last.
+    assert_eq!(threads(&snapshot)[0]["lwp"], fixture.pid());
+    assert!(threads(&snapshot).last().unwrap()["lwp"].is_null());
+}
+
+#[test]
+fn tsd_and_doctor_have_the_same_frame() {
+    let fixture = Fixture::new("tsd.c").settled();
+    let tsd = tool().tsd(fixture.pid());
+    assert_eq!((&tsd["schema"], &tsd["pause_us"]), (&"threadglass/1".into(), &0.into()));
+    assert!(tsd["gaps"].is_array() && tsd["keys"].is_array() && tsd["threads"].is_array());
+    let pid = fixture.pid().to_string();
+    for args in [vec!["doctor", "--json"], vec!["doctor", &pid, "--json"]] {
+        let answer = tool().run(&args);
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        let doctor = answer.json();
+        assert_eq!(doctor["schema"], "threadglass/1");
+        for check in doctor["host"].as_array().unwrap() {
+            assert!(["ok", "limited", "no"].contains(&check["verdict"].as_str().unwrap()), "{check:#}");
+            // What does not work comes with its fix.
+            assert_eq!(check["verdict"] == "ok", check["fix"].is_null(), "{check:#}");
+        }
+    }
+}
+
+#[test]
+fn screens_have_no_colour_when_nobody_watches() {
+    let fixture = Fixture::new("threads_truth.c").settled();
+    let pid = fixture.pid().to_string();
+    for args in [vec!["threads", &pid], vec!["tsd", &pid], vec!["doctor", &pid], vec!["doctor"]] {
+        let answer = tool().run(&args);
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        assert!(!answer.stdout.contains(&0x1b), "{args:?}: {}", answer.text());
+        assert!(answer.stderr.is_empty(), "{args:?}: {}", answer.stderr);
+    }
+    let text = tool().run(&["threads", &pid]).text();
+    assert!(text.contains("0 us pause"), "the screen says what the look cost the target: {text}");
+    for truth in threads(fixture.truth()).iter().filter(|truth| !truth["lwp"].is_null()) {
+        let row = text.lines().find(|line| line.trim_start().starts_with(&format!("{} ", truth["lwp"])));
+        let row = row.unwrap_or_else(|| panic!("{} has no row: {text}", truth["role"]));
+        assert!(row.contains(truth["id"].as_str().unwrap()) && row.contains(truth["name"].as_str().unwrap()), "{row}");
+    }
+}
+
+/// `tglass threads PID | head -1`: the reader's right.
+#[test]
+fn a_reader_who_leaves_is_no_error() {
+    let fixture = Fixture::new("threads_truth.c").settled();
+    for json in [&[][..], &["--json"]] {
+        let pid = fixture.pid().to_string();
+        let mut command = tool().command(&["threads", &pid]);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command.args(json).stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn the_demo_shows_every_kind_of_thread() {
+    let answer = tool().run(&["demo", "--json"]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let snapshot = answer.json();
+    let named = |name: &str| threads(&snapshot).iter().find(|thread| thread["name"] == name);
+    assert_eq!(named("keeper").unwrap()["state"], "sleep");
+    assert!(named("spinner").is_some() && named("worker-1").is_some() && named("worker-2").is_some());
+    assert!(threads(&snapshot).iter().any(|thread| thread["state"] == "zombie"));
+    assert!(tool().run(&["demo"]).text().contains("tglass threads"));
+}
