@@ -15,6 +15,7 @@ pub(crate) enum TdErr {
     BadTa = 8,
     BadKey = 9,
     NoMsg = 10,
+    NoFpregs = 11,
     NoLibThread = 12,
     NoEvent = 13,
     NoCapab = 14,

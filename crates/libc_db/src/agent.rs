@@ -5,7 +5,7 @@ use crate::agents::{self, Call};
 use crate::facts::FactCache;
 use crate::handles::{self, OwnProcess};
 use crate::kernel::Kernel;
-use crate::service::{Service, psaddr};
+use crate::service::{Service, Watched, psaddr};
 use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -321,7 +321,16 @@ fn new_client(ph: *mut PsProc) -> Td<*mut ThrAgent> {
     let version = service.address_of("__nptl_version").or_else(|| service.address_of("nptl_version"));
     let version = version.ok_or(TdErr::NoLibThread)?;
     service.read_u32(version).map_err(|_| TdErr::DbErr)?;
-    let layout = Layout::discover(&service, &service, &[]).map_err(layout_error)?;
+    let watched = Watched::new(service);
+    let layout = Layout::discover(&watched, &watched, &[]);
+    let incomplete = match &layout {
+        Ok(layout) => !layout.is_complete(),
+        Err(error) => matches!(error, LayoutError::Implausible(_)),
+    };
+    if watched.reads_failed() || watched.lookups_failed() && incomplete {
+        return Err(TdErr::DbErr);
+    }
+    let layout = layout.map_err(layout_error)?;
     drop(stopped);
     Ok(agents::register(|ta| Agent::new(ta, ph, Backend::Client(Kernel::default()), layout)))
 }
@@ -383,6 +392,7 @@ pub unsafe extern "C-unwind" fn td_ta_get_nthreads(ta: *const ThrAgent, out: *mu
             return Err(TdErr::Err);
         }
         let agent = agents::enter(ta)?;
+        let _stopped = agent.stopping()?;
         let count = agent.inspect(|inspector| match inspector.is_initialised() {
             Ok(true) => inspector.list().map(|threads| threads.len()).map_err(look_error),
             Ok(false) => Ok(1),

@@ -58,15 +58,14 @@ fn remember(message: &str) {
 /// `out` is NULL or points to writable memory for one pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn tg_attach_pid(pid: c_int, out: *mut *mut PsProc) -> c_int {
-    code(attach(pid).and_then(|ph| {
-        if out.is_null() {
-            remember("tg_attach_pid: the result pointer is NULL");
-            return Err(TdErr::Err);
-        }
-        // SAFETY: not NULL, so writable by the caller's promise.
-        unsafe { out.write(ph) };
-        Ok(())
-    }))
+    if out.is_null() {
+        remember("tg_attach_pid: the result pointer is NULL");
+        return TdErr::Err as c_int;
+    }
+    let ph = attach(pid);
+    // SAFETY: not NULL, so writable by the caller's promise.
+    unsafe { out.write(ph.unwrap_or(std::ptr::null_mut())) };
+    code(ph.map(drop))
 }
 
 fn attach(pid: c_int) -> Td<*mut PsProc> {

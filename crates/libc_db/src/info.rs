@@ -68,7 +68,7 @@ fn state_from_registers(thread: &mut Thread, service: Service, lwp: Lwp) {
     const ORIG_RAX: usize = 15;
     const RIP: usize = 16;
     const RSP: usize = 19;
-    let Some(registers) = service.registers(lwp, RegisterSet::General) else { return };
+    let Ok(registers) = service.registers(lwp, RegisterSet::General) else { return };
     let at = |index| word(&registers, index);
     let (Some(rax), Some(orig_rax)) = (at(RAX), at(ORIG_RAX)) else { return };
     // The kernel's notes to itself that a call was interrupted and will be restarted.
@@ -171,6 +171,10 @@ fn fill(agent: &Agent, thread: &Thread) -> ThrInfo {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_thr_validate(th: *const ThrHandle) -> c_int {
     code((|| {
+        // SAFETY: NULL or a handle, by the caller's promise.
+        if unsafe { th.as_ref() }.is_none_or(|handle| handle.th_ta_p.is_null()) {
+            return Err(TdErr::BadTh);
+        }
         // SAFETY: by the caller's promise.
         let (agent, id) = unsafe { thread(th) }?;
         let _stopped = agent.stopping()?;

@@ -85,6 +85,10 @@ global_asm!(
 
 /// PS_OK.
 pub(crate) const PS_OK: c_int = 0;
+/// PS_NOSYM.
+pub(crate) const PS_NOSYM: c_int = 5;
+/// PS_NOFREGS.
+pub(crate) const PS_NOFREGS: c_int = 6;
 /// PS_NOXREGS.
 pub(crate) const PS_NOXREGS: c_int = 7;
 

@@ -3,6 +3,7 @@
 use crate::abi::{FPREGS_SIZE, GREGS_SIZE, Td, TdErr, ThrHandle, code};
 use crate::agent::{Agent, look_error, thread};
 use crate::ps::{PS_NOXREGS, PS_OK, imports};
+use crate::service::registers_answer;
 use crate::suspend::control_error;
 use std::ffi::{c_int, c_void};
 use threadglass::control::RegisterSet;
@@ -18,7 +19,7 @@ pub(crate) fn lwp_of(agent: &Agent, id: PthreadId) -> Td<Lwp> {
 
 fn get(agent: &Agent, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
     match agent.service() {
-        Some(service) => service.registers(lwp, set).ok_or(TdErr::DbErr),
+        Some(service) => service.registers(lwp, set),
         None => own(agent, |pid| agent.tracing(pid, |tracer| tracer.registers(lwp, set)).map_err(control_error)),
     }
 }
@@ -73,10 +74,7 @@ unsafe fn set_from(
         if agent.service().is_some() {
             let routine = routine.ok_or(TdErr::DbErr)?;
             // SAFETY: the client's handle and registers, passed on as they came.
-            return match unsafe { routine(agent.ph(), lwp.0, from) } {
-                PS_OK => Ok(()),
-                _ => Err(TdErr::DbErr),
-            };
+            return registers_answer(unsafe { routine(agent.ph(), lwp.0, from) });
         }
         // SAFETY: `size` bytes by the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), size) }.to_vec();
@@ -184,11 +182,7 @@ pub unsafe extern "C-unwind" fn td_thr_getxregs(th: *const ThrHandle, out: *mut 
         if agent.service().is_some() {
             let routine = imports().lgetxregs.ok_or(TdErr::NoXregs)?;
             // SAFETY: the client's handle and buffer, passed on as they came.
-            return match unsafe { routine(agent.ph(), lwp.0, out) } {
-                PS_OK => Ok(()),
-                PS_NOXREGS => Err(TdErr::NoXregs),
-                _ => Err(TdErr::DbErr),
-            };
+            return registers_answer(unsafe { routine(agent.ph(), lwp.0, out) });
         }
         let registers = get(&agent, lwp, RegisterSet::Extended)?;
         // SAFETY: room for the size the kernel reports, by the caller's promise.
@@ -204,24 +198,21 @@ pub unsafe extern "C-unwind" fn td_thr_getxregs(th: *const ThrHandle, out: *mut 
 /// `th` is NULL or points to a handle; `from` is NULL or has the bytes that td_thr_getxregsize said.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_thr_setxregs(th: *const ThrHandle, from: *const c_void) -> c_int {
-    code((|| {
-        if from.is_null() {
-            return Err(TdErr::Err);
-        }
+    if from.is_null() {
+        return TdErr::Err as c_int;
+    }
+    let size = (|| {
         // SAFETY: by the caller's promise.
         let (agent, id) = unsafe { thread(th) }?;
-        let lwp = lwp_of(&agent, id)?;
-        if agent.service().is_some() && imports().lsetxregs.is_none() {
-            return Err(TdErr::NoXregs);
+        match agent.service() {
+            // The client knows how many there are.
+            Some(_) => imports().lsetxregs.map(|_| 0).ok_or(TdErr::NoXregs),
+            None => Ok(xregsize(&agent, lwp_of(&agent, id)?)? as usize),
         }
-        let size = match agent.service() {
-            Some(_) => 0,
-            None => xregsize(&agent, lwp)? as usize,
-        };
+    })();
+    match size {
         // SAFETY: by the caller's promise.
-        match unsafe { set_from(th, from, RegisterSet::Extended, size, imports().lsetxregs) } {
-            0 => Ok(()),
-            _ => Err(TdErr::DbErr),
-        }
-    })())
+        Ok(size) => unsafe { set_from(th, from, RegisterSet::Extended, size, imports().lsetxregs) },
+        Err(error) => error as c_int,
+    }
 }

@@ -1,8 +1,9 @@
 //! The target as the client shows it: through its `ps_*` routines, on the calling thread only.
 
-use crate::abi::{PsAddr, PsProc};
-use crate::ps::{LwpId, PS_OK, imports};
-use std::ffi::CString;
+use crate::abi::{PsAddr, PsProc, Td, TdErr};
+use crate::ps::{LwpId, PS_NOFREGS, PS_NOSYM, PS_NOXREGS, PS_OK, imports};
+use std::cell::Cell;
+use std::ffi::{CString, c_int};
 use std::ptr;
 use threadglass::control::RegisterSet;
 use threadglass::target::{Memory, MemoryWrite, ReadError, ReadErrorKind, Symbols};
@@ -62,22 +63,24 @@ impl Service {
         }
         /// Index of fs_base in prgregset_t.
         const FS_BASE: usize = 21;
-        let registers = self.registers(lwp, RegisterSet::General)?;
+        let registers = self.registers(lwp, RegisterSet::General).ok()?;
         word(&registers, FS_BASE).map(RemoteAddr)
     }
 
-    /// Registers of an LWP; `None` when the client cannot give them.
-    pub(crate) fn registers(self, lwp: Lwp, set: RegisterSet) -> Option<Vec<u8>> {
+    /// Registers of an LWP, or what the client says instead.
+    pub(crate) fn registers(self, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
         let (routine, size) = match set {
-            RegisterSet::General => (imports().lgetregs?, crate::abi::GREGS_SIZE),
-            RegisterSet::Float => (imports().lgetfpregs?, crate::abi::FPREGS_SIZE),
-            RegisterSet::Extended => return None,
+            RegisterSet::General => (imports().lgetregs, crate::abi::GREGS_SIZE),
+            RegisterSet::Float => (imports().lgetfpregs, crate::abi::FPREGS_SIZE),
+            RegisterSet::Extended => return Err(TdErr::NoXregs),
         };
+        let routine = routine.ok_or(TdErr::DbErr)?;
         // Aligned for the client, which fills it as an array of longs.
         let mut words = vec![0u64; size / 8];
         // SAFETY: `ph` is valid and `words` has the size of the register set.
         let rc = unsafe { routine(self.ph, lwp.0 as LwpId, words.as_mut_ptr().cast()) };
-        (rc == PS_OK).then(|| words.iter().flat_map(|word| word.to_le_bytes()).collect())
+        registers_answer(rc)?;
+        Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
     }
 
     /// Whether the client offers to stop the process around a call.
@@ -93,6 +96,16 @@ impl Service {
             // SAFETY: `ph` is valid. Continuing is advisory; its result does not matter.
             unsafe { go_on(self.ph) };
         }
+    }
+}
+
+/// What a client's answer to a call about registers means.
+pub(crate) fn registers_answer(rc: c_int) -> Td {
+    match rc {
+        PS_OK => Ok(()),
+        PS_NOFREGS => Err(TdErr::NoFpregs),
+        PS_NOXREGS => Err(TdErr::NoXregs),
+        _ => Err(TdErr::DbErr),
     }
 }
 
@@ -129,14 +142,62 @@ impl MemoryWrite for Service {
     }
 }
 
-impl Symbols for Service {
-    fn address_of(&self, name: &str) -> Option<RemoteAddr> {
-        let lookup = imports().pglobal_lookup?;
-        let name = CString::new(name).ok()?;
+impl Service {
+    /// The address of a symbol, `Ok(None)` when there is none, `Err` when asking failed.
+    fn look_up(self, name: &str) -> Result<Option<RemoteAddr>, ()> {
+        let (Some(lookup), Ok(name)) = (imports().pglobal_lookup, CString::new(name)) else { return Ok(None) };
         let mut addr: PsAddr = ptr::null_mut();
         // SAFETY: `ph` is valid; both names end in NUL and live through the call; `addr` is a live
         // pointer-sized local.
-        let rc = unsafe { lookup(self.ph, OBJECT.as_ptr(), name.as_ptr(), &raw mut addr) };
-        (rc == PS_OK && !addr.is_null()).then(|| RemoteAddr(addr.addr() as u64))
+        match unsafe { lookup(self.ph, OBJECT.as_ptr(), name.as_ptr(), &raw mut addr) } {
+            PS_OK => Ok((!addr.is_null()).then(|| RemoteAddr(addr.addr() as u64))),
+            PS_NOSYM => Ok(None),
+            _ => Err(()),
+        }
+    }
+}
+
+impl Symbols for Service {
+    fn address_of(&self, name: &str) -> Option<RemoteAddr> {
+        self.look_up(name).ok().flatten()
+    }
+}
+
+/// A client's process that remembers whether one of its routines failed. What is learned once and kept
+/// must not be learned from half an answer.
+pub(crate) struct Watched {
+    service: Service,
+    reads_failed: Cell<bool>,
+    lookups_failed: Cell<bool>,
+}
+
+impl Watched {
+    pub(crate) fn new(service: Service) -> Self {
+        Self { service, reads_failed: Cell::new(false), lookups_failed: Cell::new(false) }
+    }
+
+    /// Whether memory could not be read.
+    pub(crate) fn reads_failed(&self) -> bool {
+        self.reads_failed.get()
+    }
+
+    /// Whether a symbol could not be looked up. Some clients say so of symbols that do not exist.
+    pub(crate) fn lookups_failed(&self) -> bool {
+        self.lookups_failed.get()
+    }
+}
+
+impl Memory for Watched {
+    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
+        self.service.read_at(addr, buf).inspect_err(|_| self.reads_failed.set(true))
+    }
+}
+
+impl Symbols for Watched {
+    fn address_of(&self, name: &str) -> Option<RemoteAddr> {
+        self.service.look_up(name).unwrap_or_else(|()| {
+            self.lookups_failed.set(true);
+            None
+        })
     }
 }

@@ -81,7 +81,11 @@ pub unsafe extern "C-unwind" fn td_thr_dbresume(th: *const ThrHandle) -> c_int {
     let act = |agent: &Agent, _, lwp: Lwp| {
         let held_by_client = agent.stopped_by_client().remove(&lwp);
         if held_by_client {
-            return if agent.client_continue(lwp) { Ok(()) } else { Err(TdErr::DbErr) };
+            if agent.client_continue(lwp) {
+                return Ok(());
+            }
+            agent.stopped_by_client().insert(lwp);
+            return Err(TdErr::DbErr);
         }
         if !agent.has_suspended(lwp) {
             return Ok(());

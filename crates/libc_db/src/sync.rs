@@ -2,7 +2,7 @@
 //! checks that hold for every call, until they are implemented.
 
 use crate::abi::{PsAddr, SyncHandle, SyncIterF, Td, TdErr, ThrAgent, ThrHandle, ThrIterF, code};
-use crate::agent::thread;
+use crate::agent::{look_error, thread};
 use crate::agents;
 use std::ffi::{c_int, c_void};
 
@@ -24,6 +24,16 @@ unsafe fn on_object(sh: *const SyncHandle) -> Td {
         return Err(TdErr::BadSh);
     }
     on_agent(handle.sh_ta_p)
+}
+
+/// # Safety
+///
+/// `th` is NULL or points to a handle.
+unsafe fn on_thread(th: *const ThrHandle) -> Td {
+    // SAFETY: by the caller's promise.
+    let (agent, id) = unsafe { thread(th) }?;
+    agent.inspect(|inspector| inspector.descriptor(id)).map_err(look_error)?;
+    Err(TdErr::NoCapab)
 }
 
 fn required<T>(pointer: *const T) -> Td {
@@ -124,7 +134,7 @@ pub unsafe extern "C-unwind" fn td_thr_lockowner(
     _data: *mut c_void,
 ) -> c_int {
     // SAFETY: by the caller's promise.
-    code(callback.ok_or(TdErr::Err).and_then(|_| unsafe { thread(th) }).and(Err(TdErr::NoCapab)))
+    code(callback.ok_or(TdErr::Err).and_then(|_| unsafe { on_thread(th) }))
 }
 
 /// The object a thread sleeps on.
@@ -135,7 +145,7 @@ pub unsafe extern "C-unwind" fn td_thr_lockowner(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_thr_sleepinfo(th: *const ThrHandle, out: *mut SyncHandle) -> c_int {
     // SAFETY: by the caller's promise.
-    code(required(out).and_then(|()| unsafe { thread(th) }.map(drop)).and(Err(TdErr::NoCapab)))
+    code(required(out).and_then(|()| unsafe { on_thread(th) }))
 }
 
 /// Switches process statistics.

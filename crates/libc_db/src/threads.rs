@@ -46,6 +46,7 @@ pub unsafe extern "C-unwind" fn td_ta_map_lwp2thr(ta: *const ThrAgent, lwp: c_in
         if out.is_null() {
             return Err(TdErr::BadTh);
         }
+        let _stopped = agent.stopping()?;
         let handle = agent.inspect(|inspector| find(&agent, inspector, Lwp(lwp)))?;
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(handle) };

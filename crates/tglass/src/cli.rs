@@ -44,7 +44,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct TargetArgs {
     /// Process id
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_name = "PID", value_parser = id)]
     pub pid: i32,
     /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
@@ -119,10 +119,10 @@ impl ValueEnum for StateArg {
 #[derive(Debug, Args)]
 pub struct SuspendArgs {
     /// Process id
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_name = "PID", value_parser = id)]
     pub pid: i32,
     /// Thread to suspend: its LWP as `tglass threads` shows it
-    #[arg(value_name = "LWP", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_name = "LWP", value_parser = id)]
     pub lwp: i32,
     /// Resume after this long (`300ms`, `2s`, `0.5s`); until Ctrl-C otherwise
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
@@ -132,7 +132,7 @@ pub struct SuspendArgs {
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Process to check as well
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_name = "PID", value_parser = id)]
     pub pid: Option<i32>,
     /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
@@ -166,6 +166,10 @@ pub enum Generate {
         /// Shell
         shell: clap_complete::Shell,
     },
+}
+
+fn id(text: &str) -> Result<i32, String> {
+    text.parse().ok().filter(|id| *id > 0).ok_or_else(|| "not a number that ps could show".to_owned())
 }
 
 fn number(text: &str) -> Result<u32, String> {

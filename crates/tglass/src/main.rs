@@ -6,11 +6,15 @@ mod cmd;
 mod render;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
     match cmd::run(cli) {
         Ok(code) => code,
         // The reader went away (`tglass threads 1 | head`): that is its right.
@@ -21,6 +25,22 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Help and version go where they belong. A value that cannot be is said in one line; what is wrong
+/// with the command itself deserves clap's usage below it.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    match (error.kind(), text.lines().next()) {
+        (ErrorKind::ValueValidation, Some(line)) => {
+            let line = line.strip_prefix("error: ").unwrap_or(line);
+            let _ = writeln!(anstream::stderr(), "tglass: {line} (see tglass --help)");
+        }
+        _ => {
+            let _ = error.print();
+        }
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

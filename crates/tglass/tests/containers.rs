@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::{
-    Build, Fixture, Public, Tool, Value, Variant, View, differences, eventually, has_static_libc, have, is_root, skip,
-    threads, wait_asleep,
+    Answer, Build, Fixture, NOBODY, Public, Tool, Value, Variant, View, as_user, differences, eventually,
+    has_static_libc, have, is_root, skip, threads, wait_asleep,
 };
 
 fn tool() -> Tool {
@@ -92,15 +92,14 @@ fn another_root_where_the_program_has_another_path() {
     assert_agrees(fixture.truth(), pid, View { symbols: true, inner: true });
 }
 
-/// Starts a copy of the program, does something to the file, and looks.
+/// Starts a copy of the program, does something to the file, and looks. The kernel still leads to the
+/// very file that runs: root to every mapped one, others to the executable.
 fn after(variant: Variant, change: impl FnOnce(&Path)) -> Value {
     let public = Public::new();
     let program = public.copy(&truth_program(variant), "program");
     let fixture = Fixture::start(&program, &[]);
     change(&program);
-    // As root the kernel gives the very file; without that privilege only its memory is left.
-    let root = std::fs::read_dir("/proc/self/map_files").is_ok_and(|mut dir| dir.next().is_some());
-    assert_agrees(fixture.truth(), fixture.pid(), View { symbols: root && variant.has_symbols(), inner: false })
+    assert_agrees(fixture.truth(), fixture.pid(), View { symbols: variant.has_symbols(), inner: false })
 }
 
 #[test]
@@ -112,6 +111,41 @@ fn an_executable_that_was_deleted() {
         after(Variant::Static, |path| std::fs::remove_file(path).unwrap());
         after(Variant::StaticStripped, |path| std::fs::remove_file(path).unwrap());
     }
+}
+
+/// Without the privilege to open every mapped file, there is still the link to the executable.
+#[test]
+fn an_executable_that_was_deleted_as_its_own_user_sees_it() {
+    let test = "an_executable_that_was_deleted_as_its_own_user_sees_it";
+    if !is_root(test, "to become a user without privileges") || !have(test, "setpriv") {
+        return;
+    }
+    let public = Public::new();
+    let program = public.copy(&truth_program(Variant::Default), "program");
+    let tglass = public.copy(env!("CARGO_BIN_EXE_tglass").as_ref(), "tglass");
+    let fixture = Fixture::command(as_user(NOBODY, &program)).settled();
+    std::fs::remove_file(&program).unwrap();
+    let mut command = as_user(NOBODY, &tglass);
+    command.args(["threads", &fixture.pid().to_string(), "--json"]);
+    let answer = Answer::of(command);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let mut faults = differences(fixture.truth(), &answer.json(), View::PLAIN);
+    faults.retain(|fault| !fault.starts_with("spinner: state"));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// A static program describes its libc in its own symbol table: that must be found in the deleted file.
+#[test]
+fn thread_specific_data_of_a_static_program_that_was_deleted() {
+    if !has_static_libc("thread_specific_data_of_a_static_program_that_was_deleted") {
+        return;
+    }
+    let public = Public::new();
+    let program = public.copy(&Build::new("tsd.c").variant(Variant::Static).path(), "program");
+    let fixture = Fixture::start(&program, &[]).settled();
+    std::fs::remove_file(&program).unwrap();
+    let keys = tool().tsd(fixture.pid())["keys"].as_array().unwrap().len();
+    assert_eq!(keys, fixture.truth()["keys"].as_object().unwrap().len());
 }
 
 /// As an upgrade does it: another program stands under the same name.

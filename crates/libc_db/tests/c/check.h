@@ -40,7 +40,7 @@ __attribute__((unused)) static const char *td_name(int error)
 #define GIVES(wanted, call)                                                                                  \
     do {                                                                                                     \
         int got_ = (call);                                                                                   \
-        if (got_ != (wanted)) {                                                                              \
+        if (got_ != (int)(wanted)) {                                                                           \
             failures++;                                                                                      \
             printf("%s:%d: %s gives %s, not %s\n", __FILE__, __LINE__, #call, td_name(got_),                 \
                    td_name(wanted));                                                                         \

@@ -43,6 +43,9 @@ __attribute__((unused)) static void reset_service(long fail_at, int fail_on)
 #ifndef BEFORE_CALL
 #define BEFORE_CALL(name)
 #endif
+#ifndef FIND_SYMBOL
+#define FIND_SYMBOL(name) dlsym(RTLD_DEFAULT, name)
+#endif
 
 static int fails(const char *name)
 {
@@ -59,7 +62,7 @@ ps_err_e ps_pglobal_lookup(struct ps_prochandle *ph, const char *object, const c
     (void)ph;
     if (fails("ps_pglobal_lookup") || !object)
         return PS_ERR;
-    *address = dlsym(RTLD_DEFAULT, name);
+    *address = FIND_SYMBOL(name);
     return *address ? PS_OK : PS_NOSYM;
 }
 

@@ -2,11 +2,12 @@
 
 use crate::proc::{SyscallFile, parse_status, parse_syscall};
 use crate::signals::SignalSet;
-use crate::sys::ptrace::{RegisterSet, get_registers, set_registers, set_signal_mask};
+use crate::sys::ptrace::{
+    Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask,
+};
 use crate::{Lwp, Pid};
 use nix::errno::Errno;
 use nix::sys::ptrace;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid as NixPid;
 use std::time::{Duration, Instant};
 
@@ -80,20 +81,18 @@ impl StoppedThread {
         ptrace::interrupt(raw).map_err(|errno| ControlError::System(lwp, errno))?;
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match waitpid(raw, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) if Instant::now() > deadline => {
+            match poll_change(lwp) {
+                Ok(Change::Stopped) => return Ok(guard),
+                Ok(Change::None) if Instant::now() > deadline => {
                     return Err(ControlError::System(lwp, Errno::ETIMEDOUT));
                 }
-                Ok(WaitStatus::StillAlive) => std::thread::sleep(Duration::from_micros(20)),
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD) => {
+                Ok(Change::None) => std::thread::sleep(Duration::from_micros(20)),
+                Ok(Change::Ended) => {
                     guard.released = true;
                     return Err(ControlError::NoThread(pid, lwp));
                 }
                 // A signal was on its way to the thread: hand it over, and wait for our own stop.
-                Ok(WaitStatus::Stopped(_, signal)) => {
-                    ptrace::cont(raw, signal).map_err(|errno| ControlError::System(lwp, errno))?;
-                }
-                Ok(_) => return Ok(guard),
+                Ok(Change::Signalled(signal)) => go_on(lwp, signal).map_err(|errno| guard.failed(errno))?,
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(ControlError::System(lwp, errno)),
             }
@@ -113,8 +112,7 @@ impl StoppedThread {
 
     /// Whether the thread has ended although it was stopped (its process was killed).
     pub fn has_ended(&mut self) -> bool {
-        let status = waitpid(NixPid::from_raw(self.lwp.0), Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
-        self.released |= matches!(status, Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD));
+        self.released |= matches!(poll_change(self.lwp), Ok(Change::Ended));
         self.released
     }
 

@@ -231,6 +231,18 @@ impl Layout {
         }
     }
 
+    /// Whether everything was found that a program with symbols describes.
+    pub fn is_complete(&self) -> bool {
+        let offsets = [self.report_events, self.eventmask, self.start_routine, self.priority, self.stackblock];
+        let events = self.events.is_some_and(|it| it.create_function.is_some() && it.death_function.is_some());
+        self.size.is_some()
+            && offsets.iter().all(Option::is_some)
+            && self.heads.0.len() == 2
+            && self.keys.is_some()
+            && self.tls.is_some()
+            && events
+    }
+
     /// Finds where the robust head lies by searching around each known head for its thread's start.
     fn calibrate_robust(&self, memory: &dyn Memory, hints: &[&Hint]) -> Option<u64> {
         let mut votes: HashMap<u64, usize> = HashMap::new();

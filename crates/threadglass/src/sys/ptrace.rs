@@ -1,4 +1,5 @@
-//! ptrace requests that nix does not wrap: register sets and the signal mask.
+//! ptrace requests that nix does not wrap: register sets, the signal mask, and whatever has to do with
+//! real-time signals, which nix has no names for.
 
 use crate::Lwp;
 use crate::signals::SignalSet;
@@ -55,4 +56,39 @@ pub(crate) fn set_signal_mask(lwp: Lwp, mask: SignalSet) -> Result<(), Errno> {
     // SAFETY: the kernel reads the eight bytes of `word`; the address argument is their count.
     let rc = unsafe { libc::ptrace(PTRACE_SETSIGMASK, lwp.0, size_of_val(&word), &raw const word) };
     Errno::result(rc).map(drop)
+}
+
+/// What became of a thread that we trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing new.
+    None,
+    /// It has ended, or is not ours.
+    Ended,
+    /// It stands still because we asked for it, or because its process is stopped.
+    Stopped,
+    /// It stands still on its way to receiving this signal, which is held back until we pass it on.
+    Signalled(i32),
+}
+
+/// What became of `lwp` since the last time, without waiting.
+pub(crate) fn poll_change(lwp: Lwp) -> Result<Change, Errno> {
+    const PTRACE_EVENT_STOP: i32 = 128;
+    let mut status = 0;
+    // SAFETY: `status` is a live int for the kernel to write.
+    let rc = unsafe { libc::waitpid(lwp.0, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    match Errno::result(rc) {
+        Err(Errno::ECHILD) => Ok(Change::Ended),
+        Err(errno) => Err(errno),
+        Ok(0) => Ok(Change::None),
+        Ok(_) if !libc::WIFSTOPPED(status) => Ok(Change::Ended),
+        Ok(_) if status >> 16 == PTRACE_EVENT_STOP => Ok(Change::Stopped),
+        Ok(_) => Ok(Change::Signalled(libc::WSTOPSIG(status))),
+    }
+}
+
+/// Lets a stopped thread go on, and hands it `signal` (0 for none).
+pub(crate) fn go_on(lwp: Lwp, signal: i32) -> Result<(), Errno> {
+    // SAFETY: PTRACE_CONT takes two integers and touches no memory of ours.
+    Errno::result(unsafe { libc::ptrace(libc::PTRACE_CONT, lwp.0, 0usize, signal as usize) }).map(drop)
 }

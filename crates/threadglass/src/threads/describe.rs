@@ -65,7 +65,8 @@ impl Context<'_> {
             thread.exiting = false;
         }
         if facts.lwp == self.leader {
-            thread.stack = (self.main_stack)();
+            // A process forked by another thread than main is led by that one, on its own stack.
+            thread.stack = thread.stack.or_else(|| (self.main_stack)());
         }
         thread
     }

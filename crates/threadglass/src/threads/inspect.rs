@@ -30,6 +30,16 @@ pub enum InspectError {
     Read(#[from] ReadError),
 }
 
+/// How often a list that keeps changing is walked again before its living threads have to be enough.
+const WALKS_IN_MOTION: usize = 4;
+
+fn fault_error(fault: ListFault) -> InspectError {
+    match fault {
+        ListFault::Unreadable(addr) => ReadError { addr, len: 16, kind: ReadErrorKind::Unmapped }.into(),
+        fault => InspectError::List(fault),
+    }
+}
+
 /// Looks at the threads of one target, one at a time.
 pub struct Inspector<'a> {
     /// The target's memory.
@@ -55,25 +65,28 @@ impl Inspector<'_> {
     /// The descriptors of all threads, ended but unjoined ones included; neither those that are only
     /// being made nor those already given back.
     pub fn list(&self) -> Result<Vec<Descriptor>, InspectError> {
+        // Whatever hides the heads hides the lists.
+        let heads = self.layout.heads.resolve(self.memory)?;
         let mut threads: HashMap<RemoteAddr, Descriptor> = HashMap::new();
         let mut found = walk_lists(self.memory, self.layout, HashMap::new());
-        // Where threads come and go while we look, those that live are found by what they registered
-        // with the kernel, so that a list in motion costs none of them.
-        if found.broken.is_some()
-            && let Some(live) = self.live
-        {
-            threads = self.registered(live);
+        for _ in 0..WALKS_IN_MOTION {
+            let Some(fault) = found.broken else { break };
+            // Where threads come and go while we look, those that live are found by what they registered
+            // with the kernel, so that a list in motion costs none of them.
+            threads = self.live.map(|live| self.registered(live)).unwrap_or_default();
             found = walk_lists(self.memory, self.layout, threads.clone());
-        }
-        match found.broken {
-            Some(ListFault::Unreadable(addr)) if threads.is_empty() => {
-                return Err(ReadError { addr, len: 16, kind: ReadErrorKind::Unmapped }.into());
+            // Such a list breaks at another place each time. At the same place again, it is corrupt or its
+            // memory is kept from us, and what was found is not all.
+            if found.broken == Some(fault) {
+                return Err(fault_error(fault));
             }
-            Some(fault) if threads.is_empty() => return Err(fault.into()),
-            _ => {}
         }
         threads.extend(found.threads.into_iter().map(|thread| (thread.id.0, thread)));
         let mut threads: Vec<_> = threads.into_values().filter(Descriptor::is_in_use).collect();
+        if let (true, Some(head)) = (threads.is_empty(), heads.first()) {
+            // There is always the main thread: not even that one could be read.
+            return Err(fault_error(found.broken.unwrap_or(ListFault::Unreadable(*head))));
+        }
         // Main first (it alone has no start routine), then by age of the LWP, ended ones last.
         threads.sort_by_key(|thread| (thread.tid <= 0, thread.start_routine != Some(RemoteAddr::NULL), thread.tid));
         Ok(threads)
@@ -97,10 +110,15 @@ impl Inspector<'_> {
 
     /// The descriptor of thread `id`.
     pub fn descriptor(&self, id: PthreadId) -> Result<Descriptor, InspectError> {
-        let reader = DescriptorReader::new(self.layout);
-        let mut bytes = vec![0; reader.span()];
-        self.memory.read_exact(id.0, &mut bytes)?;
-        reader.decode(id.0, &bytes).ok_or(InspectError::NotAThread(id.0))
+        match DescriptorReader::new(self.layout).read(self.memory, id.0) {
+            Ok(Some(thread)) if !thread.is_given_back() => Ok(thread),
+            Ok(_) => Err(InspectError::NotAThread(id.0)),
+            // Either the reading failed, or nobody's address was asked for: the lists decide.
+            Err(error) => match self.list() {
+                Ok(threads) if threads.iter().all(|thread| thread.id != id) => Err(InspectError::NotAThread(id.0)),
+                _ => Err(error.into()),
+            },
+        }
     }
 
     /// The LWP of a descriptor, as we see it; `None` for a thread that has ended.

@@ -76,6 +76,12 @@ impl Live {
         self.modules().iter().find(|module| module.contains(addr))
     }
 
+    /// Whether `module` is the program itself: the one that holds its entry point. The name would not
+    /// do: it changes when the file is deleted or replaced.
+    pub(crate) fn is_program(&self, module: &Module) -> bool {
+        self.auxv().and_then(|aux| aux.entry).is_some_and(|entry| module.contains(entry))
+    }
+
     /// Whether `addr` lies in libc, or in one of the libraries that were split from it before 2.34.
     pub(crate) fn is_in_libc(&self, addr: RemoteAddr) -> bool {
         const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "librt.so", "librt-2", "libanl.so", "libanl-2"];
@@ -95,7 +101,7 @@ impl Live {
             return Some(file);
         }
         let exe = self.task_file(c"exe");
-        if self.exe_path().is_some_and(|path| path.as_os_str().as_encoded_bytes() == module.path)
+        if self.is_program(module)
             && let Ok(file) = file::open_regular_link(&self.task_dir, &exe)
         {
             return Some(file);

@@ -42,10 +42,8 @@ impl LiveSymbols {
         }
         // A libc before 2.34 keeps its list heads out of the dynamic table, and a static program
         // has no dynamic table at all: their files may still have a full one.
-        let exe = live.exe_path();
         for module in modules {
-            let is_exe = exe.as_ref().is_some_and(|exe| exe.as_os_str().as_encoded_bytes() == module.path);
-            if rank(module) == OTHER && !is_exe {
+            if rank(module) == OTHER && !live.is_program(module) {
                 continue;
             }
             let (Ok(image), Some(file)) = (Image::load(live, module.base), live.open_module(module)) else { continue };

@@ -1,0 +1,112 @@
+/*
+ * A client that names another process than the one it reads, or one that it cannot write to: nothing of
+ * what the kernel says about that process may appear as a fact about the threads, or be acted upon.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#define _GNU_SOURCE
+#include "target.h"
+
+#include "check.h"
+#include "service.h"
+
+#include <sys/resource.h>
+
+static struct ps_prochandle process;
+
+static pid_t start_stranger(void)
+{
+    int ends[2];
+    char byte;
+    if (pipe2(ends, O_CLOEXEC))
+        exit(2);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t set;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sigemptyset(&set);
+        sigaddset(&set, SIGHUP);
+        sigprocmask(SIG_SETMASK, &set, NULL);
+        execlp("sleep", "sleep", "1000", (char *)NULL);
+        _exit(1);
+    }
+    close(ends[1]);
+    /* The pipe closes when sleep has taken over. */
+    CHECK(read(ends[0], &byte, 1) == 0, "the stranger started");
+    close(ends[0]);
+    return pid;
+}
+
+static void nothing_of_the_kernel(const char *what, td_err_e action)
+{
+    td_thragent_t *ta;
+    td_thrinfo_t ti;
+    int count = 0;
+    GIVES(TD_OK, td_ta_new(&process, &ta));
+    for (int role = 0; role < LIVING; role++) {
+        static const sigset_t none;
+        td_thrhandle_t th = { ta, (psaddr_t)shared->of[role].id };
+        GIVES(TD_OK, td_thr_get_info(&th, &ti));
+        CHECK(!memcmp(&ti.ti_sigmask, &none, 8) && !memcmp(&ti.ti_pending, &none, 8), "%s, role %d: %#lx %#lx", what,
+              role, *(long *)&ti.ti_sigmask, *(long *)&ti.ti_pending);
+        CHECK(ti.ti_pri == 0, "%s, role %d: %d", what, role, ti.ti_pri);
+        CHECK(ti.ti_lid == (role == ZOMBIE ? -1 : shared->of[role].lwp), "%s, role %d: %d", what, role, ti.ti_lid);
+        CHECK(ti.ti_tid == shared->of[role].id && ti.ti_startfunc == shared->of[role].start, "%s, role %d", what,
+              role);
+        /* The main thread's stack is the kernel's business; the others' stand in memory. */
+        CHECK(ti.ti_stksize == (role == MAIN ? 0 : (long)shared->of[role].stack_size), "%s, role %d: %ld", what, role,
+              ti.ti_stksize);
+        /* Registers tell a sleeper, and they are the client's. */
+        if (role == FUTEX || role == MASKED || role == DETACHED)
+            CHECK(ti.ti_state == TD_THR_SLEEP, "%s, role %d: state %d", what, role, ti.ti_state);
+        if (role == SPINNER)
+            CHECK(ti.ti_state == TD_THR_ACTIVE, "%s: state %d", what, ti.ti_state);
+        if (role == ZOMBIE)
+            CHECK(ti.ti_state == TD_THR_ZOMBIE, "%s: state %d", what, ti.ti_state);
+    }
+    GIVES(TD_OK, td_ta_get_nthreads(ta, &count));
+    CHECK(count == LIVING, "%s: %d threads", what, count);
+    /* What acts on the process needs the process. */
+    td_thrhandle_t th = { ta, (psaddr_t)shared->of[FUTEX].id };
+    sigset_t set;
+    sigemptyset(&set);
+    GIVES(action, td_thr_dbsuspend(&th));
+    GIVES(TD_OK, td_thr_dbresume(&th)); /* nothing is held */
+    GIVES(action, td_thr_setprio(&th, 0));
+    GIVES(action, td_thr_sigsetmask(&th, &set));
+    GIVES(action, td_thr_setsigpending(&th, 0, &set));
+    GIVES(TD_OK, td_ta_delete(ta));
+}
+
+int main(void)
+{
+    pid_t stranger = start_stranger();
+    process.pid = process.claimed = start_target(NULL);
+
+    process.claimed = stranger;
+    nothing_of_the_kernel("a stranger", TD_NOCAPAB);
+    process.claimed = 1;
+    nothing_of_the_kernel("process 1", TD_NOCAPAB);
+    process.claimed = 0x7fffffff;
+    nothing_of_the_kernel("nobody", TD_NOCAPAB);
+    process.claimed = -1;
+    nothing_of_the_kernel("no pid", TD_NOCAPAB);
+    process.claimed = process.pid;
+    service.refuse_writes = 1;
+    nothing_of_the_kernel("a core", TD_NOCAPAB);
+    service.refuse_writes = 0;
+
+    /* And with the truth, all of it. */
+    td_thragent_t *ta;
+    td_thrinfo_t ti;
+    GIVES(TD_OK, td_ta_new(&process, &ta));
+    td_thrhandle_t th = { ta, (psaddr_t)shared->of[MASKED].id };
+    GIVES(TD_OK, td_thr_get_info(&th, &ti));
+    CHECK(!memcmp(&ti.ti_sigmask, &shared->of[MASKED].mask, 8), "%#lx", *(long *)&ti.ti_sigmask);
+    CHECK(kill(stranger, 0) == 0, "the stranger lives");
+    GIVES(TD_OK, td_ta_delete(ta));
+    kill(stranger, SIGKILL);
+    waitpid(stranger, NULL, 0);
+    end_target();
+    return failures != 0;
+}

@@ -1,0 +1,89 @@
+//! C and C++ programs that use the library and check its answers themselves.
+
+mod common;
+
+use common::{Source, library_dir, run, tls_libraries};
+use std::path::PathBuf;
+use std::process::Command;
+use testkit::{Answer, Fixture, have};
+
+fn client(file: &str, flags: &[&str]) -> PathBuf {
+    Source::new(file).flags(flags).with_libc_db().build()
+}
+
+/// Runs a client, and passes on what it could not check.
+fn checks(test: &str, program: &PathBuf, args: &[&str]) {
+    for line in run(program, args).lines() {
+        if let Some(reason) = line.strip_prefix("SKIP ") {
+            testkit::skip(test, reason);
+        }
+    }
+}
+
+#[test]
+fn every_field_of_every_thread() {
+    checks("every_field_of_every_thread", &client("info.c", &[]), &[]);
+}
+
+#[test]
+fn thread_specific_data_and_thread_local_storage() {
+    let (_, loaded) = tls_libraries();
+    checks("storage", &client("storage.c", &[]), &[&loaded.display().to_string()]);
+}
+
+#[test]
+fn registers_suspension_signals_and_events() {
+    checks("registers_suspension_signals_and_events", &client("control.c", &[]), &[]);
+}
+
+#[test]
+fn bad_arguments_dead_processes_and_corrupt_lists() {
+    checks("bad", &client("bad.c", &[]), &[]);
+}
+
+#[test]
+fn every_routine_of_the_client_may_fail() {
+    checks("service", &client("service.c", &[]), &[]);
+}
+
+/// With the optional routines as well: they nest and balance.
+#[test]
+fn every_optional_routine_may_fail() {
+    checks("service", &client("service.c", &["-DWITH_STOP", "-DWITH_XREGS"]), &[]);
+}
+
+#[test]
+fn registers_that_the_client_does_not_have() {
+    checks("no_registers", &client("no_registers.c", &[]), &[]);
+}
+
+#[test]
+fn facts_only_of_the_right_process() {
+    checks("identity", &client("identity.c", &[]), &[]);
+}
+
+#[test]
+fn exceptions_pass_and_callbacks_may_call() {
+    if have("exceptions_pass_and_callbacks_may_call", "c++") {
+        let fixture = Fixture::new("tsd.c").settled();
+        checks("throwing", &client("throwing.cc", &[]), &[&fixture.pid().to_string()]);
+    }
+}
+
+#[test]
+fn many_clients_at_once() {
+    checks("many", &client("many.c", &[]), &[]);
+}
+
+/// Every failure path once more, under a checker of memory. Takes a while, so only one of the programs.
+#[test]
+fn no_memory_errors() {
+    if !have("no_memory_errors", "valgrind") {
+        return;
+    }
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--error-exitcode=9", "--leak-check=no", "--vgdb=no"]);
+    command.arg(client("bad.c", &[])).env("LD_LIBRARY_PATH", library_dir());
+    let answer = Answer::of(command);
+    assert_eq!(answer.code, Some(0), "{}\n{}", answer.text(), answer.stderr);
+}
