@@ -59,6 +59,9 @@ fn find(agent: &Agent, inspector: &Inspector<'_>, lwp: Lwp) -> Td<ThrHandle> {
         // Debuggers ask for the main thread before it is set up, and take an error for a refusal.
         return if agent.pid() == Some(lwp.0) { Ok(agent.early_handle()) } else { Err(TdErr::Err) };
     }
+    if lwp.0 <= 0 {
+        return Err(TdErr::NoThr);
+    }
     // The thread register leads to the descriptor at once.
     if let Some(id) = agent.service().and_then(|service| service.thread_pointer(lwp)).map(PthreadId)
         && !id.0.is_null()

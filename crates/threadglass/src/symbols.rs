@@ -2,13 +2,12 @@
 
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};
-use crate::target::{Live, Module};
+use crate::target::{Module, Target};
 use std::collections::HashMap;
 
 /// Names addresses of one process. Objects are opened when the first address in them is asked for.
-#[derive(Debug)]
 pub struct Symbolizer<'a> {
-    live: &'a Live,
+    target: &'a dyn Target,
     /// What is known of each object, by where it is loaded.
     objects: HashMap<RemoteAddr, Option<Object>>,
 }
@@ -22,11 +21,11 @@ struct Object {
 }
 
 impl Object {
-    fn open(live: &Live, module: &Module) -> Option<Self> {
-        let mut image = Image::load(live, module.base).ok()?;
-        let file = live.open_module(module).map(FileSymbols::new);
+    fn open(target: &dyn Target, module: &Module) -> Option<Self> {
+        let mut image = Image::load(target, module.base).ok()?;
+        let file = target.open_module(module).map(FileSymbols::new);
         if file.is_none() {
-            let _ = image.load_symbols(live);
+            let _ = image.load_symbols(target);
         }
         Some(Self { image, file })
     }
@@ -43,17 +42,17 @@ impl Object {
 }
 
 impl<'a> Symbolizer<'a> {
-    /// A symbolizer for `live`.
-    pub fn new(live: &'a Live) -> Self {
-        Self { live, objects: HashMap::new() }
+    /// A symbolizer for `target`.
+    pub fn new(target: &'a dyn Target) -> Self {
+        Self { target, objects: HashMap::new() }
     }
 
     /// Name of the function that holds `addr`, demangled; with `+0x..` when it is not its first byte,
     /// and as `module+0x..` when the object has no symbol there. `None` outside all objects.
     pub fn function_at(&mut self, addr: RemoteAddr) -> Option<String> {
-        let live = self.live;
-        let module = live.module_at(addr)?;
-        let object = self.objects.entry(module.base).or_insert_with(|| Object::open(live, module));
+        let target = self.target;
+        let module = target.module_at(addr)?;
+        let object = self.objects.entry(module.base).or_insert_with(|| Object::open(target, module));
         Some(match object.as_ref().and_then(|object| object.function_at(addr)) {
             Some((name, start)) if start == addr => demangle(&name),
             Some((name, start)) => format!("{}+{:#x}", demangle(&name), addr.0 - start.0),

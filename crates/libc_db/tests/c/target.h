@@ -332,7 +332,7 @@ __attribute__((unused)) static void end_target(void)
 }
 
 /* Starts the process, and waits until its threads are where they belong. */
-static pid_t start_target(const char *library)
+__attribute__((unused)) static pid_t start_target(const char *library)
 {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)

@@ -2,9 +2,7 @@
 
 use crate::proc::{SyscallFile, parse_status, parse_syscall};
 use crate::signals::SignalSet;
-use crate::sys::ptrace::{
-    Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask,
-};
+use crate::sys::ptrace::{Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask};
 use crate::{Lwp, Pid};
 use nix::errno::Errno;
 use nix::sys::ptrace;

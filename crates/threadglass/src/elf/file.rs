@@ -2,8 +2,8 @@
 
 use super::{Symbol, holds};
 use crate::RemoteAddr;
-use object::read::elf::ElfFile64;
 use object::elf::{SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC};
+use object::read::elf::ElfFile64;
 use object::read::elf::Sym;
 use object::{Endianness, Object, ObjectSymbol, ReadCache};
 use std::collections::{HashMap, HashSet};

@@ -224,9 +224,8 @@ impl Image {
             .iter()
             .map(|(_, index)| *index)
             .filter(|index| matches!(self.symbol(*index)[4] & 0xf, STT_FUNC | STT_GNU_IFUNC));
-        let best = functions
-            .filter(|index| holds(start(*index), size(*index), addr.0))
-            .max_by_key(|index| start(*index))?;
+        let best =
+            functions.filter(|index| holds(start(*index), size(*index), addr.0)).max_by_key(|index| start(*index))?;
         let name = String::from_utf8_lossy(self.name_of(best)?).into_owned();
         Some(Symbol { name, addr: RemoteAddr(start(best)), size: size(best) })
     }

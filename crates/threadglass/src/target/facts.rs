@@ -98,6 +98,14 @@ pub trait KernelFacts {
     /// Facts of each of `lwps`; `None` for one that has gone.
     fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>>;
 
+    /// Number of threads now, where that can be had without listing them.
+    fn thread_count(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether thread `lwp` exists now.
+    fn has_thread(&self, lwp: Lwp) -> bool;
+
     /// Scheduler counters; `None` where they cannot be had.
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters>;
 

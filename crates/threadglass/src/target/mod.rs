@@ -18,8 +18,13 @@ pub use facts::{KernelFacts, LwpFacts, SchedCounters};
 pub(crate) use live::parallel::in_parallel;
 pub use live::{Live, Module};
 
+use crate::access::Denial;
+use crate::model::Gap;
+use crate::proc::{MapEntry, StackLimit};
+use crate::signals::SignalSet;
 use crate::{Pid, RemoteAddr};
 use std::fmt;
+use std::fs::File;
 
 /// Why bytes could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +141,73 @@ pub trait MemoryWrite: Memory {
 pub trait Symbols {
     /// Address of `name`, or `None` when no object has it.
     fn address_of(&self, name: &str) -> Option<RemoteAddr>;
+}
+
+/// Who a target is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Name of the main thread.
+    pub name: String,
+    /// Path of the executable, as the target sees it.
+    pub exe: Option<String>,
+    /// User.
+    pub uid: Option<u32>,
+    /// Whether it has a pid namespace of its own.
+    pub in_pid_namespace: bool,
+    /// Signals pending for the process as a whole.
+    pub shared_pending: SignalSet,
+    /// Who traces its main thread.
+    pub tracer: Option<i32>,
+}
+
+/// A whole target, as a look at its threads needs it: its memory and symbols, what the kernel knows,
+/// and the files it has mapped.
+pub trait Target: Memory + Symbols + KernelFacts + Sync {
+    /// Its pid.
+    fn pid(&self) -> Pid;
+
+    /// Who it is.
+    fn identity(&self) -> Identity;
+
+    /// Why its memory may not be read, or `None` when it may.
+    fn denial(&self) -> Option<Denial>;
+
+    /// Whether it still is what was opened. Always so for what cannot change.
+    fn check_identity(&self) -> Result<(), TargetError>;
+
+    /// Its mappings, in address order; empty when they cannot be had.
+    fn maps(&self) -> &[MapEntry];
+
+    /// Mapped files that may be objects, in address order.
+    fn modules(&self) -> &[Module];
+
+    /// The file that is mapped as `module`; `None` when none can be shown to be that file.
+    fn open_module(&self, module: &Module) -> Option<File>;
+
+    /// Soft limit of the main thread's stack.
+    fn stack_limit(&self) -> Option<StackLimit>;
+
+    /// Where the main thread's stack pointer stood at the program's start.
+    fn initial_stack(&self) -> Option<RemoteAddr>;
+
+    /// What this kind of target cannot tell of any process.
+    fn losses(&self) -> Vec<Gap> {
+        Vec::new()
+    }
+
+    /// The module that holds `addr`.
+    fn module_at(&self, addr: RemoteAddr) -> Option<&Module> {
+        self.modules().iter().find(|module| module.contains(addr))
+    }
+
+    /// Whether `addr` lies in libc, or in one of the libraries that were split from it before 2.34.
+    fn is_in_libc(&self, addr: RemoteAddr) -> bool {
+        const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "librt.so", "librt-2", "libanl.so", "libanl-2"];
+        self.module_at(addr).is_some_and(|module| {
+            let name = module.name();
+            PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        })
+    }
 }
 
 /// Why a target cannot be looked at (at all, or any further).

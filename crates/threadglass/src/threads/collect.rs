@@ -1,4 +1,4 @@
-//! One look at the threads of a live process.
+//! One look at the threads of a target.
 
 use super::describe::Context;
 use super::main_stack::main_stack;
@@ -8,7 +8,7 @@ use crate::glibc::{Layout, LayoutError};
 use crate::model::{Gap, Libc, SCHEMA, Snapshot, TargetInfo, Thread};
 use crate::proc::{KernelState, SyscallFile};
 use crate::symbols::Symbolizer;
-use crate::target::{KernelFacts, Live, LwpFacts, TargetError};
+use crate::target::{Identity, LwpFacts, Target, TargetError};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,54 +30,54 @@ pub struct Collected {
     pub layout: Option<Layout>,
 }
 
-/// Looks at the threads of `live`, without stopping it.
-pub fn collect(live: &Live) -> Result<Snapshot, TargetError> {
-    collect_with(live, &mut Symbolizer::new(live)).map(|collected| collected.snapshot)
+/// Looks at the threads of `target`, without stopping it.
+pub fn collect(target: &dyn Target) -> Result<Snapshot, TargetError> {
+    collect_with(target, &mut Symbolizer::new(target)).map(|collected| collected.snapshot)
 }
 
 /// [`collect`], with a symbolizer of the caller's and the layout for further reads.
-pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Collected, TargetError> {
+pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Result<Collected, TargetError> {
     let taken_at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    let mut gaps = Vec::new();
+    let mut gaps = target.losses();
     let mut facts: BTreeMap<Lwp, LwpFacts> = BTreeMap::new();
     let mut pairs = Pairs::default();
     let mut layout: Option<Result<Layout, LayoutError>> = None;
-    let denial = live.denial();
+    let denial = target.denial();
 
     for round in 0..ROUNDS {
-        if round > 0 && live.thread_count() == Some(facts.len()) {
+        if round > 0 && target.thread_count() == Some(facts.len()) {
             break;
         }
-        let new: Vec<_> = live.lwps()?.into_iter().filter(|lwp| !facts.contains_key(lwp)).collect();
+        let new: Vec<_> = target.lwps()?.into_iter().filter(|lwp| !facts.contains_key(lwp)).collect();
         if new.is_empty() {
             break;
         }
-        let new: Vec<_> = live.facts(&new).into_iter().flatten().collect();
+        let new: Vec<_> = target.facts(&new).into_iter().flatten().collect();
         if denial.is_none() {
             let hints = pairing::hints(&new);
             let known = layout.get_or_insert_with(|| {
                 let hints: Vec<_> = hints.iter().map(|(_, hint)| *hint).collect();
-                Layout::discover(live, live, &hints)
+                Layout::discover(target, target, &hints)
             });
             if let Ok(layout) = known {
-                pairs.add_by_robust_head(live, layout, &hints);
+                pairs.add_by_robust_head(target, layout, &hints);
             }
         }
         facts.extend(new.into_iter().map(|facts| (facts.lwp, facts)));
         if facts.is_empty() {
-            return Err(TargetError::Exited(live.pid()));
+            return Err(TargetError::Exited(target.pid()));
         }
     }
     let layout = match layout {
         Some(Ok(layout)) => {
             let refs: Vec<_> = facts.values().collect();
-            pairs.add_by_list(live, &layout, &refs);
+            pairs.add_by_list(target, &layout, &refs);
             Some(layout)
         }
         Some(Err(error)) => {
             gaps.push(Gap::whole(
                 "thread ids, stacks, start functions, thread-specific data",
-                describe_libc(live, &error),
+                describe_libc(target, &error),
             ));
             None
         }
@@ -90,33 +90,33 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
         gaps.push(Gap::whole("threads that exited and were not joined", reason.to_string()));
     }
 
-    refine_running(live, &mut facts);
+    refine_running(target, &mut facts);
     if let Some(layout) = &layout {
-        pairs.confirm(live, layout);
+        pairs.confirm(target, layout);
     }
-    live.check_identity()?;
+    target.check_identity()?;
     facts.retain(|lwp, facts| match pairs.of_lwp.contains_key(lwp) {
         true => true,
         // A thread other than the leader that the kernel calls ended is only waiting to be removed.
-        false => (*lwp == live.pid().leader() || !facts.state.has_ended()) && live.has_thread(*lwp),
+        false => (*lwp == target.pid().leader() || !facts.state.has_ended()) && target.has_thread(*lwp),
     });
 
-    let in_libc = |addr: RemoteAddr| live.is_in_libc(addr);
+    let in_libc = |addr: RemoteAddr| target.is_in_libc(addr);
     let mut names: HashMap<RemoteAddr, Option<String>> = HashMap::new();
     let mut function_at = |addr: RemoteAddr| names.entry(addr).or_insert_with(|| symbolizer.function_at(addr)).clone();
     let mut tracers: HashMap<i32, bool> = HashMap::new();
     let mut is_our_tracer = |tracer: i32| {
         *tracers
             .entry(tracer)
-            .or_insert_with(|| live.tracer_name(tracer).is_some_and(|name| name == SUSPENDER.as_bytes()))
+            .or_insert_with(|| target.tracer_name(tracer).is_some_and(|name| name == SUSPENDER.as_bytes()))
     };
     let mut context = Context {
         layout: layout.as_ref(),
         in_libc: &in_libc,
         function_at: &mut function_at,
         is_our_tracer: &mut is_our_tracer,
-        main_stack: &|| if denial.is_none() { main_stack(live) } else { None },
-        leader: live.pid().leader(),
+        main_stack: &|| if denial.is_none() { main_stack(target) } else { None },
+        leader: target.pid().leader(),
     };
     let mut threads: Vec<Thread> = Vec::with_capacity(facts.len() + pairs.zombies.len());
     for (lwp, facts) in &facts {
@@ -128,12 +128,12 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
         threads.push(context.living(facts, descriptor, &mut gaps));
     }
     threads.extend(pairs.zombies.iter().map(|zombie| context.zombie(zombie)));
-    let leader = live.pid().leader();
+    let leader = target.pid().leader();
     threads.sort_by_key(|thread| (thread.lwp.is_none(), thread.lwp != Some(leader), thread.lwp));
 
     let snapshot = Snapshot {
         schema: SCHEMA,
-        target: target_info(live, denial.is_some(), layout.as_ref()),
+        target: target_info(target, denial.is_some(), layout.as_ref()),
         taken_at_ms,
         pause_us: 0,
         threads,
@@ -144,7 +144,7 @@ pub fn collect_with(live: &Live, symbolizer: &mut Symbolizer<'_>) -> Result<Coll
 
 /// Tells apart the threads that the kernel calls running, and replaces the facts of those that
 /// went to sleep meanwhile.
-fn refine_running(live: &Live, facts: &mut BTreeMap<Lwp, LwpFacts>) {
+fn refine_running(target: &dyn Target, facts: &mut BTreeMap<Lwp, LwpFacts>) {
     let running: Vec<_> = facts
         .values()
         .filter(|facts| {
@@ -155,7 +155,7 @@ fn refine_running(live: &Live, facts: &mut BTreeMap<Lwp, LwpFacts>) {
     if running.is_empty() {
         return;
     }
-    for (before, verdict) in running.iter().zip(running::watch(live, &running)) {
+    for (before, verdict) in running.iter().zip(running::watch(target, &running)) {
         match verdict {
             Verdict::Moved(now) => {
                 facts.insert(before.lwp, *now);
@@ -169,33 +169,24 @@ fn refine_running(live: &Live, facts: &mut BTreeMap<Lwp, LwpFacts>) {
     }
 }
 
-fn target_info(live: &Live, denied: bool, layout: Option<&Layout>) -> TargetInfo {
-    let status = live.leader_status();
+fn target_info(target: &dyn Target, denied: bool, layout: Option<&Layout>) -> TargetInfo {
     let libc = match layout {
         Some(layout) => Libc::Glibc { version: layout.version.clone(), layout: layout.provenance },
         None if denied => Libc::Unread,
-        None => Libc::Other { name: other_libc(live).map(str::to_owned) },
+        None => Libc::Other { name: other_libc(target).map(str::to_owned) },
     };
-    TargetInfo {
-        pid: live.pid(),
-        name: String::from_utf8_lossy(&live.leader_stat().comm).into_owned(),
-        exe: live.exe_path().map(|path| path.to_string_lossy().into_owned()),
-        uid: status.uid,
-        in_pid_namespace: status.namespaces > 1,
-        libc,
-        shared_pending: status.shared_pending,
-        tracer: (status.tracer != 0).then_some(status.tracer),
-    }
+    let Identity { name, exe, uid, in_pid_namespace, shared_pending, tracer } = target.identity();
+    TargetInfo { pid: target.pid(), name, exe, uid, in_pid_namespace, libc, shared_pending, tracer }
 }
 
-fn other_libc(live: &Live) -> Option<&'static str> {
+fn other_libc(target: &dyn Target) -> Option<&'static str> {
     // musl is one file, called `ld-musl-x86_64.so.1` or (where that is a link to it) plain `libc.so`.
     let is_musl = |name: &str| name == "libc.so" || name.contains("-musl-") || name.contains(".musl-");
-    live.modules().iter().any(|module| is_musl(&module.name())).then_some("musl")
+    target.modules().iter().any(|module| is_musl(&module.name())).then_some("musl")
 }
 
-fn describe_libc(live: &Live, error: &LayoutError) -> String {
-    match (error, other_libc(live)) {
+fn describe_libc(target: &dyn Target, error: &LayoutError) -> String {
+    match (error, other_libc(target)) {
         (LayoutError::NoGlibc, Some(name)) => {
             format!("this process runs on {name}, not glibc: only what the kernel knows is shown")
         }

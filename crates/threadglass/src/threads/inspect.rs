@@ -12,7 +12,7 @@ use crate::glibc::{Descriptor, DescriptorReader, Hint, Layout, ListFault};
 use crate::model::{Evidence, Thread, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::sys::robust::robust_head;
-use crate::target::{KernelFacts, Live, LwpFacts, Memory, ReadError, ReadErrorKind};
+use crate::target::{KernelFacts, Live, LwpFacts, Memory, ReadError, ReadErrorKind, Target};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::HashMap;
 
@@ -70,14 +70,19 @@ impl Inspector<'_> {
         let mut threads: HashMap<RemoteAddr, Descriptor> = HashMap::new();
         let mut found = walk_lists(self.memory, self.layout, HashMap::new());
         for _ in 0..WALKS_IN_MOTION {
-            let Some(fault) = found.broken else { break };
+            if found.broken.is_none() {
+                break;
+            }
             // Where threads come and go while we look, those that live are found by what they registered
             // with the kernel, so that a list in motion costs none of them.
             threads = self.live.map(|live| self.registered(live)).unwrap_or_default();
-            found = walk_lists(self.memory, self.layout, threads.clone());
-            // Such a list breaks at another place each time. At the same place again, it is corrupt or its
-            // memory is kept from us, and what was found is not all.
-            if found.broken == Some(fault) {
+            let before = std::mem::replace(&mut found, walk_lists(self.memory, self.layout, threads.clone()));
+            // Nothing moved, and still it breaks: the list is corrupt or its memory is kept from us, and what
+            // was found is not all.
+            if let Some(fault) = found.broken
+                && before.broken == found.broken
+                && before.threads == found.threads
+            {
                 return Err(fault_error(fault));
             }
         }
@@ -167,7 +172,7 @@ impl Inspector<'_> {
             in_libc: &in_libc,
             function_at: &mut |_| None,
             is_our_tracer: &mut is_our_tracer,
-            main_stack: &|| self.live.and_then(main_stack),
+            main_stack: &|| self.live.and_then(|live| main_stack(live)),
             leader: self.live.map_or(Lwp(0), |live| live.pid().leader()),
         };
         match facts {

@@ -1,7 +1,7 @@
 //! Which pthread is which LWP: never a wrong pair, also while threads come and go.
 
 use crate::glibc::{Descriptor, DescriptorReader, Hint, Layout, ListFault, ListWalk, walk};
-use crate::target::{Live, LwpFacts, Memory, in_parallel};
+use crate::target::{LwpFacts, Memory, Target, in_parallel};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;
 
@@ -54,10 +54,10 @@ fn starts(memory: &dyn Memory, layout: &Layout, known: &HashMap<RemoteAddr, Desc
 impl Pairs {
     /// Pairs by what each thread registered with the kernel. A brand-new thread has not done so yet,
     /// and one that leaves may have handed its descriptor on: the id in it must agree.
-    pub(super) fn add_by_robust_head(&mut self, live: &Live, layout: &Layout, hints: &[(Lwp, Hint)]) {
+    pub(super) fn add_by_robust_head(&mut self, target: &dyn Target, layout: &Layout, hints: &[(Lwp, Hint)]) {
         let parts = in_parallel(hints, |part| {
             let mut pairs = Self::default();
-            pairs.add_by_hints(live, layout, part);
+            pairs.add_by_hints(target, layout, part);
             part.iter().map(|(lwp, _)| pairs.of_lwp.remove(lwp)).collect()
         });
         let found = hints.iter().zip(parts).filter_map(|((lwp, _), thread)| Some((*lwp, thread?)));
@@ -107,17 +107,17 @@ impl Pairs {
 
     /// Reads every id once more. A pair stands only if its descriptor still names that thread: the
     /// kernel clears the id when the thread ends, so it then lived from the first read to this one.
-    pub(super) fn confirm(&mut self, live: &Live, layout: &Layout) {
+    pub(super) fn confirm(&mut self, target: &dyn Target, layout: &Layout) {
         let reader = DescriptorReader::new(layout);
         let (lwps, bases): (Vec<_>, Vec<_>) = self.of_lwp.iter().map(|(lwp, thread)| (*lwp, thread.id.0)).unzip();
-        let tids = in_parallel(&bases, |part| reader.read_tids(live, part));
+        let tids = in_parallel(&bases, |part| reader.read_tids(target, part));
         for (lwp, tid) in lwps.iter().zip(tids) {
             if tid != Some(self.of_lwp[lwp].tid) {
                 self.of_lwp.remove(lwp);
             }
         }
         let bases: Vec<_> = self.zombies.iter().map(|thread| thread.id.0).collect();
-        let again = reader.read_all(live, &bases);
+        let again = reader.read_all(target, &bases);
         let mut again = again.into_iter();
         self.zombies.retain(|_| again.next().flatten().is_some_and(|thread| thread.is_unjoined_zombie()));
     }

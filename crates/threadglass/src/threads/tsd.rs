@@ -4,26 +4,29 @@ use super::collect::{Collected, collect_with};
 use crate::glibc::tsd;
 use crate::model::{Gap, KeyInfo, SCHEMA, ThreadValues, TsdSnapshot};
 use crate::symbols::Symbolizer;
-use crate::target::{Live, TargetError};
+use crate::target::{Target, TargetError};
 
-/// Looks at the thread-specific data of `live`, without stopping it.
-pub fn collect_tsd(live: &Live) -> Result<TsdSnapshot, TargetError> {
-    let mut symbolizer = Symbolizer::new(live);
-    let Collected { snapshot, layout } = collect_with(live, &mut symbolizer)?;
+/// Looks at the thread-specific data of `target`, without stopping it.
+pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
+    let mut symbolizer = Symbolizer::new(target);
+    let Collected { snapshot, layout } = collect_with(target, &mut symbolizer)?;
     let mut gaps = snapshot.gaps;
-    let unknown = |why: String| TargetError::NoTsd { pid: live.pid(), why };
+    let unknown = |why: String| TargetError::NoTsd { pid: target.pid(), why };
     let Some(layout) = layout else {
         // The gap that says why there is no layout says it all.
         return Err(unknown(gaps.pop().map_or_else(String::new, |gap| gap.why)));
     };
     let key_layout = layout.keys.ok_or_else(|| {
-        unknown("the program has no symbol for the table of keys: it is static and stripped (look at one that is not)".into())
+        unknown(
+            "the program has no symbol for the table of keys: it is static and stripped (look at one that is not)"
+                .into(),
+        )
     })?;
-    let keys = tsd::keys(live, &key_layout).map_err(|error| unknown(error.to_string()))?;
+    let keys = tsd::keys(target, &key_layout).map_err(|error| unknown(error.to_string()))?;
     let mut threads = Vec::new();
     for thread in &snapshot.threads {
         let Some(id) = thread.id else { continue };
-        match tsd::values(live, &layout, id, &keys) {
+        match tsd::values(target, &layout, id, &keys) {
             Ok(values) if !values.is_empty() => {
                 threads.push(ThreadValues { id, lwp: thread.lwp, name: thread.name.clone(), values });
             }
@@ -34,7 +37,7 @@ pub fn collect_tsd(live: &Live) -> Result<TsdSnapshot, TargetError> {
             },
         }
     }
-    live.check_identity()?;
+    target.check_identity()?;
     let keys = keys
         .iter()
         .map(|key| KeyInfo {

@@ -60,13 +60,6 @@ impl<'a> Reader<'a> {
 }
 
 impl Live {
-    /// Number of threads now. The kernel keeps it as the link count of the task directory, so it
-    /// costs next to nothing.
-    pub(crate) fn thread_count(&self) -> Option<usize> {
-        let links = nix::sys::stat::fstat(&self.task_dir).ok()?.st_nlink;
-        usize::try_from(links).ok()?.checked_sub(2)
-    }
-
     /// The thread that the target itself knows as `inner`.
     pub(crate) fn lwp_of_inner(&self, inner: InnerTid) -> Option<Lwp> {
         let mut reader = Reader::new(self);
@@ -85,11 +78,6 @@ impl Live {
             part.iter().map(|lwp| reader.facts(*lwp)).collect()
         })
     }
-
-    /// Whether thread `lwp` exists now.
-    pub(crate) fn has_thread(&self, lwp: Lwp) -> bool {
-        Reader::new(self).read(lwp, "comm").is_ok()
-    }
 }
 
 impl KernelFacts for Live {
@@ -103,6 +91,16 @@ impl KernelFacts for Live {
 
     fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         self.facts_if_worthwhile(lwps).unwrap_or_else(|| self.facts_by_proc(lwps))
+    }
+
+    /// The kernel keeps it as the link count of the task directory, so it costs next to nothing.
+    fn thread_count(&self) -> Option<usize> {
+        let links = nix::sys::stat::fstat(&self.task_dir).ok()?.st_nlink;
+        usize::try_from(links).ok()?.checked_sub(2)
+    }
+
+    fn has_thread(&self, lwp: Lwp) -> bool {
+        Reader::new(self).read(lwp, "comm").is_ok()
     }
 
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters> {

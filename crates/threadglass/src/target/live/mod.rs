@@ -9,14 +9,17 @@ mod symbols;
 
 pub use modules::Module;
 
-use super::TargetError;
+use super::{Identity, Target, TargetError};
 use crate::access::Denial;
-use crate::proc::{AuxVector, MapEntry, Stat, Status, parse_auxv, parse_maps, parse_stat, parse_status};
+use crate::proc::{
+    AuxVector, MapEntry, StackLimit, Stat, Status, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status,
+};
 use crate::sys::file;
 use crate::{Lwp, Pid, RemoteAddr};
 use memory::LiveMemory;
 use nix::errno::Errno;
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -37,7 +40,6 @@ pub struct Live {
     memory: LiveMemory,
     maps: OnceLock<Vec<MapEntry>>,
     modules: OnceLock<Vec<Module>>,
-    libc: OnceLock<Vec<(RemoteAddr, RemoteAddr)>>,
     symbols: OnceLock<symbols::LiveSymbols>,
     /// `None` inside where it cannot be used.
     iterator: OnceLock<Option<iterator::TaskIterator>>,
@@ -84,7 +86,6 @@ impl Live {
             status,
             maps: OnceLock::new(),
             modules: OnceLock::new(),
-            libc: OnceLock::new(),
             symbols: OnceLock::new(),
             iterator: OnceLock::new(),
         };
@@ -139,11 +140,6 @@ impl Live {
         self.maps.get_or_init(|| self.read_stream(c"maps").map(|bytes| parse_maps(&bytes).0).unwrap_or_default())
     }
 
-    /// The `limits` file.
-    pub(crate) fn limits(&self) -> Option<Vec<u8>> {
-        self.read_stream(c"limits").ok()
-    }
-
     /// Whether the address space that was opened still has a user: false after an exec or the end of
     /// the process. Cheaper than [`Live::check_identity`].
     pub fn is_same_image(&self) -> bool {
@@ -176,6 +172,51 @@ impl Live {
 
     fn read_stream(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
         file::read_stream(&self.task_dir, &self.task_file(name))
+    }
+}
+
+impl Target for Live {
+    fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            name: String::from_utf8_lossy(&self.leader.comm).into_owned(),
+            exe: self.exe_path().map(|path| path.to_string_lossy().into_owned()),
+            uid: self.status.uid,
+            in_pid_namespace: self.status.namespaces > 1,
+            shared_pending: self.status.shared_pending,
+            tracer: (self.status.tracer != 0).then_some(self.status.tracer),
+        }
+    }
+
+    fn denial(&self) -> Option<Denial> {
+        Self::denial(self)
+    }
+
+    fn check_identity(&self) -> Result<(), TargetError> {
+        Self::check_identity(self)
+    }
+
+    fn maps(&self) -> &[MapEntry] {
+        Self::maps(self)
+    }
+
+    fn modules(&self) -> &[Module] {
+        Self::modules(self)
+    }
+
+    fn open_module(&self, module: &Module) -> Option<File> {
+        Self::open_module(self, module)
+    }
+
+    fn stack_limit(&self) -> Option<StackLimit> {
+        parse_stack_limit(&self.read_stream(c"limits").ok()?)
+    }
+
+    fn initial_stack(&self) -> Option<RemoteAddr> {
+        Some(RemoteAddr(self.leader.start_stack)).filter(|addr| !addr.is_null())
     }
 }
 

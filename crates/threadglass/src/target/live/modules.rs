@@ -71,25 +71,10 @@ impl Live {
         self.modules.get_or_init(|| group(self.maps()))
     }
 
-    /// The module that holds `addr`.
-    pub fn module_at(&self, addr: RemoteAddr) -> Option<&Module> {
-        self.modules().iter().find(|module| module.contains(addr))
-    }
-
     /// Whether `module` is the program itself: the one that holds its entry point. The name would not
     /// do: it changes when the file is deleted or replaced.
     pub(crate) fn is_program(&self, module: &Module) -> bool {
         self.auxv().and_then(|aux| aux.entry).is_some_and(|entry| module.contains(entry))
-    }
-
-    /// Whether `addr` lies in libc, or in one of the libraries that were split from it before 2.34.
-    pub(crate) fn is_in_libc(&self, addr: RemoteAddr) -> bool {
-        const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "librt.so", "librt-2", "libanl.so", "libanl-2"];
-        let ranges = self.libc.get_or_init(|| {
-            let is_libc = |module: &&Module| PREFIXES.iter().any(|prefix| module.name().starts_with(prefix));
-            self.modules().iter().filter(is_libc).map(|module| (module.base, module.end)).collect()
-        });
-        ranges.iter().any(|(from, to)| (*from..*to).contains(&addr))
     }
 
     /// Opens the very file that is mapped as `module`, from wherever the target lives and whatever

@@ -29,7 +29,7 @@ mod record;
 
 use super::Live;
 use crate::sys::bpf;
-use crate::target::LwpFacts;
+use crate::target::{KernelFacts, LwpFacts};
 use crate::{Lwp, Pid};
 use fields::{Fields, RECORD};
 use nix::errno::Errno;
