@@ -4,7 +4,7 @@ DESTDIR ?=
 CARGO ?= cargo
 FUZZ_SECONDS ?= 30
 
-.PHONY: all build lint test bench fuzz install clean
+.PHONY: all build lint test test-matrix bench fuzz install clean
 
 all: build
 
@@ -25,6 +25,12 @@ lint:
 test:
 	scripts/install-test-deps
 	scripts/run-tests
+
+# The fixtures on the C libraries of several distribution releases (needs Debian's apt; about 60 MB).
+test-matrix:
+	scripts/install-test-deps
+	scripts/glibc-roots target/glibc-roots
+	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc -- --nocapture
 
 # Ratios against peers, side by side in one run. Takes minutes; a busy machine disturbs it.
 bench: build

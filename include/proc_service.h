@@ -9,8 +9,8 @@
  * that was given to td_ta_new().
  *
  *   required  The library calls these. They are the routines that gdb and gdbserver export.
- *   optional  Looked up by name when the library needs them. A client that lacks one still works; the
- *             comment says what is lost.
+ *   optional  A client that lacks one still works; the comment says what is lost. (All are weak references,
+ *             bound when the library is loaded.)
  *   unused    Part of the Solaris interface and declared so that clients written for it compile. The
  *             library never calls them.
  *
@@ -109,9 +109,8 @@ extern ps_err_e ps_lgetxregs(struct ps_prochandle *ph, lwpid_t lid, char *xregs)
 extern ps_err_e ps_lsetxregs(struct ps_prochandle *ph, lwpid_t lid, char *xregs);
 
 /*
- * Required as far as gdb goes, which has it, but looked up at run time, because some clients lack it. Store
- * the base address of a segment register of the LWP: index 25 is FS, the thread pointer; 26 is GS. Linux
- * only.
+ * Optional, because some clients lack it (gdb has it). Store the base address of a segment register of the
+ * LWP: index 25 is FS, the thread pointer; 26 is GS. Linux only.
  */
 extern ps_err_e ps_get_thread_area(struct ps_prochandle *ph, lwpid_t lid, int index, psaddr_t *addr);
 

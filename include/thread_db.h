@@ -26,6 +26,7 @@
  *   TD_BADTH    (thread handles) NULL, or its th_unique is no thread of the process.
  *   TD_BADSH    (sync handles) NULL, or its sh_unique is 0.
  *   TD_ERR      an output pointer, a callback or another required pointer is NULL. This is tested first.
+ *               Also if the process's list of threads is corrupt and the call needs it.
  *   TD_DBERR    the process could not be read or written: a ps_ routine failed. Never a partial answer.
  *   TD_NOCAPAB  it cannot be done on this process: a core file, no permission, or traced by another.
  *   TD_MALLOC   out of memory.
@@ -264,7 +265,7 @@ typedef struct td_thrinfo {
     intptr_t ti_sp;              /* + stack pointer, likewise */
     short ti_flags;              /* + low bits of the descriptor's cancelhandling word */
     int ti_pri;                  /* scheduling priority: 0 time-sharing, 1 to 99 real-time */
-    lwpid_t ti_lid;              /* kernel thread id; 0 for a thread that has exited */
+    lwpid_t ti_lid;              /* kernel thread id; -1 for a thread that has exited */
     sigset_t ti_sigmask;         /* + blocked signals */
     unsigned char ti_traceme;    /* non-zero if td_thr_event_enable() is on */
     unsigned char ti_preemptflag; /* + non-zero if it last lost its CPU while it could still run */
@@ -417,7 +418,8 @@ extern td_err_e td_ta_setconcurrency(const td_thragent_t *ta_p, int level);
 /*
  * Handle of the thread with this pthread_t, or on this LWP (tid == lwp on illumos, not here).
  * TD_NOTHR: there is none, checked against the process (glibc takes any number). TD_BADTH: th_p is NULL.
- * Before the process has set up threads, the LWP whose id is the pid gives a handle with th_unique 0.
+ * Before the process has set up threads, the LWP whose id is the pid gives a handle with th_unique 0, and
+ * any other TD_ERR.
  */
 extern td_err_e td_ta_map_id2thr(const td_thragent_t *ta_p, thread_t tid, td_thrhandle_t *th_p);
 extern td_err_e td_ta_map_lwp2thr(const td_thragent_t *ta_p, lwpid_t lwpid, td_thrhandle_t *th_p);

@@ -2,7 +2,7 @@
 
 use crate::object::Claim;
 use arbitrary::Arbitrary;
-use threadglass::glibc::Hint;
+use threadglass::glibc::{Anchor, Hint};
 use threadglass::target::Bytes;
 use threadglass::{InnerTid, RemoteAddr};
 
@@ -194,7 +194,7 @@ impl Program {
             bytes.truncate(usize::from(mapped));
         }
         let hint =
-            Hint { inner: InnerTid(1000 + index as i32), robust_head: RemoteAddr(thread.robust.or(base.0 + ROBUST)) };
+            Hint { inner: InnerTid(1000 + index as i32), anchor: Anchor::RobustHead(RemoteAddr(thread.robust.or(base.0 + ROBUST))) };
         (bytes, hint)
     }
 

@@ -5,6 +5,7 @@
 //! Budgets are printed beside the figures for information: the exit status does not depend on them.
 #![forbid(unsafe_code)]
 
+mod c_library;
 mod cli;
 mod context;
 mod machine;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 type Bench = (&'static str, fn(&Context) -> Result<Section>);
 
 /// All of them, in the order they run.
-const BENCHES: &[Bench] = &[("threads", threads::run)];
+const BENCHES: &[Bench] = &[("threads", threads::run), ("c-library", c_library::run)];
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

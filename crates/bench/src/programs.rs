@@ -14,6 +14,7 @@ pub struct Programs {
 const SOURCES: &[(&str, &str)] = &[
     ("many_threads", include_str!("../programs/many_threads.c")),
     ("read_floor", include_str!("../programs/read_floor.c")),
+    ("walk_threads", include_str!("../programs/walk_threads.c")),
 ];
 
 impl Programs {
@@ -25,7 +26,8 @@ impl Programs {
             let file = dir.path().join(format!("{name}.c"));
             std::fs::write(&file, source)?;
             let status = Command::new(&compiler)
-                .args(["-O2", "-Wall", "-pthread", "-o"])
+                // -rdynamic: a library opened at run time finds the client's routines.
+                .args(["-O2", "-Wall", "-pthread", "-rdynamic", "-o"])
                 .arg(dir.path().join(name))
                 .arg(&file)
                 .status()

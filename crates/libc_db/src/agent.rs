@@ -11,7 +11,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use threadglass::control::{LiveWriter, Tracer};
-use threadglass::glibc::{Hint, Layout, LayoutError, SYMBOLS};
+use threadglass::glibc::{Layout, LayoutError, SYMBOLS};
 use threadglass::target::{KernelFacts, Live, Memory, MemoryWrite, Symbols};
 use threadglass::threads::{InspectError, Inspector};
 use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
@@ -299,7 +299,7 @@ fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
     let hints: Vec<_> = facts
         .into_iter()
         .flatten()
-        .filter_map(|facts| Some(Hint { inner: facts.inner, robust_head: facts.robust_head? }))
+        .filter_map(|facts| facts.hint())
         .collect();
     let layout = Layout::discover(live, live, &hints).map_err(layout_error)?;
     Ok(agents::register(|ta| Agent::new(ta, ph, Backend::Own(process), layout)))

@@ -6,6 +6,7 @@
 //! whatever acts on a thread forgets all of it. Only the kernel's facts are kept this way: memory is
 //! read anew in every call.
 
+use crate::agent::lock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use threadglass::Lwp;
@@ -23,7 +24,9 @@ const MOST: usize = 1024;
 #[derive(Default)]
 pub(crate) struct FactCache {
     read_at: Option<Instant>,
-    facts: HashMap<Lwp, LwpFacts>,
+    /// Facts of the threads from place `from` on, in order; `None` for those that are used or gone.
+    ahead: Vec<Option<LwpFacts>>,
+    from: usize,
     /// Threads in the order of the last iteration, and the place of each.
     order: Vec<Lwp>,
     places: HashMap<Lwp, usize>,
@@ -36,24 +39,26 @@ impl FactCache {
     pub(crate) fn set_order(&mut self, order: Vec<Lwp>) {
         self.places = order.iter().enumerate().map(|(place, lwp)| (*lwp, place)).collect();
         self.order = order;
+        self.ahead.clear();
         (self.last, self.streak) = (usize::MAX, 0);
     }
 
     /// Forgets everything: something in the target was changed.
     pub(crate) fn forget(&mut self) {
-        self.facts.clear();
+        self.ahead.clear();
     }
 
     /// The facts of `lwp` if they were read ahead, and else the threads to read now: `lwp`, and after it
     /// those that come next. `in_bulk` says that reading all of them costs little more than a few.
     pub(crate) fn take(&mut self, lwp: Lwp, in_bulk: impl FnOnce() -> bool) -> Result<LwpFacts, Vec<Lwp>> {
         if self.read_at.is_none_or(|when| when.elapsed() > FRESH) {
-            self.facts.clear();
+            self.ahead.clear();
         }
         let Some(place) = self.places.get(&lwp).copied() else { return Err(vec![lwp]) };
         self.streak = if place == self.last.wrapping_add(1) { self.streak + 1 } else { 0 };
         self.last = place;
-        if let Some(facts) = self.facts.remove(&lwp) {
+        let slot = place.checked_sub(self.from).and_then(|index| self.ahead.get_mut(index));
+        if let Some(facts) = slot.and_then(Option::take) {
             return Ok(facts);
         }
         let ahead = match self.streak.checked_sub(STREAK) {
@@ -64,23 +69,25 @@ impl FactCache {
         Err(self.order[place..].iter().take(ahead).copied().collect())
     }
 
-    /// Stores facts that were read ahead.
-    pub(crate) fn store(&mut self, facts: impl Iterator<Item = LwpFacts>) {
-        self.read_at = Some(Instant::now());
-        self.facts = facts.map(|facts| (facts.lwp, facts)).collect();
+    /// Stores facts that were read ahead, of the threads that follow `lwp`.
+    pub(crate) fn store(&mut self, lwp: Lwp, ahead: Vec<Option<LwpFacts>>) {
+        if let Some(place) = self.places.get(&lwp) {
+            (self.from, self.ahead) = (place + 1, ahead);
+            self.read_at = Some(Instant::now());
+        }
     }
 }
 
 /// The facts of one thread of `live`.
 pub(crate) fn of_thread(cache: &std::sync::Mutex<FactCache>, live: &Live, lwp: Lwp) -> Option<LwpFacts> {
-    let wanted = match crate::agent::lock(cache).take(lwp, || live.gives_facts_in_bulk()) {
+    let wanted = match lock(cache).take(lwp, || live.gives_facts_in_bulk()) {
         Ok(facts) => return Some(facts),
         Err(wanted) => wanted,
     };
     let mut facts = Inspector::facts(live, &wanted).into_iter();
     let first = facts.next().flatten();
     if wanted.len() > 1 {
-        crate::agent::lock(cache).store(facts.flatten());
+        lock(cache).store(lwp, facts.collect());
     }
     first
 }

@@ -15,11 +15,14 @@ use threadglass::target::{Live, Memory, MemoryWrite};
 /// How long a failed check stands before it is tried again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long a successful one does: a process does not exec between two threads of a walk.
+const FRESH: Duration = Duration::from_millis(1);
+
 #[derive(Default)]
 enum State {
     #[default]
     Unchecked,
-    Same(Arc<Live>),
+    Same(Arc<Live>, Instant),
     Failed(Instant),
 }
 
@@ -32,15 +35,19 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// The live process, if there is one and it is the same.
     pub(crate) fn live(&self, service: Service) -> Option<Arc<Live>> {
-        match &*lock(&self.state) {
-            State::Same(live) if live.is_same_image() => return Some(live.clone()),
+        match &mut *lock(&self.state) {
+            State::Same(live, checked) if checked.elapsed() < FRESH => return Some(live.clone()),
+            State::Same(live, checked) if live.is_same_image() => {
+                *checked = Instant::now();
+                return Some(live.clone());
+            }
             State::Failed(when) if when.elapsed() < PATIENCE => return None,
             _ => {}
         }
         // Not locked meanwhile: the client's routines run, and may throw.
         let found = check(service);
         *lock(&self.state) = match &found {
-            Some(live) => State::Same(live.clone()),
+            Some(live) => State::Same(live.clone(), Instant::now()),
             None => State::Failed(Instant::now()),
         };
         found

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Source, library_dir, run, tls_libraries};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::{Answer, Fixture, have};
 
@@ -12,7 +12,7 @@ fn client(file: &str, flags: &[&str]) -> PathBuf {
 }
 
 /// Runs a client, and passes on what it could not check.
-fn checks(test: &str, program: &PathBuf, args: &[&str]) {
+fn checks(test: &str, program: &Path, args: &[&str]) {
     for line in run(program, args).lines() {
         if let Some(reason) = line.strip_prefix("SKIP ") {
             testkit::skip(test, reason);
@@ -68,6 +68,12 @@ fn exceptions_pass_and_callbacks_may_call() {
         let fixture = Fixture::new("tsd.c").settled();
         checks("throwing", &client("throwing.cc", &[]), &[&fixture.pid().to_string()]);
     }
+}
+
+/// Threads that come and go without pause cost no look, and no lasting thread.
+#[test]
+fn a_process_in_motion() {
+    checks("churn", &client("churn.c", &[]), &["60"]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Source, root, run};
-use testkit::{Fixture, address, threads};
+use common::{Source, library, root, run};
+use testkit::{Build, Fixture, Variant, address, threads};
 
 const EXAMPLE: &str = "docs/examples/list_threads.c";
 
@@ -34,6 +34,54 @@ fn the_example_lists_every_thread() {
             assert!(line.contains(&format!("lwp {lwp} ")), "{lwp}: {line}");
         }
     }
+}
+
+/// Programs of every kind: at a fixed address, without symbols, with libc linked in.
+#[test]
+fn every_kind_of_program() {
+    let example = Source::at(root().join(EXAMPLE)).with_libc_db().build();
+    for variant in Variant::PROGRAMS {
+        if variant.is_static() && !testkit::has_static_libc("every_kind_of_program") {
+            continue;
+        }
+        let fixture = Fixture::start(&Build::new("threads_truth.c").variant(variant).path(), &[]).settled();
+        let text = run(&example, &[&fixture.pid().to_string()]);
+        assert_eq!(text.lines().count(), threads(fixture.truth()).len(), "{variant:?}:\n{text}");
+        for thread in threads(fixture.truth()) {
+            let (id, start) = (address(&thread["id"]), thread["start"].as_str().unwrap_or_default());
+            let line = text.lines().find(|line| line.starts_with(&format!("thread {id:#x} ")));
+            let line = line.unwrap_or_else(|| panic!("{variant:?}: no {id:#x}:\n{text}"));
+            assert!(line.contains(&format!("start {start} ")), "{variant:?}: {start}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_program_without_libc() {
+    let fixture = Fixture::start(&Build::new("no_libc.c").flags(&["-nostdlib", "-static"]).path(), &[]);
+    let example = Source::at(root().join(EXAMPLE)).with_libc_db().build();
+    let mut command = std::process::Command::new(example);
+    command.arg(fixture.pid().to_string());
+    let answer = testkit::Answer::of(command);
+    assert_eq!((answer.code, answer.text().as_str()), (Some(1), ""), "{}", answer.stderr);
+}
+
+#[test]
+fn somebody_elses_process() {
+    if !testkit::is_root("somebody_elses_process", "to become somebody else")
+        || !testkit::have("somebody_elses_process", "setpriv")
+    {
+        return;
+    }
+    let fixture = Fixture::new("threads_truth.c");
+    let dir = testkit::Public::new();
+    let example = dir.copy(&Source::at(root().join(EXAMPLE)).with_libc_db().build(), "list_threads");
+    dir.copy(&library(), "libc_db.so");
+    let mut command = testkit::as_user(testkit::NOBODY, &example);
+    command.arg(fixture.pid().to_string()).env("LD_LIBRARY_PATH", dir.path());
+    let answer = testkit::Answer::of(command);
+    assert_eq!((answer.code, answer.text().as_str()), (Some(1), ""), "{}", answer.stderr);
+    assert!(answer.stderr.contains("cannot look into process"), "{}", answer.stderr);
 }
 
 #[test]

@@ -53,6 +53,11 @@ fn a_program_per_manual_page() {
         let program = Source::new(page).with_libc_db().build();
         let mut command = std::process::Command::new(&program);
         command.arg(&pid);
+        match page {
+            "synopsis_td_ta_enable_stats.c" => command.arg("1"), // the seconds to watch
+            "synopsis_td_sync_get_info.c" => command.arg("0x1000"), // an address
+            _ => &mut command,
+        };
         let answer = testkit::Answer::of(command);
         // Synchronization objects and statistics are still to come, and say TD_NOCAPAB.
         let may_lack = page != "synopsis_td_thr_get_info.c";

@@ -4,6 +4,7 @@
 //! standard input is closed. Tests compare what the tool reports with that truth.
 
 mod build;
+mod cores;
 mod fixture;
 mod log;
 mod skip;
@@ -13,6 +14,7 @@ mod user;
 mod wait;
 
 pub use build::{Build, Variant};
+pub use cores::{CoreFile, Dumpable};
 pub use fixture::Fixture;
 pub use log::{Entry, Log};
 pub use serde_json::{self, Value, json};

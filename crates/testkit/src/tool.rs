@@ -56,8 +56,12 @@ impl Tool {
     }
 
     fn json(&self, verb: &str, pid: i32, options: &[&str]) -> Value {
-        let pid = pid.to_string();
-        let mut args = vec![verb, pid.as_str(), "--json"];
+        self.look(verb, &pid.to_string(), options)
+    }
+
+    /// `tglass VERB TARGET --json`, with more options; the look must succeed.
+    pub fn look(&self, verb: &str, target: &str, options: &[&str]) -> Value {
+        let mut args = vec![verb, target, "--json"];
         args.extend(options);
         let answer = self.run(&args);
         assert_eq!(answer.code, Some(0), "{args:?}: {}", answer.stderr);

@@ -1,12 +1,17 @@
 //! The command line: one definition for help, man pages and completions.
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 use threadglass::filter::ThreadFilter;
 use threadglass::model::ThreadState;
 use threadglass::signals::SignalSet;
 
-/// See inside a running multithreaded process: its threads, what they wait for, their data.
+/// See inside a running multithreaded process, or its core file: its threads, what they wait for, their
+/// data.
 ///
 /// Looking never stops, signals or changes the process. Exit status: 0 looked, 2 could not look.
 #[derive(Debug, Parser)]
@@ -19,7 +24,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show the threads of a process: state, what each waits in, where it started
+    /// Show the threads of a process or core: state, what each waits in, where it started
     Threads(ThreadsArgs),
     /// Show thread-specific data: keys, destructors, values of each thread
     Tsd(TargetArgs),
@@ -43,18 +48,39 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct TargetArgs {
-    /// Process id
-    #[arg(value_name = "PID", value_parser = id)]
-    pub pid: i32,
+    /// Process id, or path of a core file (`./123` for one whose name is a number)
+    #[arg(value_name = "PID|CORE", value_parser = OsStringValueParser::new().try_map(which_target))]
+    pub target: WhichTarget,
+    /// Of a core: the program, if it is not where it was
+    #[arg(long, value_name = "FILE")]
+    pub exe: Option<PathBuf>,
+    /// Of a core: directory below which the libraries are, in place of /
+    #[arg(long, value_name = "DIR")]
+    pub sysroot: Option<PathBuf>,
     /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
     pub json: bool,
+}
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhichTarget {
+    /// A process.
+    Process(i32),
+    /// A core file.
+    Core(PathBuf),
 }
 
 #[derive(Debug, Args)]
 pub struct ThreadsArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    /// Show the stack of every thread that stands still; equal stacks once
+    #[arg(long)]
+    pub stacks: bool,
+    /// With --stacks: stop each thread that runs for the microseconds that its stack takes to copy
+    #[arg(long, requires = "stacks")]
+    pub stop: bool,
     /// Only threads in this state
     #[arg(long, value_name = "STATE")]
     pub state: Option<StateArg>,
@@ -168,6 +194,16 @@ pub enum Generate {
     },
 }
 
+/// A number is a pid, whatever else may be called so; anything else is the path of a core file.
+fn which_target(text: OsString) -> Result<WhichTarget, String> {
+    let bytes = text.as_bytes();
+    match text.to_str() {
+        Some(number) if !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit) => id(number).map(WhichTarget::Process),
+        Some("") => Err("neither a pid nor the path of a core file".to_owned()),
+        _ => Ok(WhichTarget::Core(text.into())),
+    }
+}
+
 fn id(text: &str) -> Result<i32, String> {
     text.parse().ok().filter(|id| *id > 0).ok_or_else(|| "not a number that ps could show".to_owned())
 }
@@ -214,6 +250,17 @@ mod tests {
         assert_eq!(duration("0.5s"), Ok(Duration::from_millis(500)));
         for bad in ["", "5", "s", "-1s", "1h2", "nans", "infs"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_pids_and_the_rest_are_files() {
+        assert_eq!(which_target("4711".into()), Ok(WhichTarget::Process(4711)));
+        for path in ["core", "core.4711", "./4711", "-4711", "0x10"] {
+            assert_eq!(which_target(path.into()), Ok(WhichTarget::Core(path.into())));
+        }
+        for bad in ["", "0", "99999999999999999999"] {
+            assert!(which_target(bad.into()).is_err(), "{bad}");
         }
     }
 

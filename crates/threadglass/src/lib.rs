@@ -34,5 +34,6 @@ pub mod symbols;
 pub(crate) mod sys;
 pub mod target;
 pub mod threads;
+pub mod unwind;
 
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use std::collections::HashMap;
 use threadglass::elf::Image;
-use threadglass::glibc::{DescriptorReader, Hint, Layout, MAX_NODES, SYMBOLS, tsd, walk};
+use threadglass::glibc::{Anchor, DescriptorReader, Hint, Layout, MAX_NODES, SYMBOLS, tsd, walk};
 use threadglass::proc::{
     SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
 };
@@ -86,7 +86,7 @@ fn glibc(count: u64) -> Bytes {
 
 fn hints(count: u64) -> Vec<Hint> {
     let head = |index: u64| RemoteAddr(THREADS + index * SIZE + 736);
-    (0..count).map(|index| Hint { inner: InnerTid(1001 + index as i32), robust_head: head(index) }).collect()
+    (0..count).map(|index| Hint { inner: InnerTid(1001 + index as i32), anchor: Anchor::RobustHead(head(index)) }).collect()
 }
 
 /// Overwrites words of one range.
@@ -185,7 +185,7 @@ proptest! {
     #[test]
     fn hints_that_lead_anywhere(heads in prop::collection::vec((any::<i32>(), word()), 0..12)) {
         let hints: Vec<_> =
-            heads.iter().map(|(tid, at)| Hint { inner: InnerTid(*tid), robust_head: RemoteAddr(*at) }).collect();
+            heads.iter().map(|(tid, at)| Hint { inner: InnerTid(*tid), anchor: Anchor::RobustHead(RemoteAddr(*at)) }).collect();
         let target = glibc(3);
         let _ = Layout::discover(&target, &target, &hints);
         // And without any symbol, where the hints are all there is.

@@ -314,8 +314,40 @@ static void check_events(void)
     CHECK(goes_on(SPINNER) && goes_on(NAPPER), "the process suffered");
 }
 
+/* A process that dies, or executes another program, while one of its threads is held: nobody waits for us. */
+static void check_end_while_held(void)
+{
+    struct ps_prochandle *its;
+    td_thragent_t *agent;
+    for (int how = 0; how < 2; how++) {
+        start_target(NULL);
+        GIVES(TD_OK, tg_attach_pid(shared->pid, &its));
+        GIVES(TD_OK, td_ta_new(its, &agent));
+        td_thrhandle_t spinner = { agent, (psaddr_t)shared->of[SPINNER].id };
+        td_thrhandle_t futex = { agent, (psaddr_t)shared->of[FUTEX].id };
+        GIVES(TD_OK, td_thr_dbsuspend(&spinner));
+        GIVES(TD_OK, td_thr_dbsuspend(&futex));
+        if (how == 0) {
+            td_thrhandle_t main_thread = { agent, (psaddr_t)shared->of[MAIN].id };
+            GIVES(TD_OK, td_thr_dbsuspend(&main_thread));
+            kill(shared->pid, SIGKILL);
+        } else {
+            shared->command = EXECUTE; /* ends at once */
+        }
+        pid_t ended = 0;
+        EVENTUALLY((ended = waitpid(shared->pid, NULL, WNOHANG)) != 0);
+        CHECK(ended == shared->pid, "%d", ended);
+        CHECK(td_thr_dbresume(&spinner) != TD_NOCAPAB, "nothing to resume");
+        td_thrinfo_t ti;
+        CHECK(td_thr_get_info(&spinner, &ti) != TD_OK, "of a dead process");
+        GIVES(TD_OK, td_ta_delete(agent));
+        tg_release(its);
+    }
+}
+
 int main(void)
 {
+    check_end_while_held();
     start_target(NULL);
     GIVES(TD_OK, tg_attach_pid(shared->pid, &ph));
     GIVES(TD_OK, td_ta_new(ph, &ta));

@@ -205,7 +205,7 @@ static void wait_for_task_to_go(pid_t lwp)
 }
 
 /* Things a test asks the process to do. */
-enum command { NOTHING, MAKE_A_THREAD, BREAK_LIST_LOOP, BREAK_LIST_NULL, BREAK_LIST_UNMAPPED, EXIT };
+enum command { NOTHING, MAKE_A_THREAD, BREAK_LIST_LOOP, BREAK_LIST_NULL, BREAK_LIST_UNMAPPED, EXECUTE };
 
 static void *short_start(void *arg)
 {
@@ -233,8 +233,9 @@ static void obey(enum command command)
     case BREAK_LIST_UNMAPPED:
         node->next = (struct node *)0x10;
         break;
-    case EXIT:
-        _exit(0);
+    case EXECUTE:
+        execlp("true", "true", (char *)NULL);
+        _exit(1);
     case NOTHING:
         break;
     }

@@ -7,10 +7,12 @@ mod suspend;
 mod threads;
 mod tsd;
 
-use crate::cli::{Cli, Command};
-use anyhow::Result;
+use crate::cli::{Cli, Command, TargetArgs, WhichTarget};
+use anyhow::{Result, ensure};
 use std::io::Write;
 use std::process::ExitCode;
+use threadglass::Pid;
+use threadglass::target::{Core, CoreOptions, Live, Target};
 
 /// Runs the chosen command.
 pub fn run(cli: Cli) -> Result<ExitCode> {
@@ -23,6 +25,19 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::DemoChild => demo::child(),
         Command::Generate(args) => generate::run(args),
     }
+}
+
+/// Opens what is to be looked at.
+fn open(args: &TargetArgs) -> Result<Box<dyn Target>> {
+    let options = CoreOptions { exe: args.exe.clone(), sysroot: args.sysroot.clone(), ..CoreOptions::default() };
+    Ok(match &args.target {
+        WhichTarget::Process(pid) => {
+            let has_options = args.exe.is_some() || args.sysroot.is_some();
+            ensure!(!has_options, "--exe and --sysroot are for core files: a process says itself which files it has");
+            Box::new(Live::open(Pid(*pid))?)
+        }
+        WhichTarget::Core(path) => Box::new(Core::open(path, options)?),
+    })
 }
 
 /// Writes a whole screen at once; colours go only to a terminal.

@@ -1,21 +1,31 @@
 //! `tglass threads`
 
-use crate::cli::ThreadsArgs;
+use crate::cli::{ThreadsArgs, WhichTarget};
 use crate::render;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::Instant;
-use threadglass::{Pid, target::Live, threads};
+use threadglass::target::Live;
+use threadglass::{Pid, control, threads, unwind};
 
 pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     let started = Instant::now();
-    let live = Live::open(Pid(args.target.pid))?;
-    let mut snapshot = threads::collect(&live)?;
+    let target = super::open(&args.target)?;
+    let mut snapshot = threads::collect(&*target)?;
     let all = snapshot.threads.len();
     let filter = args.filter();
     snapshot.threads.retain(|thread| filter.matches(thread));
+    match (args.stacks, args.stop, &args.target.target) {
+        (false, ..) => {}
+        (true, false, _) => unwind::add_stacks(&*target, &mut snapshot),
+        (true, true, WhichTarget::Process(pid)) => {
+            control::add_stacks_stopping(&Live::open(Pid(*pid))?, &mut snapshot);
+        }
+        (true, true, WhichTarget::Core(_)) => bail!("--stop is for processes: nothing moves in a core file"),
+    }
     if args.target.json {
         return super::print_json(&snapshot);
     }
-    super::print(&render::threads::text(&snapshot, all, started.elapsed()))
+    let text = if args.stacks { render::stacks::text } else { render::threads::text };
+    super::print(&text(&snapshot, all, started.elapsed()))
 }

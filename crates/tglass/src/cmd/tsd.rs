@@ -4,11 +4,11 @@ use crate::cli::TargetArgs;
 use crate::render;
 use anyhow::Result;
 use std::process::ExitCode;
-use threadglass::{Pid, target::Live, threads};
+use threadglass::threads;
 
 pub fn run(args: &TargetArgs) -> Result<ExitCode> {
-    let live = Live::open(Pid(args.pid))?;
-    let snapshot = threads::collect_tsd(&live)?;
+    let target = super::open(args)?;
+    let snapshot = threads::collect_tsd(&*target)?;
     if args.json {
         return super::print_json(&snapshot);
     }

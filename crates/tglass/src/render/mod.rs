@@ -2,7 +2,9 @@
 
 pub mod doctor;
 mod gaps;
+pub mod stacks;
 mod table;
+mod target;
 pub mod threads;
 pub mod tsd;
 

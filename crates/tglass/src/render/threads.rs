@@ -1,9 +1,9 @@
 //! The screen of `tglass threads`.
 
 use super::table::{Cell, Table};
-use super::{BAD, BOLD, DIM, FAIR, GOOD, gaps, paint, safe};
+use super::{BAD, DIM, FAIR, GOOD, gaps, safe};
 use std::time::Duration;
-use threadglass::model::{Libc, Snapshot, Syscall, TargetInfo, Thread, ThreadState};
+use threadglass::model::{Snapshot, Syscall, Thread, ThreadState};
 
 /// The whole screen. `all` is the number of threads before filtering.
 pub fn text(snapshot: &Snapshot, all: usize, took: Duration) -> String {
@@ -18,7 +18,8 @@ pub fn text(snapshot: &Snapshot, all: usize, took: Duration) -> String {
     out + &gaps::text(&snapshot.gaps)
 }
 
-fn headline(snapshot: &Snapshot, all: usize, took: Duration) -> String {
+/// The first lines: which process, how many threads in which states, and what the look cost it.
+pub fn headline(snapshot: &Snapshot, all: usize, took: Duration) -> String {
     let target = &snapshot.target;
     let shown = snapshot.threads.len();
     let count = match (shown, all) {
@@ -34,28 +35,8 @@ fn headline(snapshot: &Snapshot, all: usize, took: Duration) -> String {
         })
         .collect();
     let states = if states.is_empty() { String::new() } else { format!(": {}", states.join(", ")) };
-    let name = paint(BOLD, &format!("{} (pid {})", safe(&target.name), target.pid));
-    let how = paint(
-        DIM,
-        &format!(
-            "{}; read without stopping it ({} us pause, {:.1} ms)",
-            libc(target),
-            snapshot.pause_us,
-            took.as_secs_f64() * 1e3
-        ),
-    );
-    format!("{name}  {count}{states}\n{how}\n\n")
-}
-
-/// The C library in words.
-pub fn libc(target: &TargetInfo) -> String {
-    match &target.libc {
-        Libc::Glibc { version: Some(version), .. } => format!("glibc {}", safe(version)),
-        Libc::Glibc { version: None, .. } => "glibc without symbols".to_owned(),
-        Libc::Other { name: Some(name) } => name.clone(),
-        Libc::Other { name: None } => "no glibc".to_owned(),
-        Libc::Unread => "memory not readable".to_owned(),
-    }
+    let took = format!("{:.1} ms", took.as_secs_f64() * 1e3);
+    format!("{}  {count}{states}\n{}\n\n", super::target::name(target), super::target::how(target, (snapshot.pause_us, snapshot.longest_pause_us), Some(took)))
 }
 
 fn row(thread: &Thread) -> Vec<Cell> {

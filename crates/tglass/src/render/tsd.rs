@@ -1,22 +1,19 @@
 //! The screen of `tglass tsd`.
 
 use super::table::{Cell, Table};
-use super::{BOLD, DIM, gaps, paint, safe};
+use super::{DIM, gaps, safe};
 use threadglass::model::TsdSnapshot;
 
 /// The whole screen.
 pub fn text(snapshot: &TsdSnapshot) -> String {
     let target = &snapshot.target;
-    let name = paint(BOLD, &format!("{} (pid {})", safe(&target.name), target.pid));
+    let name = super::target::name(target);
     let (keys, threads) = (snapshot.keys.len(), snapshot.threads.len());
     let mut out = format!(
         "{name}  {keys} {} in use, values in {threads} {}\n{}\n\n",
         if keys == 1 { "key" } else { "keys" },
         if threads == 1 { "thread" } else { "threads" },
-        paint(
-            DIM,
-            &format!("{}; read without stopping it ({} us pause)", super::threads::libc(target), snapshot.pause_us)
-        ),
+        super::target::how(target, (snapshot.pause_us, 0), None),
     );
     if keys > 0 {
         let mut table = Table::new(&[">KEY", "DESTRUCTOR"]);

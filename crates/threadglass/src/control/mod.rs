@@ -2,6 +2,7 @@
 //! target, for as long as its guard lives or for good, and says so in its name.
 
 mod adjust;
+mod copy_stack;
 mod stopped;
 mod suspend;
 mod tracer;
@@ -9,6 +10,7 @@ mod write;
 
 pub use crate::sys::ptrace::RegisterSet;
 pub use adjust::{AdjustError, raise_signals, set_priority};
+pub use copy_stack::{StackCopy, add_stacks_stopping, copy_stack};
 pub use stopped::{ControlError, StoppedThread};
 pub use suspend::{HoldEnd, Suspended};
 pub use tracer::Tracer;

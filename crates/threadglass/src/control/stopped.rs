@@ -6,6 +6,7 @@ use crate::sys::ptrace::{Change, RegisterSet, get_registers, go_on, poll_change,
 use crate::{Lwp, Pid};
 use nix::errno::Errno;
 use nix::sys::ptrace;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid as NixPid;
 use std::time::{Duration, Instant};
 
@@ -110,8 +111,29 @@ impl StoppedThread {
 
     /// Whether the thread has ended although it was stopped (its process was killed).
     pub fn has_ended(&mut self) -> bool {
-        self.released |= matches!(poll_change(self.lwp), Ok(Change::Ended));
+        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG | WaitPidFlag::__WALL;
+        match waitid(Id::Pid(NixPid::from_raw(self.lwp.0)), look) {
+            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
+            Err(Errno::ECHILD) => self.released = true,
+            // Ended, in whatever way.
+            _ => {
+                // A child of our own is for the rest of our program to collect; anything else waits for us.
+                if !self.is_child() {
+                    let _ = poll_change(self.lwp);
+                }
+                self.released = true;
+            }
+        }
         self.released
+    }
+
+    /// Whether it is the leader of a process that this process has started.
+    fn is_child(&self) -> bool {
+        let stat = std::fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat);
+        // Behind the name, which may hold anything, stand the state and the parent.
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+        self.lwp == self.pid.leader() && parent == Some(std::process::id())
     }
 
     /// Its registers.

@@ -11,8 +11,12 @@ use crate::{Lwp, Pid};
 use nix::errno::Errno;
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often held threads are looked after.
+const WATCH: Duration = Duration::from_millis(50);
 
 type Job = Box<dyn FnOnce(&mut Held) + Send>;
 
@@ -134,7 +138,17 @@ fn work(pid: Pid, queue: &Receiver<Job>) {
     let _ = nix::sys::signal::SigSet::all().thread_block();
     name_suspender();
     let mut held = Held { pid, threads: HashMap::new() };
-    while let Ok(job) = queue.recv() {
-        job(&mut held);
+    loop {
+        let job = match held.threads.is_empty() {
+            true => queue.recv().map_err(RecvTimeoutError::from),
+            false => queue.recv_timeout(WATCH),
+        };
+        match job {
+            Ok(job) => job(&mut held),
+            // A thread that ends while it is held stays until its tracer has noticed: the parent of a dead
+            // process, or one that wants to exec, would wait for us.
+            Err(RecvTimeoutError::Timeout) => held.threads.retain(|_, thread| !thread.has_ended()),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Symbols of an ELF file: the full table, where it was not stripped.
 
-use super::{Symbol, holds};
+use super::{Symbol, holds, plainness};
 use crate::RemoteAddr;
 use object::elf::{SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC};
 use object::read::elf::ElfFile64;
 use object::read::elf::Sym;
 use object::{Endianness, Object, ObjectSymbol, ReadCache};
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
@@ -49,24 +50,52 @@ impl FileSymbols {
             .collect()
     }
 
-    /// The function that holds the link-time address `addr`, if the tables have one. Only one name is
-    /// read, however large the table.
+    /// The function that holds the link-time address `addr`, if the tables have one.
     pub fn function_at(&self, addr: u64) -> Option<Symbol> {
-        let elf = ElfFile64::<Endianness, _>::parse(&self.cache).ok()?;
+        self.functions_at(&[addr]).pop().flatten()
+    }
+
+    /// The function that holds each of the link-time addresses `addrs`. One pass over each table, and only
+    /// the names that are wanted are read, however large the table.
+    pub fn functions_at(&self, addrs: &[u64]) -> Vec<Option<Symbol>> {
+        let mut found = vec![None; addrs.len()];
+        let Ok(elf) = ElfFile64::<Endianness, _>::parse(&self.cache) else { return found };
         let endian = elf.endian();
-        [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()].into_iter().find_map(|table| {
+        let mut wanted: Vec<(u64, usize)> = addrs.iter().enumerate().map(|(index, addr)| (*addr, index)).collect();
+        wanted.sort_unstable();
+        for table in [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()] {
+            // Of several functions that hold an address, the one that begins last.
+            let mut best: Vec<Option<&object::elf::Sym64<Endianness>>> = vec![None; addrs.len()];
+            let plainness_of = |symbol: &object::elf::Sym64<Endianness>| {
+                symbol.name(endian, table.strings()).map(|name| Reverse(plainness(name))).ok()
+            };
             let functions = table.symbols().iter().filter(|symbol| {
                 matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC) && symbol.st_shndx(endian) != SHN_UNDEF
             });
-            let best = functions
-                .filter(|symbol| holds(symbol.st_value(endian), symbol.st_size(endian), addr))
-                .max_by_key(|symbol| symbol.st_value(endian))?;
-            let name = best.name(endian, table.strings()).ok()?;
-            Some(Symbol {
-                name: String::from_utf8_lossy(name).into_owned(),
-                addr: RemoteAddr(best.st_value(endian)),
-                size: best.st_size(endian),
-            })
-        })
+            for symbol in functions {
+                let (start, size) = (symbol.st_value(endian), symbol.st_size(endian));
+                let from = wanted.partition_point(|(addr, _)| *addr < start);
+                for (_, index) in wanted[from..].iter().take_while(|(addr, _)| holds(start, size, *addr)) {
+                    let better = best[*index].is_none_or(|old| {
+                        let before = old.st_value(endian);
+                        start > before || (start == before && plainness_of(symbol) > plainness_of(old))
+                    });
+                    if better {
+                        best[*index] = Some(symbol);
+                    }
+                }
+            }
+            for (slot, symbol) in found.iter_mut().zip(best).filter(|(slot, _)| slot.is_none()) {
+                *slot = symbol.and_then(|symbol| {
+                    let name = symbol.name(endian, table.strings()).ok()?;
+                    Some(Symbol {
+                        name: String::from_utf8_lossy(name).into_owned(),
+                        addr: RemoteAddr(symbol.st_value(endian)),
+                        size: symbol.st_size(endian),
+                    })
+                });
+            }
+        }
+        found
     }
 }

@@ -4,13 +4,15 @@
 //! works for deleted and replaced libraries, in containers, and cannot be tricked by what the
 //! target put under the library's name. Every number here is the target's claim and is checked.
 
-use super::{Symbol, holds};
+use super::{Symbol, holds, plainness};
 use crate::RemoteAddr;
 use crate::target::{Memory, ReadError};
+use std::cmp::Reverse;
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const MAX_PHDRS: u16 = 256;
 const MAX_DYNAMIC: u64 = 64 << 10;
 const MAX_TABLE: u64 = 64 << 20;
@@ -44,6 +46,9 @@ pub struct Image {
     bias: u64,
     dynamic: Option<(RemoteAddr, u64)>,
     notes: Vec<(RemoteAddr, u64)>,
+    eh_frame_hdr: Option<(RemoteAddr, u64)>,
+    /// Where its segments begin and end.
+    segments: Vec<(RemoteAddr, RemoteAddr)>,
     strings: Vec<u8>,
     symbols: Vec<u8>,
     /// (hash of the name, index), sorted, for lookups by name.
@@ -68,11 +73,15 @@ impl Image {
         memory.read_exact(base.checked_add(phoff).ok_or(corrupt("program header offset"))?, &mut phdrs)?;
 
         let mut bias = None;
-        let (mut dynamic, mut notes) = (None, Vec::new());
+        let (mut dynamic, mut notes, mut eh_frame_hdr, mut segments) = (None, Vec::new(), None, Vec::new());
         for phdr in phdrs.chunks_exact(56) {
             let (kind, offset, vaddr, size) = (u32_at(phdr, 0), u64_at(phdr, 8), u64_at(phdr, 16), u64_at(phdr, 40));
+            if kind == PT_LOAD {
+                segments.push((vaddr, size));
+            }
             match kind {
                 PT_LOAD if offset == 0 && bias.is_none() => bias = Some(base.0.wrapping_sub(vaddr)),
+                PT_GNU_EH_FRAME if eh_frame_hdr.is_none() => eh_frame_hdr = Some((vaddr, size)),
                 PT_DYNAMIC if dynamic.is_none() => dynamic = Some((vaddr, size)),
                 PT_NOTE if notes.len() < 16 => notes.push((vaddr, size)),
                 _ => {}
@@ -85,6 +94,8 @@ impl Image {
             bias,
             dynamic: dynamic.map(place),
             notes: notes.into_iter().map(place).collect(),
+            eh_frame_hdr: eh_frame_hdr.map(place),
+            segments: segments.into_iter().map(place).map(|(from, size)| (from, from.offset(size))).collect(),
             strings: Vec::new(),
             symbols: Vec::new(),
             by_hash: Vec::new(),
@@ -94,6 +105,16 @@ impl Image {
     /// Difference between run-time and link-time addresses.
     pub fn bias(&self) -> u64 {
         self.bias
+    }
+
+    /// Where the index of its unwind information lies, and how long it is.
+    pub fn eh_frame_hdr(&self) -> Option<(RemoteAddr, u64)> {
+        self.eh_frame_hdr
+    }
+
+    /// End of the segment that holds `addr`.
+    pub fn segment_end(&self, addr: RemoteAddr) -> Option<RemoteAddr> {
+        self.segments.iter().find(|(from, to)| (*from..*to).contains(&addr)).map(|(_, to)| *to)
     }
 
     /// The build id, if the object carries one.
@@ -213,22 +234,39 @@ impl Image {
             .map(|(_, index)| RemoteAddr(u64_at(self.symbol(*index), 8).wrapping_add(self.bias)))
     }
 
+    /// Name of a dynamic function that begins at `addr`; of several, the one a program would call:
+    /// that with the fewest underscores in front.
+    pub fn name_of_function(&self, addr: RemoteAddr) -> Option<String> {
+        let value = addr.0.wrapping_sub(self.bias);
+        let names = self.by_hash.iter().map(|(_, index)| *index).filter(|index| {
+            u64_at(self.symbol(*index), 8) == value && is_function(self.symbol(*index)[4])
+        });
+        let name = names.filter_map(|index| self.name_of(index)).min_by_key(|name| plainness(name))?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+
     /// The dynamic function that holds the run-time address `addr`.
     pub fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
-        const STT_FUNC: u8 = 2;
-        const STT_GNU_IFUNC: u8 = 10;
         let start = |index: u32| u64_at(self.symbol(index), 8).wrapping_add(self.bias);
         let size = |index: u32| u64_at(self.symbol(index), 16);
         let functions = self
             .by_hash
             .iter()
             .map(|(_, index)| *index)
-            .filter(|index| matches!(self.symbol(*index)[4] & 0xf, STT_FUNC | STT_GNU_IFUNC));
-        let best =
-            functions.filter(|index| holds(start(*index), size(*index), addr.0)).max_by_key(|index| start(*index))?;
+            .filter(|index| is_function(self.symbol(*index)[4]));
+        let best = functions
+            .filter(|index| holds(start(*index), size(*index), addr.0))
+            .max_by_key(|index| (start(*index), self.name_of(*index).map(plainness).map(Reverse)))?;
         let name = String::from_utf8_lossy(self.name_of(best)?).into_owned();
         Some(Symbol { name, addr: RemoteAddr(start(best)), size: size(best) })
     }
+}
+
+/// Whether a symbol with this `st_info` is a function.
+fn is_function(info: u8) -> bool {
+    const STT_FUNC: u8 = 2;
+    const STT_GNU_IFUNC: u8 = 10;
+    matches!(info & 0xf, STT_FUNC | STT_GNU_IFUNC)
 }
 
 /// Finds `NT_GNU_BUILD_ID` in note bytes.

@@ -23,6 +23,13 @@ fn holds(start: u64, size: u64, addr: u64) -> bool {
     start == addr || (start < addr && addr - start < size)
 }
 
+/// Orders the names of one function: the least is the one that programs use. libc gives its functions
+/// several, told apart by underscores.
+fn plainness(name: &[u8]) -> (usize, usize, &[u8]) {
+    let underscores = name.iter().take_while(|b| **b == b'_').count();
+    (underscores, name.len(), name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::holds;

@@ -1,6 +1,7 @@
 //! One thread's descriptor (`struct pthread`), decoded.
 
 use super::layout::{Layout, SELF};
+use crate::proc::Policy;
 use crate::target::{Memory, ReadError, Slot};
 use crate::{PthreadId, RemoteAddr};
 
@@ -21,6 +22,9 @@ impl CancelBits {
     }
 }
 
+/// `ATTR_FLAG_SCHED_SET | ATTR_FLAG_POLICY_SET`.
+const SCHEDULING: u32 = 0x60;
+
 /// What is read of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
@@ -40,6 +44,10 @@ pub struct Descriptor {
     join: Option<u64>,
     /// Lowest address of the stack block, its size, and the guard at its low end.
     stack: Option<(RemoteAddr, u64, u64)>,
+    /// Of the main thread, which has no stack block: where its stack began.
+    pub stack_end: Option<RemoteAddr>,
+    /// Policy and priority, once the thread or another has set them or asked for them through libc.
+    pub scheduling: Option<(Policy, i32)>,
     /// Whether events are reported.
     pub report_events: Option<bool>,
     /// Event mask.
@@ -106,7 +114,8 @@ impl<'a> DescriptorReader<'a> {
         let ends = [
             Some(layout.list + 16),
             Some(layout.tid + 4),
-            Some(layout.cancelhandling + 4),
+            Some(layout.cancelhandling + 8),
+            layout.priority.map(|at| at + 8),
             layout.start_routine.map(|at| at + 8),
             layout.joinid.map(|at| at + 8),
             layout.stackblock.map(|at| at + 24),
@@ -136,10 +145,18 @@ impl<'a> DescriptorReader<'a> {
         if u64_at(SELF)? != base.0 {
             return None;
         }
-        let stack = layout
+        let block = layout
             .stackblock
-            .and_then(|at| Some((RemoteAddr(u64_at(at)?), u64_at(at + 8)?, u64_at(at + 16)?)))
-            .filter(|(low, _, _)| !low.is_null());
+            .and_then(|at| Some((RemoteAddr(u64_at(at)?), u64_at(at + 8)?, u64_at(at + 16)?)));
+        // libc keeps the end of main's stack where the size of a block would be.
+        let stack_end = block.filter(|(low, end, _)| low.is_null() && *end != 0).map(|(_, end, _)| RemoteAddr(end));
+        let stack = block.filter(|(low, _, _)| !low.is_null());
+        // The word behind the cancellation bits says what of the scheduling is recorded.
+        let recorded = u32_at(layout.cancelhandling + 4).is_some_and(|flags| flags & SCHEDULING == SCHEDULING);
+        let scheduling = layout
+            .priority
+            .filter(|_| recorded)
+            .and_then(|at| Some((Policy::from_number(u64::from(u32_at(at + 4)?)), u32_at(at)? as i32)));
         Some(Descriptor {
             id: PthreadId(base),
             tid: u32_at(layout.tid)? as i32,
@@ -149,6 +166,8 @@ impl<'a> DescriptorReader<'a> {
             start_routine: layout.start_routine.and_then(u64_at).map(RemoteAddr),
             join: layout.joinid.and_then(u64_at),
             stack,
+            stack_end,
+            scheduling,
             report_events: layout.report_events.and_then(|at| bytes.get(at as usize)).map(|byte| *byte != 0),
             events: layout.eventmask.and_then(|at| Some([u32_at(at)?, u32_at(at + 4)?])),
         })

@@ -16,14 +16,32 @@ pub enum Provenance {
     Structural,
 }
 
-/// A living thread and the robust-list head it registered with the kernel: with it, a descriptor
-/// can be found without any list.
+/// A place that leads to a thread's descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// The robust-list head that the thread registered with the kernel, which lies inside its descriptor.
+    RobustHead(RemoteAddr),
+    /// The descriptor itself: the thread pointer.
+    Descriptor(RemoteAddr),
+}
+
+impl Anchor {
+    /// Where the descriptor begins, if the robust-list head lies at `robust_head` in it.
+    pub fn base(self, robust_head: Option<u64>) -> Option<RemoteAddr> {
+        match self {
+            Self::RobustHead(head) => head.checked_sub(robust_head?),
+            Self::Descriptor(base) => Some(base),
+        }
+    }
+}
+
+/// A living thread and what leads to its descriptor without any list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// Its id as the target sees it.
     pub inner: InnerTid,
-    /// The head, which lies inside the thread's descriptor.
-    pub robust_head: RemoteAddr,
+    /// What leads to its descriptor.
+    pub anchor: Anchor,
 }
 
 /// Why there is no layout.
@@ -209,7 +227,7 @@ impl Layout {
         // Main has no start routine and so fits more than one family: other threads decide first.
         for hint in hints.iter().rev().take(64) {
             for known in super::versions::KNOWN {
-                let Some(base) = hint.robust_head.checked_sub(known.tid + 16) else { continue };
+                let Some(base) = hint.anchor.base(Some(known.tid + 16)) else { continue };
                 if known.fits(memory, base, *hint) {
                     return Ok(known.layout(version(memory, symbols)));
                 }
@@ -220,10 +238,14 @@ impl Layout {
 
     /// Drops, or corrects, offsets that libc does not describe where living threads contradict them.
     fn check_undescribed(&mut self, memory: &dyn Memory, hints: &[Hint]) {
-        let sample: Vec<_> = hints.iter().take(64).collect();
+        let heads = hints.iter().filter_map(|hint| match hint.anchor {
+            Anchor::RobustHead(head) => Some((hint.inner, head)),
+            Anchor::Descriptor(_) => None,
+        });
+        let sample: Vec<_> = heads.take(64).collect();
         if let Some(offset) = self.robust_head {
-            let agrees = |hint: &&Hint| {
-                hint.robust_head.checked_sub(offset).is_some_and(|base| self.is_thread(memory, base, hint.inner))
+            let agrees = |(inner, head): &(InnerTid, RemoteAddr)| {
+                head.checked_sub(offset).is_some_and(|base| self.is_thread(memory, base, *inner))
             };
             if !sample.is_empty() && !sample.iter().any(agrees) {
                 self.robust_head = self.calibrate_robust(memory, &sample);
@@ -244,17 +266,17 @@ impl Layout {
     }
 
     /// Finds where the robust head lies by searching around each known head for its thread's start.
-    fn calibrate_robust(&self, memory: &dyn Memory, hints: &[&Hint]) -> Option<u64> {
+    fn calibrate_robust(&self, memory: &dyn Memory, heads: &[(InnerTid, RemoteAddr)]) -> Option<u64> {
         let mut votes: HashMap<u64, usize> = HashMap::new();
-        for hint in hints {
+        for (inner, head) in heads {
             let furthest = self.size.unwrap_or(4096);
             // Descriptors are aligned to 64 bytes, their members to 8.
-            let start = hint.robust_head.0 & !7;
+            let start = head.0 & !7;
             let found = (0..furthest)
                 .step_by(8)
                 .filter_map(|back| start.checked_sub(back).map(|base| (back, RemoteAddr(base))))
                 .filter(|(_, base)| base.0 % 64 == 0)
-                .find(|(_, base)| self.is_thread(memory, *base, hint.inner));
+                .find(|(_, base)| self.is_thread(memory, *base, *inner));
             if let Some((back, _)) = found {
                 *votes.entry(back).or_default() += 1;
             }

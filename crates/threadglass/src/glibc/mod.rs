@@ -13,6 +13,6 @@ pub mod tsd;
 mod versions;
 
 pub use descriptor::{CancelBits, Descriptor, DescriptorReader};
-pub use layout::{Heads, Hint, KeyLayout, Layout, LayoutError, Place, Provenance};
+pub use layout::{Anchor, Heads, Hint, KeyLayout, Layout, LayoutError, Place, Provenance};
 pub use list::{ListFault, ListWalk, MAX_NODES, walk};
 pub use symbols::SYMBOLS;

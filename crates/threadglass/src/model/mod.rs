@@ -1,11 +1,13 @@
 //! The plain data that every face prints: what was seen, how it is known, and what is missing.
 
 mod evidence;
+mod frame;
 mod snapshot;
 mod thread;
 mod tsd;
 
 pub use evidence::{Evidence, Gap};
-pub use snapshot::{Libc, SCHEMA, Snapshot, TargetInfo};
+pub use frame::{CallSite, Frame, StackEnd};
+pub use snapshot::{CoreInfo, CoreWriter, Libc, SCHEMA, Snapshot, TargetInfo};
 pub use thread::{Cpu, Stack, Syscall, Thread, ThreadState, ThreadType};
 pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot};

@@ -1,7 +1,7 @@
 //! A look at a whole target.
 
 use super::{Gap, Thread};
-use crate::Pid;
+use crate::{Lwp, Pid, RemoteAddr};
 use crate::glibc::Provenance;
 use crate::signals::SignalSet;
 
@@ -44,10 +44,42 @@ pub struct TargetInfo {
     pub in_pid_namespace: bool,
     /// Its C library.
     pub libc: Libc,
-    /// Signals pending for the process as a whole, for any thread to take.
-    pub shared_pending: SignalSet,
+    /// Signals pending for the process as a whole, for any thread to take. A core does not have them.
+    pub shared_pending: Option<SignalSet>,
     /// Pid (or thread) of its tracer, if a debugger is attached.
     pub tracer: Option<i32>,
+    /// The core file it was read from; `None` for a live process.
+    pub core: Option<CoreInfo>,
+}
+
+/// Who wrote a core file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum CoreWriter {
+    /// The kernel, when a signal killed the process.
+    Kernel,
+    /// A debugger, of a process that may have gone on (gcore).
+    Debugger,
+}
+
+/// A core file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct CoreInfo {
+    /// Where it is.
+    pub path: String,
+    /// Who wrote it.
+    pub writer: CoreWriter,
+    /// The signal that killed the process, or at which a debugger had stopped it.
+    pub signal: Option<String>,
+    /// The thread that took the signal.
+    pub signal_lwp: Option<Lwp>,
+    /// The address whose use raised the signal (SIGSEGV, SIGBUS, SIGILL, SIGFPE).
+    pub fault_address: Option<RemoteAddr>,
+    /// The process that sent the signal, if one did.
+    pub sender: Option<i32>,
+    /// The command line, cut to 80 bytes.
+    pub command: Option<String>,
 }
 
 /// Everything seen in one look.
@@ -60,8 +92,10 @@ pub struct Snapshot {
     pub target: TargetInfo,
     /// When the look began, in milliseconds since 1970.
     pub taken_at_ms: u64,
-    /// For how long the target was stopped, in microseconds.
+    /// For how long threads of the target were stopped, in microseconds: the sum over all of them.
     pub pause_us: u64,
+    /// For how long any one thread was, at most.
+    pub longest_pause_us: u64,
     /// Its threads: the main thread first, then by LWP; ended ones last.
     pub threads: Vec<Thread>,
     /// What could not be seen.

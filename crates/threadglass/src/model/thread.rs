@@ -1,6 +1,6 @@
 //! One thread.
 
-use super::Evidence;
+use super::{CallSite, Evidence, Frame, StackEnd};
 use crate::proc::{Policy, syscall_name};
 use crate::signals::SignalSet;
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
@@ -172,4 +172,10 @@ pub struct Thread {
     pub traced_events: Option<bool>,
     /// Its event mask (two words).
     pub events: Option<[u32; 2]>,
+    /// Its stack, the innermost frame first; empty unless asked for, or where a gap says why.
+    pub frames: Vec<Frame>,
+    /// Why the stack ends where it does; `None` when it was not read.
+    pub frames_end: Option<StackEnd>,
+    /// Of a thread blocked in libc whose stack was read: which function of libc its program called.
+    pub call_site: Option<CallSite>,
 }

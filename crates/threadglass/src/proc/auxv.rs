@@ -13,6 +13,8 @@ pub struct AuxVector {
     pub entry: Option<RemoteAddr>,
     /// AT_RANDOM: sixteen random bytes, which tell this process image from any other.
     pub random: Option<RemoteAddr>,
+    /// AT_SYSINFO_EHDR: the kernel's own object in the process, the vDSO.
+    pub vdso: Option<RemoteAddr>,
 }
 
 /// Decodes the file. A 32-bit process's vector reads as garbage numbers, so it yields nothing of use.
@@ -27,6 +29,7 @@ pub fn parse_auxv(bytes: &[u8]) -> AuxVector {
             7 => aux.base = value,
             9 => aux.entry = value,
             25 => aux.random = value,
+            33 => aux.vdso = value,
             _ => {}
         }
     }

@@ -9,6 +9,8 @@ pub enum StackLimit {
     Bytes(u64),
     /// No limit.
     Unlimited,
+    /// Not recorded: what was mapped has to do.
+    AsMapped,
 }
 
 /// Finds the soft limit in a `limits` file.

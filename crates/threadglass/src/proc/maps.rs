@@ -34,6 +34,14 @@ impl MapEntry {
         (self.start..self.end).contains(&addr)
     }
 
+    /// Splits a name as the kernel writes it into the name itself and whether the file is deleted.
+    pub(crate) fn split_name(name: &[u8]) -> (&[u8], bool) {
+        match name.strip_suffix(b" (deleted)") {
+            Some(name) => (name, true),
+            None => (name, false),
+        }
+    }
+
     /// Whether it maps a file that has a path (not anonymous memory, not a pseudo name).
     pub fn is_file(&self) -> bool {
         self.inode != 0 && self.name.starts_with(b"/")
@@ -64,10 +72,7 @@ fn parse_line(line: &[u8]) -> Option<MapEntry> {
     fields.next()?; // device: not comparable with stat(2) on overlay and btrfs, so not used
     let inode = decimal(fields.next()?)?;
     let name = fields.next().unwrap_or_default().trim_ascii_start();
-    let (name, deleted) = match name.strip_suffix(b" (deleted)") {
-        Some(name) => (name, true),
-        None => (name, false),
-    };
+    let (name, deleted) = MapEntry::split_name(name);
     (start < end).then(|| MapEntry {
         start: RemoteAddr(start),
         end: RemoteAddr(end),

@@ -2,6 +2,7 @@
 
 pub(crate) mod bpf;
 pub(crate) mod file;
+pub(crate) mod map_query;
 pub(crate) mod ptrace;
 pub(crate) mod robust;
 pub(crate) mod task;

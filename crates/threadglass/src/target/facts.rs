@@ -1,9 +1,11 @@
 //! What only the kernel knows about a thread.
 
 use super::TargetError;
+use crate::glibc::{Anchor, Hint};
 use crate::model::{Evidence, ThreadState};
 use crate::proc::{KernelState, Policy, Stat, Status, SyscallFile};
 use crate::signals::SignalSet;
+use crate::unwind::Registers;
 use crate::{InnerTid, Lwp, RemoteAddr};
 
 /// Facts about one LWP. Optional ones are those that a core, or a process of another user, lacks.
@@ -19,10 +21,10 @@ pub struct LwpFacts {
     pub state: KernelState,
     /// What it is blocked in; `None` when that may not be read.
     pub syscall: Option<SyscallFile>,
-    /// Blocked signals.
-    pub blocked: SignalSet,
-    /// Signals pending for this thread.
-    pub pending: SignalSet,
+    /// Blocked signals; `None` in a core that a debugger wrote.
+    pub blocked: Option<SignalSet>,
+    /// Signals pending for this thread; likewise.
+    pub pending: Option<SignalSet>,
     /// Scheduling policy.
     pub policy: Option<Policy>,
     /// Priority as `pthread_getschedparam` reports it.
@@ -40,7 +42,10 @@ pub struct LwpFacts {
     /// The robust-list head it registered, which lies inside its glibc descriptor. `None` for a thread
     /// that has none (starting, not a pthread) or may not be looked into.
     pub robust_head: Option<RemoteAddr>,
-    /// Of a running thread that was watched: whether it gets a CPU, and how that is known.
+    /// Its thread pointer, which is the address of its glibc descriptor; a core has it.
+    pub thread_pointer: Option<RemoteAddr>,
+    /// The state, where it was found out by other means than the kernel's word (a running thread that
+    /// was watched, the registers in a core), and how it is known.
     pub running: Option<(ThreadState, Evidence)>,
 }
 
@@ -52,8 +57,8 @@ impl LwpFacts {
             inner: status.inner_tid.unwrap_or(InnerTid(lwp.0)),
             state: stat.state,
             syscall,
-            blocked: status.blocked,
-            pending: status.pending,
+            blocked: Some(status.blocked),
+            pending: Some(status.pending),
             policy: Some(stat.policy),
             priority: Some(stat.posix_priority()),
             nice: Some(stat.nice as i32),
@@ -62,9 +67,20 @@ impl LwpFacts {
             switches: Some((status.voluntary_switches, status.involuntary_switches)),
             tracer: status.tracer,
             robust_head: None,
+            thread_pointer: None,
             running: None,
             name: Some(stat.comm),
         }
+    }
+
+    /// What leads to its glibc descriptor.
+    pub fn hint(&self) -> Option<Hint> {
+        let anchor = match (self.thread_pointer, self.robust_head) {
+            (Some(pointer), _) => Anchor::Descriptor(pointer),
+            (None, Some(head)) => Anchor::RobustHead(head),
+            (None, None) => return None,
+        };
+        Some(Hint { inner: self.inner, anchor })
     }
 
     /// Whether `stat` and `syscall` tell of the same moment: they are two files, and the thread may
@@ -105,6 +121,16 @@ pub trait KernelFacts {
 
     /// Whether thread `lwp` exists now.
     fn has_thread(&self, lwp: Lwp) -> bool;
+
+    /// What thread `lwp` is blocked in now; `None` when it has gone or that may not be read.
+    fn wait_call(&self, lwp: Lwp) -> Option<SyscallFile> {
+        self.facts(&[lwp]).pop().flatten()?.syscall
+    }
+
+    /// All registers of a thread that cannot move any more (a core's); `None` where it may.
+    fn registers_at_rest(&self, _lwp: Lwp) -> Option<Registers> {
+        None
+    }
 
     /// Scheduler counters; `None` where they cannot be had.
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters>;

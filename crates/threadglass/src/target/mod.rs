@@ -10,16 +10,21 @@
 //! callers that need agreement read again and compare.
 
 mod bytes;
+mod core;
 mod facts;
 mod live;
+mod module;
+mod symbols;
 
+pub use self::core::{Core, CoreError, CoreFault, CoreOptions, GeneralRegisters};
 pub use bytes::Bytes;
 pub use facts::{KernelFacts, LwpFacts, SchedCounters};
+pub use live::Live;
 pub(crate) use live::parallel::in_parallel;
-pub use live::{Live, Module};
+pub use module::Module;
 
 use crate::access::Denial;
-use crate::model::Gap;
+use crate::model::{CoreInfo, Gap};
 use crate::proc::{MapEntry, StackLimit};
 use crate::signals::SignalSet;
 use crate::{Pid, RemoteAddr};
@@ -154,10 +159,12 @@ pub struct Identity {
     pub uid: Option<u32>,
     /// Whether it has a pid namespace of its own.
     pub in_pid_namespace: bool,
-    /// Signals pending for the process as a whole.
-    pub shared_pending: SignalSet,
+    /// Signals pending for the process as a whole; `None` where that is not recorded.
+    pub shared_pending: Option<SignalSet>,
     /// Who traces its main thread.
     pub tracer: Option<i32>,
+    /// Of a core file: where it comes from.
+    pub core: Option<CoreInfo>,
 }
 
 /// A whole target, as a look at its threads needs it: its memory and symbols, what the kernel knows,
@@ -178,8 +185,17 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
     /// Its mappings, in address order; empty when they cannot be had.
     fn maps(&self) -> &[MapEntry];
 
+    /// Of the mapping that holds `addr`: its end, and how much room there is from `top` down to the mapping
+    /// below it, `size` at most.
+    fn room_below(&self, addr: RemoteAddr, top: RemoteAddr, size: u64) -> Option<(RemoteAddr, u64)> {
+        room_in(self.maps(), addr, top, size)
+    }
+
     /// Mapped files that may be objects, in address order.
     fn modules(&self) -> &[Module];
+
+    /// Whether `module` is the program itself.
+    fn is_program(&self, module: &Module) -> bool;
 
     /// The file that is mapped as `module`; `None` when none can be shown to be that file.
     fn open_module(&self, module: &Module) -> Option<File>;
@@ -208,6 +224,13 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
             PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         })
     }
+}
+
+/// [`Target::room_below`], from a list of all mappings.
+fn room_in(maps: &[MapEntry], addr: RemoteAddr, top: RemoteAddr, size: u64) -> Option<(RemoteAddr, u64)> {
+    let index = maps.iter().position(|map| map.contains(addr))?;
+    let below = index.checked_sub(1).map_or(0, |index| maps[index].end.0);
+    Some((maps[index].end, top.0.checked_sub(below)?.min(size)))
 }
 
 /// Why a target cannot be looked at (at all, or any further).

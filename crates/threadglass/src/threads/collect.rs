@@ -60,7 +60,7 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
                 Layout::discover(target, target, &hints)
             });
             if let Ok(layout) = known {
-                pairs.add_by_robust_head(target, layout, &hints);
+                pairs.add_by_anchors(target, layout, &hints);
             }
         }
         facts.extend(new.into_iter().map(|facts| (facts.lwp, facts)));
@@ -115,7 +115,7 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
         in_libc: &in_libc,
         function_at: &mut function_at,
         is_our_tracer: &mut is_our_tracer,
-        main_stack: &|| if denial.is_none() { main_stack(target) } else { None },
+        main_stack: &|end| if denial.is_none() { main_stack(target, end) } else { None },
         leader: target.pid().leader(),
     };
     let mut threads: Vec<Thread> = Vec::with_capacity(facts.len() + pairs.zombies.len());
@@ -136,6 +136,7 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
         target: target_info(target, denial.is_some(), layout.as_ref()),
         taken_at_ms,
         pause_us: 0,
+        longest_pause_us: 0,
         threads,
         gaps,
     };
@@ -175,8 +176,8 @@ fn target_info(target: &dyn Target, denied: bool, layout: Option<&Layout>) -> Ta
         None if denied => Libc::Unread,
         None => Libc::Other { name: other_libc(target).map(str::to_owned) },
     };
-    let Identity { name, exe, uid, in_pid_namespace, shared_pending, tracer } = target.identity();
-    TargetInfo { pid: target.pid(), name, exe, uid, in_pid_namespace, libc, shared_pending, tracer }
+    let Identity { name, exe, uid, in_pid_namespace, shared_pending, tracer, core } = target.identity();
+    TargetInfo { pid: target.pid(), name, exe, uid, in_pid_namespace, libc, shared_pending, tracer, core }
 }
 
 fn other_libc(target: &dyn Target) -> Option<&'static str> {

@@ -21,7 +21,8 @@ pub(super) struct Context<'a> {
     pub(super) function_at: &'a mut dyn FnMut(RemoteAddr) -> Option<String>,
     /// Whether a tracer is a suspension of ours.
     pub(super) is_our_tracer: &'a mut dyn FnMut(i32) -> bool,
-    pub(super) main_stack: &'a dyn Fn() -> Option<Stack>,
+    /// The main stack, from where libc recorded that it ends.
+    pub(super) main_stack: &'a dyn Fn(Option<RemoteAddr>) -> Option<Stack>,
     pub(super) leader: Lwp,
 }
 
@@ -41,8 +42,13 @@ impl Context<'_> {
         thread.state = state;
         thread.state_evidence = state_evidence;
         thread.db_suspended = suspended;
-        thread.priority = facts.priority;
-        thread.policy = facts.policy;
+        // What libc recorded has to do where the kernel is not there to be asked.
+        let recorded = descriptor.and_then(|thread| thread.scheduling);
+        thread.priority = facts.priority.or(recorded.map(|(policy, priority)| match policy.is_realtime() {
+            true => priority,
+            false => 0,
+        }));
+        thread.policy = facts.policy.or(recorded.map(|(policy, _)| policy));
         thread.nice = facts.nice;
         thread.inherited_priority = facts.boosted;
         // Who sleeps gave the CPU up by itself; who runs has it. Of a queued one it is not recorded.
@@ -51,8 +57,8 @@ impl Context<'_> {
             _ => None,
         };
         (thread.sp, thread.pc) = (sp, pc);
-        thread.signal_mask = Some(facts.blocked);
-        thread.pending = Some(facts.pending);
+        thread.signal_mask = facts.blocked;
+        thread.pending = facts.pending;
         thread.syscall = match facts.syscall {
             Some(SyscallFile::Inside { number, args, .. }) => Some(Syscall { number, args }),
             _ => None,
@@ -66,7 +72,8 @@ impl Context<'_> {
         }
         if facts.lwp == self.leader {
             // A process forked by another thread than main is led by that one, on its own stack.
-            thread.stack = thread.stack.or_else(|| (self.main_stack)());
+            let end = descriptor.and_then(|thread| thread.stack_end);
+            thread.stack = thread.stack.or_else(|| (self.main_stack)(end));
         }
         thread
     }
@@ -119,6 +126,9 @@ impl Context<'_> {
             cpu: None,
             traced_events: descriptor.and_then(|thread| thread.report_events),
             events: descriptor.and_then(|thread| thread.events),
+            frames: Vec::new(),
+            frames_end: None,
+            call_site: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::describe::Context;
 use super::main_stack::main_stack;
 use super::pairing::{Pairs, walk_lists};
 use super::running::{self, Verdict};
-use crate::glibc::{Descriptor, DescriptorReader, Hint, Layout, ListFault};
+use crate::glibc::{Anchor, Descriptor, DescriptorReader, Hint, Layout, ListFault};
 use crate::model::{Evidence, Thread, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::sys::robust::robust_head;
@@ -67,8 +67,12 @@ impl Inspector<'_> {
     pub fn list(&self) -> Result<Vec<Descriptor>, InspectError> {
         // Whatever hides the heads hides the lists.
         let heads = self.layout.heads.resolve(self.memory)?;
-        let mut threads: HashMap<RemoteAddr, Descriptor> = HashMap::new();
-        let mut found = walk_lists(self.memory, self.layout, HashMap::new());
+        let mut threads = match self.live {
+            // A program without symbols has no heads: what its threads registered leads into the lists.
+            Some(live) if heads.is_empty() => self.registered(live),
+            _ => HashMap::new(),
+        };
+        let mut found = walk_lists(self.memory, self.layout, threads.clone());
         for _ in 0..WALKS_IN_MOTION {
             if found.broken.is_none() {
                 break;
@@ -86,8 +90,11 @@ impl Inspector<'_> {
                 return Err(fault_error(fault));
             }
         }
-        threads.extend(found.threads.into_iter().map(|thread| (thread.id.0, thread)));
-        let mut threads: Vec<_> = threads.into_values().filter(Descriptor::is_in_use).collect();
+        if !threads.is_empty() {
+            threads.extend(found.threads.into_iter().map(|thread| (thread.id.0, thread)));
+            found.threads = threads.into_values().collect();
+        }
+        let mut threads: Vec<_> = found.threads.into_iter().filter(Descriptor::is_in_use).collect();
         if let (true, Some(head)) = (threads.is_empty(), heads.first()) {
             // There is always the main thread: not even that one could be read.
             return Err(fault_error(found.broken.unwrap_or(ListFault::Unreadable(*head))));
@@ -106,7 +113,7 @@ impl Inspector<'_> {
             .lwps()
             .unwrap_or_default()
             .into_iter()
-            .filter_map(|lwp| Some((lwp, Hint { inner: InnerTid(lwp.0), robust_head: robust_head(lwp)? })))
+            .filter_map(|lwp| Some((lwp, Hint { inner: InnerTid(lwp.0), anchor: Anchor::RobustHead(robust_head(lwp)?) })))
             .collect();
         let mut pairs = Pairs::default();
         pairs.add_by_hints(self.memory, self.layout, &hints);
@@ -172,7 +179,7 @@ impl Inspector<'_> {
             in_libc: &in_libc,
             function_at: &mut |_| None,
             is_our_tracer: &mut is_our_tracer,
-            main_stack: &|| self.live.and_then(|live| main_stack(live)),
+            main_stack: &|end| self.live.and_then(|live| main_stack(live, end)),
             leader: self.live.map_or(Lwp(0), |live| live.pid().leader()),
         };
         match facts {

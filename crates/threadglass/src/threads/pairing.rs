@@ -19,12 +19,9 @@ pub(super) struct Pairs {
     pub(super) broken: Option<ListFault>,
 }
 
-/// The robust-list heads of `facts`, as hints for finding descriptors.
+/// What leads from each of `facts` to a descriptor.
 pub(super) fn hints(facts: &[LwpFacts]) -> Vec<(Lwp, Hint)> {
-    facts
-        .iter()
-        .filter_map(|facts| Some((facts.lwp, Hint { inner: facts.inner, robust_head: facts.robust_head? })))
-        .collect()
+    facts.iter().filter_map(|facts| Some((facts.lwp, facts.hint()?))).collect()
 }
 
 /// Walks libc's lists, again when they change under us. `known` are descriptors read before.
@@ -54,7 +51,7 @@ fn starts(memory: &dyn Memory, layout: &Layout, known: &HashMap<RemoteAddr, Desc
 impl Pairs {
     /// Pairs by what each thread registered with the kernel. A brand-new thread has not done so yet,
     /// and one that leaves may have handed its descriptor on: the id in it must agree.
-    pub(super) fn add_by_robust_head(&mut self, target: &dyn Target, layout: &Layout, hints: &[(Lwp, Hint)]) {
+    pub(super) fn add_by_anchors(&mut self, target: &dyn Target, layout: &Layout, hints: &[(Lwp, Hint)]) {
         let parts = in_parallel(hints, |part| {
             let mut pairs = Self::default();
             pairs.add_by_hints(target, layout, part);
@@ -64,12 +61,11 @@ impl Pairs {
         self.of_lwp.extend(found);
     }
 
-    /// [`Self::add_by_robust_head`], on the calling thread alone.
+    /// [`Self::add_by_anchors`], on the calling thread alone.
     pub(super) fn add_by_hints(&mut self, memory: &dyn Memory, layout: &Layout, hints: &[(Lwp, Hint)]) {
-        let Some(offset) = layout.robust_head else { return };
         let reader = DescriptorReader::new(layout);
         let bases: Vec<_> =
-            hints.iter().map(|(_, hint)| hint.robust_head.checked_sub(offset).unwrap_or(RemoteAddr::NULL)).collect();
+            hints.iter().map(|(_, hint)| hint.anchor.base(layout.robust_head).unwrap_or(RemoteAddr::NULL)).collect();
         for ((lwp, hint), thread) in hints.iter().zip(reader.read_all(memory, &bases)) {
             if let Some(thread) = thread.filter(|thread| thread.tid == hint.inner.0) {
                 self.of_lwp.insert(*lwp, thread);

@@ -2,7 +2,7 @@
 
 use super::Live;
 use super::parallel::in_parallel;
-use crate::proc::{parse_stat, parse_status, parse_syscall};
+use crate::proc::{SyscallFile, parse_stat, parse_status, parse_syscall};
 use crate::sys::{file, robust};
 use crate::target::{KernelFacts, LwpFacts, SchedCounters, TargetError};
 use crate::{InnerTid, Lwp, Pid};
@@ -101,6 +101,10 @@ impl KernelFacts for Live {
 
     fn has_thread(&self, lwp: Lwp) -> bool {
         Reader::new(self).read(lwp, "comm").is_ok()
+    }
+
+    fn wait_call(&self, lwp: Lwp) -> Option<SyscallFile> {
+        parse_syscall(Reader::new(self).read(lwp, "syscall").ok()?)
     }
 
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters> {

@@ -7,9 +7,9 @@ mod modules;
 pub(crate) mod parallel;
 mod symbols;
 
-pub use modules::Module;
-
-use super::{Identity, Target, TargetError};
+use super::module::Module;
+use super::symbols::GlibcSymbols;
+use super::{Identity, Target, TargetError, room_in};
 use crate::access::Denial;
 use crate::proc::{
     AuxVector, MapEntry, StackLimit, Stat, Status, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status,
@@ -40,7 +40,7 @@ pub struct Live {
     memory: LiveMemory,
     maps: OnceLock<Vec<MapEntry>>,
     modules: OnceLock<Vec<Module>>,
-    symbols: OnceLock<symbols::LiveSymbols>,
+    symbols: OnceLock<GlibcSymbols>,
     /// `None` inside where it cannot be used.
     iterator: OnceLock<Option<iterator::TaskIterator>>,
 }
@@ -186,8 +186,9 @@ impl Target for Live {
             exe: self.exe_path().map(|path| path.to_string_lossy().into_owned()),
             uid: self.status.uid,
             in_pid_namespace: self.status.namespaces > 1,
-            shared_pending: self.status.shared_pending,
+            shared_pending: Some(self.status.shared_pending),
             tracer: (self.status.tracer != 0).then_some(self.status.tracer),
+            core: None,
         }
     }
 
@@ -203,8 +204,18 @@ impl Target for Live {
         Self::maps(self)
     }
 
+    fn room_below(&self, addr: RemoteAddr, top: RemoteAddr, size: u64) -> Option<(RemoteAddr, u64)> {
+        self.query_room(addr, top, size).or_else(|| room_in(Self::maps(self), addr, top, size))
+    }
+
     fn modules(&self) -> &[Module] {
         Self::modules(self)
+    }
+
+    /// The one that holds the entry point. The name would not do: it changes when the file is deleted
+    /// or replaced.
+    fn is_program(&self, module: &Module) -> bool {
+        self.auxv().and_then(|aux| aux.entry).is_some_and(|entry| module.contains(entry))
     }
 
     fn open_module(&self, module: &Module) -> Option<File> {

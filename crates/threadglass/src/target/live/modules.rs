@@ -5,76 +5,57 @@ use crate::RemoteAddr;
 use crate::elf::{Image, build_id_of_file};
 use crate::proc::MapEntry;
 use crate::sys::file;
-use std::collections::HashMap;
+use crate::sys::map_query::{Wanted, query};
+use crate::target::Target;
+use crate::target::module::{Module, group};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
 use std::ffi::CString;
 use std::fs::File;
 use std::path::Path;
 
-/// No process has more objects mapped than this; one that claims so is not followed further.
-const MAX_MODULES: usize = 4096;
-
-/// A mapped object (executable or library).
-#[derive(Clone, Debug)]
-pub struct Module {
-    /// Path as the target knows it (raw bytes).
-    pub path: Vec<u8>,
-    /// Where its first byte is mapped.
-    pub base: RemoteAddr,
-    /// One past its last mapping.
-    pub end: RemoteAddr,
-    /// The first mapping, which names it in `/proc/PID/map_files`.
-    first: (RemoteAddr, RemoteAddr),
-    inode: u64,
-}
-
-impl Module {
-    /// Last component of the path.
-    pub fn name(&self) -> String {
-        let name = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
-        String::from_utf8_lossy(name).into_owned()
-    }
-
-    /// Whether `addr` lies between its first and last mapping.
-    pub fn contains(&self, addr: RemoteAddr) -> bool {
-        (self.base..self.end).contains(&addr)
-    }
-}
-
-fn group(maps: &[MapEntry]) -> Vec<Module> {
-    let mut modules: Vec<Module> = Vec::new();
-    // A library mapped twice (two namespaces, or the program maps it to read it) is two modules:
-    // each begins at an offset of 0.
-    let mut open: HashMap<(u64, &[u8]), usize> = HashMap::new();
-    for map in maps.iter().filter(|map| map.is_file()) {
-        let key = (map.inode, map.name.as_slice());
-        match open.get(&key) {
-            Some(index) if map.offset != 0 => modules[*index].end = map.end,
-            _ if map.offset == 0 && map.read && modules.len() < MAX_MODULES => {
-                open.insert(key, modules.len());
-                modules.push(Module {
-                    path: map.name.clone(),
-                    base: map.start,
-                    end: map.end,
-                    first: (map.start, map.end),
-                    inode: map.inode,
-                });
-            }
-            _ => {}
-        }
-    }
-    modules
-}
+/// Beyond this many mappings of files, one reading of the whole list is cheaper than asking for each.
+const MAX_MAPPINGS: usize = 16_384;
 
 impl Live {
     /// Mapped files that may be objects, in address order.
     pub fn modules(&self) -> &[Module] {
-        self.modules.get_or_init(|| group(self.maps()))
+        self.modules.get_or_init(|| match self.file_mappings() {
+            Some(maps) => group(&maps),
+            None => group(self.maps()),
+        })
     }
 
-    /// Whether `module` is the program itself: the one that holds its entry point. The name would not
-    /// do: it changes when the file is deleted or replaced.
-    pub(crate) fn is_program(&self, module: &Module) -> bool {
-        self.auxv().and_then(|aux| aux.entry).is_some_and(|entry| module.contains(entry))
+    /// The mappings of files alone, where the kernel can be asked for them: a process with thousands of
+    /// threads has thousands of others. `None` when all have to be read.
+    fn file_mappings(&self) -> Option<Vec<MapEntry>> {
+        let maps = self.open_maps()?;
+        let mut found = Vec::new();
+        let mut from = RemoteAddr::NULL;
+        while let Some(entry) = query(&maps, from, Wanted::FileAtOrAbove).ok()? {
+            from = entry.end;
+            found.push(entry);
+            if found.len() > MAX_MAPPINGS {
+                return None;
+            }
+        }
+        Some(found)
+    }
+
+    fn open_maps(&self) -> Option<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        openat(&self.task_dir, self.task_file(c"maps").as_c_str(), flags, Mode::empty()).ok().map(File::from)
+    }
+
+    /// Of the mapping that holds `addr`: its end, and the room from `top` down to the mapping below it, as
+    /// far as `size`. Asks for single mappings where that is possible.
+    pub(super) fn query_room(&self, addr: RemoteAddr, top: RemoteAddr, size: u64) -> Option<(RemoteAddr, u64)> {
+        let maps = self.open_maps()?;
+        let holder = query(&maps, addr, Wanted::AtOrAbove).ok()?.filter(|map| map.contains(addr))?;
+        // If nothing else is mapped from the lowest address on, there is all the room that is asked for.
+        let lowest = top.checked_sub(size)?;
+        let first = query(&maps, lowest, Wanted::AtOrAbove).ok()??;
+        (first.start == holder.start).then_some((holder.end, size))
     }
 
     /// Opens the very file that is mapped as `module`, from wherever the target lives and whatever

@@ -1,77 +1,12 @@
 //! Global symbols of a live process.
 
-use super::{Live, Module};
+use super::Live;
 use crate::RemoteAddr;
-use crate::elf::{FileSymbols, Image};
-use crate::glibc::SYMBOLS;
 use crate::target::Symbols;
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
-
-/// The symbols of [`SYMBOLS`] that the process has.
-#[derive(Debug)]
-pub(super) struct LiveSymbols {
-    found: HashMap<String, RemoteAddr>,
-}
-
-impl LiveSymbols {
-    fn load(live: &Live) -> Self {
-        // libc first: a program may define a symbol of the same name for itself.
-        let mut modules: Vec<_> = live.modules().iter().collect();
-        modules.sort_by_key(|module| rank(module));
-        let mut found = HashMap::new();
-        let started = Instant::now();
-        for module in &modules {
-            // A target may map thousands of huge tables just to keep us busy. libc comes first, and
-            // nothing else is worth so long a search.
-            if rank(module) == OTHER && started.elapsed() > PATIENCE {
-                break;
-            }
-            let Ok(mut image) = Image::load(live, module.base) else { continue };
-            if image.load_symbols(live).is_err() {
-                continue;
-            }
-            for name in SYMBOLS {
-                if let Some(addr) = image.address_of(name) {
-                    found.entry((*name).to_owned()).or_insert(addr);
-                }
-            }
-            if found.contains_key("__nptl_rtld_global") && found.contains_key("__libc_stack_end") {
-                return Self { found };
-            }
-        }
-        // A libc before 2.34 keeps its list heads out of the dynamic table, and a static program
-        // has no dynamic table at all: their files may still have a full one.
-        for module in modules {
-            if rank(module) == OTHER && !live.is_program(module) {
-                continue;
-            }
-            let (Ok(image), Some(file)) = (Image::load(live, module.base), live.open_module(module)) else { continue };
-            for (name, addr) in FileSymbols::new(file).addresses_of(SYMBOLS, image.bias()) {
-                found.entry(name).or_insert(addr);
-            }
-        }
-        Self { found }
-    }
-}
-
-const OTHER: u8 = 3;
-/// How long symbols are searched for in objects that are not libc.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-fn rank(module: &Module) -> u8 {
-    let name = module.name();
-    match name.as_str() {
-        name if name.starts_with("libc.so") || name.starts_with("libc-2") => 0,
-        name if name.starts_with("libpthread") => 1,
-        name if name.starts_with("ld-") || name.starts_with("ld.so") => 2,
-        _ => OTHER,
-    }
-}
+use crate::target::symbols::GlibcSymbols;
 
 impl Symbols for Live {
     fn address_of(&self, name: &str) -> Option<RemoteAddr> {
-        debug_assert!(SYMBOLS.contains(&name), "{name} is missing from glibc::SYMBOLS");
-        self.symbols.get_or_init(|| LiveSymbols::load(self)).found.get(name).copied()
+        self.symbols.get_or_init(|| GlibcSymbols::load(self)).address_of(name)
     }
 }

@@ -153,8 +153,8 @@ impl Record {
             inner: InnerTid(self.lwp().0),
             state,
             syscall: Some(syscall),
-            blocked: SignalSet(self.get(Word::Blocked)),
-            pending: SignalSet(self.get(Word::Pending)),
+            blocked: Some(SignalSet(self.get(Word::Blocked))),
+            pending: Some(SignalSet(self.get(Word::Pending))),
             policy: Some(stat.policy),
             priority: Some(stat.posix_priority()),
             nice: Some(stat.nice as i32),
@@ -163,6 +163,7 @@ impl Record {
             switches: Some((self.get(Word::VoluntaryAfter), self.get(Word::InvoluntaryAfter))),
             tracer: if self.get(Word::Ptrace) == 0 { 0 } else { self.signed(Word::ParentTid) },
             robust_head: Some(RemoteAddr(self.get(Word::RobustList))).filter(|head| !head.is_null()),
+            thread_pointer: None,
             running: None,
             name: Some(stat.comm),
         })

@@ -1,5 +1,13 @@
 //! Names for addresses of code.
 
+#[cfg(feature = "blazesym")]
+mod debug_file;
+mod frames;
+#[cfg(feature = "blazesym")]
+mod lines;
+
+pub(crate) use frames::FrameNames;
+
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};
 use crate::target::{Module, Target};

@@ -1,0 +1,47 @@
+//! Debug information that was split off into a file of its own.
+
+use crate::elf::build_id_of_file;
+use crate::sys::file::{open_dir, open_regular_below};
+use crate::target::Module;
+use object::Object;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Where distributions put them.
+const ROOT: &str = "/usr/lib/debug";
+
+/// The separate debug file of `module`: by its build id, or by the link in `file`. Only one with the same
+/// build id is taken.
+pub(super) fn find_debug_file(module: &Module, file: Option<&File>, build_id: Option<&[u8]>) -> Option<File> {
+    let build_id = build_id.filter(|id| id.len() > 1)?;
+    let mut candidates = vec![by_build_id(build_id)];
+    if let Some(name) = file.and_then(debug_link) {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(&module.path));
+        if let Some(dir) = path.parent() {
+            let below = dir.strip_prefix("/").unwrap_or(dir);
+            candidates.extend([dir.join(&name), dir.join(".debug").join(&name), Path::new(ROOT).join(below).join(&name)]);
+        }
+    }
+    candidates.iter().find_map(|path| open_regular(path).filter(|file| build_id_of_file(file).as_deref() == Some(build_id)))
+}
+
+fn by_build_id(build_id: &[u8]) -> PathBuf {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    Path::new(ROOT).join(".build-id").join(hex(&build_id[..1])).join(format!("{}.debug", hex(&build_id[1..])))
+}
+
+/// The plain file name in `.gnu_debuglink`. One with a directory in it is not followed.
+fn debug_link(file: &File) -> Option<String> {
+    let cache = object::ReadCache::new(file.try_clone().ok()?);
+    let elf = object::read::elf::ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
+    let (name, _) = elf.gnu_debuglink().ok()??;
+    let name = std::str::from_utf8(name).ok()?;
+    (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
+}
+
+/// Opens what may be anything: never waits for a pipe's other end, never opens a device.
+fn open_regular(path: &Path) -> Option<File> {
+    use std::os::unix::ffi::OsStrExt;
+    open_regular_below(&open_dir(Path::new("/")).ok()?, path.as_os_str().as_bytes()).ok()
+}

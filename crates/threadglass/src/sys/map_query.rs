@@ -1,0 +1,100 @@
+//! Asking the kernel for single mappings (PROCMAP_QUERY, Linux 6.11).
+//!
+//! A process with ten thousand threads has twenty thousand mappings, of which a handful matter: those of
+//! files, and the one that holds the main stack.
+
+use crate::RemoteAddr;
+use crate::proc::MapEntry;
+use nix::errno::Errno;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// `struct procmap_query` of linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    vma_name_size: u32,
+    build_id_size: u32,
+    vma_name_addr: u64,
+    build_id_addr: u64,
+}
+
+const COVERING_OR_NEXT: u64 = 0x10;
+const FILE_BACKED: u64 = 0x20;
+/// _IOWR('f', 17, struct procmap_query)
+const PROCMAP_QUERY: libc::c_ulong = 3 << 30 | (size_of::<Query>() as libc::c_ulong) << 16 | (b'f' as libc::c_ulong) << 8 | 17;
+
+/// Which mapping is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The one that holds the address, or the next above it.
+    AtOrAbove,
+    /// The same among those of files.
+    FileAtOrAbove,
+}
+
+/// The mapping at or above `addr`; `None` when there is none. `maps` is the process's open `maps` file.
+pub(crate) fn query(maps: &File, addr: RemoteAddr, wanted: Wanted) -> Result<Option<MapEntry>, Errno> {
+    let mut name = vec![0u8; libc::PATH_MAX as usize];
+    let mut query = Query {
+        size: size_of::<Query>() as u64,
+        query_flags: COVERING_OR_NEXT | if wanted == Wanted::FileAtOrAbove { FILE_BACKED } else { 0 },
+        query_addr: addr.0,
+        vma_name_size: name.len() as u32,
+        vma_name_addr: name.as_mut_ptr() as u64,
+        ..Query::default()
+    };
+    // SAFETY: `query` has the kernel's layout and says its size; the kernel writes to it, and at most
+    // `vma_name_size` bytes to `name`. Both live through the call.
+    match Errno::result(unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) }) {
+        Ok(_) => {}
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    }
+    // The size counts the NUL at the end.
+    name.truncate((query.vma_name_size as usize).saturating_sub(1));
+    let flag = |bit: u64| query.vma_flags & bit != 0;
+    let (name, deleted) = MapEntry::split_name(&name);
+    Ok(Some(MapEntry {
+        start: RemoteAddr(query.vma_start),
+        end: RemoteAddr(query.vma_end),
+        read: flag(1),
+        write: flag(2),
+        exec: flag(4),
+        shared: flag(8),
+        offset: query.vma_offset,
+        inode: query.inode,
+        name: name.to_vec(),
+        deleted,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::parse_maps;
+
+    #[test]
+    fn agrees_with_the_maps_file() {
+        let maps = File::open("/proc/self/maps").unwrap();
+        if query(&maps, RemoteAddr(0), Wanted::AtOrAbove) == Err(Errno::ENOTTY) {
+            return; // a kernel before 6.11: the library reads the file then
+        }
+        let (entries, _) = parse_maps(&std::fs::read("/proc/self/maps").unwrap());
+        for entry in entries.iter().filter(|entry| entry.is_file()) {
+            assert_eq!(query(&maps, entry.start, Wanted::FileAtOrAbove), Ok(Some(entry.clone())));
+        }
+        assert_eq!(query(&maps, RemoteAddr(u64::MAX), Wanted::FileAtOrAbove), Ok(None));
+    }
+}

@@ -1,0 +1,196 @@
+//! The files that the process had mapped: what a core leaves out is still in them.
+
+use super::CoreOptions;
+use super::header::{Headers, MAX_OF_OBJECT, PF_W, PT_LOAD, ProgramHeader};
+use super::segments::OwnBytes;
+use super::source::Source;
+use crate::RemoteAddr;
+use crate::elf::{Image, ImageError, build_id_of_file};
+use crate::model::Gap;
+use crate::sys::file;
+use crate::target::Module;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// How many names a gap lists.
+const NAMED: usize = 4;
+
+/// What became of the file behind one module.
+#[derive(Debug)]
+enum Behind {
+    /// It is there, and its build id is the one in the core.
+    Same(Object),
+    /// It is there and fits, but the core has no build id to compare with.
+    Unchecked(Object),
+    /// It is there, and is not what the process had.
+    Different(PathBuf),
+    /// It is not there, or not readable.
+    Missing,
+    /// It is no ELF object (a font, a database ..): nothing here needs it.
+    NotAnObject,
+}
+
+/// An object's file.
+#[derive(Debug)]
+struct Object {
+    file: File,
+    bias: u64,
+    /// The parts that a process cannot change without the core having them.
+    constant: Vec<ProgramHeader>,
+}
+
+/// The files behind all modules, in the order of the modules.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    behind: Vec<Behind>,
+    /// `(base, end, index)`, in address order.
+    places: Vec<(u64, u64, usize)>,
+}
+
+impl Files {
+    /// Finds them. `program` says which module is the executable.
+    pub(super) fn find(
+        memory: &OwnBytes<'_>,
+        modules: &[Module],
+        program: impl Fn(&Module) -> bool,
+        options: &CoreOptions,
+    ) -> Self {
+        if !options.use_files {
+            return Self::default();
+        }
+        let root = |path: &Path| file::open_dir(path).ok();
+        let roots: Vec<_> = options.sysroot.iter().filter_map(|path| root(path)).chain(root(Path::new("/"))).collect();
+        let behind: Vec<_> = modules
+            .iter()
+            .map(|module| {
+                let given = options.exe.as_deref().filter(|_| program(module));
+                let own = given.map(|path| (path.to_owned(), open_given(path)));
+                let in_roots = roots.iter().map(|root| {
+                    let path = PathBuf::from(OsStr::from_bytes(&module.path));
+                    (path, file::open_regular_below(root, &module.path).ok())
+                });
+                choose(memory, module, own.into_iter().chain(in_roots).collect())
+            })
+            .collect();
+        let places = modules.iter().enumerate().map(|(index, module)| (module.base.0, module.end.0, index)).collect();
+        Self { behind, places }
+    }
+
+    fn object_at(&self, addr: u64) -> Option<&Object> {
+        let index = self.places.partition_point(|(base, _, _)| *base <= addr).checked_sub(1)?;
+        let (_, end, index) = self.places[index];
+        self.object(index).filter(|_| addr < end)
+    }
+
+    fn object(&self, index: usize) -> Option<&Object> {
+        match self.behind.get(index)? {
+            Behind::Same(object) | Behind::Unchecked(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Reads bytes at `addr` that a file has; 0 where none has.
+    pub(super) fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+        let Some(object) = self.object_at(addr) else { return 0 };
+        let at = addr.wrapping_sub(object.bias);
+        let Some(part) = object.constant.iter().find(|part| part.vaddr <= at && at - part.vaddr < part.file_size) else {
+            return 0;
+        };
+        let skip = at - part.vaddr;
+        let len = usize::try_from(part.file_size - skip).unwrap_or(usize::MAX).min(buf.len());
+        part.offset.checked_add(skip).map_or(0, |offset| Source::read_at(&object.file, offset, &mut buf[..len]))
+    }
+
+    /// Opens the file behind the module with this index.
+    pub(super) fn open(&self, index: usize) -> Option<File> {
+        let file = &self.object(index)?.file;
+        // Opened anew, so that readers do not share a position.
+        File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| file.try_clone()).ok()
+    }
+
+    /// What is missing because of files that are not there, or not the right ones.
+    pub(super) fn gaps(&self, modules: &[Module], program: impl Fn(&Module) -> bool) -> Vec<Gap> {
+        let mut gaps = Vec::new();
+        let (mut missing, mut unchecked) = (Vec::new(), Vec::new());
+        for (module, behind) in modules.iter().zip(&self.behind) {
+            match behind {
+                Behind::Different(path) => {
+                    let option = if program(module) { "--exe FILE" } else { "--sysroot DIR" };
+                    let why = format!(
+                        "{} is not the file the process had: its build id differs, so it is not used (give the right one by {option})",
+                        path.display()
+                    );
+                    gaps.push(Gap::whole(format!("code and names in {}", module.name()), why));
+                }
+                Behind::Missing => missing.push(module.name()),
+                Behind::Unchecked(_) => unchecked.push(module.name()),
+                Behind::Same(_) | Behind::NotAnObject => {}
+            }
+        }
+        if !missing.is_empty() {
+            let why = "not found here (give the program by --exe FILE, a copy of its file system by --sysroot DIR)";
+            gaps.push(Gap::whole(format!("code and names in {}", listed(&missing)), why));
+        }
+        if !unchecked.is_empty() {
+            let why = "the core has no build id to compare; the files found here are used";
+            gaps.push(Gap::whole(format!("whether the same {} was mapped", listed(&unchecked)), why));
+        }
+        gaps
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let shown = names[..names.len().min(NAMED)].join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn open_given(path: &Path) -> Option<File> {
+    super::open_regular(path).ok()
+}
+
+/// The first of `candidates` that is the module's file.
+fn choose(memory: &OwnBytes<'_>, module: &Module, candidates: Vec<(PathBuf, Option<File>)>) -> Behind {
+    let in_core = match Image::load(memory, module.base) {
+        Ok(image) => image.build_id(memory),
+        Err(ImageError::NotElf(_)) => return Behind::NotAnObject,
+        Err(_) => None,
+    };
+    let mut worst = Behind::Missing;
+    for (path, file) in candidates {
+        let Some(file) = file else { continue };
+        let Some(object) = Object::new(file, module) else {
+            if matches!(worst, Behind::Missing) {
+                // Without the core's word that it is an object, this is some other mapped file.
+                worst = if in_core.is_some() { Behind::Different(path) } else { Behind::NotAnObject };
+            }
+            continue;
+        };
+        match (&in_core, build_id_of_file(&object.file)) {
+            (Some(core), Some(file)) if *core == file => return Behind::Same(object),
+            (Some(_), _) if !matches!(worst, Behind::Different(_)) => worst = Behind::Different(path),
+            (Some(_), _) => {}
+            (None, _) => return Behind::Unchecked(object),
+        }
+    }
+    worst
+}
+
+impl Object {
+    fn new(file: File, module: &Module) -> Option<Self> {
+        let headers = Headers::read(&file, MAX_OF_OBJECT)?;
+        let first = headers.of_kind(PT_LOAD).find(|load| load.offset == 0)?;
+        let bias = module.base.0.wrapping_sub(first.vaddr);
+        let constant = headers.of_kind(PT_LOAD).filter(|load| load.flags & PF_W == 0).copied().collect();
+        // What the object needs in memory must not reach beyond where it was mapped by far more than its
+        // zero-initialised end does.
+        let end = headers.of_kind(PT_LOAD).map(|load| load.vaddr.saturating_add(load.file_size)).max()?;
+        let fits = RemoteAddr(end.wrapping_add(bias).saturating_sub(0x1000)) <= module.end;
+        fits.then_some(Self { file, bias, constant })
+    }
+}

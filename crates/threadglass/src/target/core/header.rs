@@ -1,0 +1,129 @@
+//! The ELF header and the program headers, of a core and of the files it names.
+
+use super::error::{CoreFault, machine_name};
+use super::source::Source;
+use std::path::Path;
+
+pub(super) const PT_LOAD: u32 = 1;
+pub(super) const PT_NOTE: u32 = 4;
+pub(super) const PF_X: u32 = 1;
+pub(super) const PF_W: u32 = 2;
+pub(super) const PF_R: u32 = 4;
+
+/// No process has more mappings; a core that claims more is believed this far.
+pub(super) const MAX_OF_CORE: u64 = 1 << 20;
+/// No object has more segments.
+pub(super) const MAX_OF_OBJECT: u64 = 256;
+const SIZE: usize = 56;
+/// In place of a count that does not fit in 16 bits: the first section header has it then.
+const MANY: u16 = 0xffff;
+
+/// One program header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProgramHeader {
+    pub(super) kind: u32,
+    pub(super) flags: u32,
+    pub(super) offset: u64,
+    pub(super) vaddr: u64,
+    pub(super) file_size: u64,
+    pub(super) memory_size: u64,
+}
+
+/// The table of program headers.
+#[derive(Debug)]
+pub(super) struct Headers {
+    pub(super) entries: Vec<ProgramHeader>,
+    /// How many the file claims to have; more than there are when it is cut short.
+    pub(super) claimed: u64,
+}
+
+/// Checks that `source` is a core of this machine; `path` is for messages.
+pub(super) fn check_core(source: &dyn Source, path: &Path) -> Result<(), CoreFault> {
+    if source.size() == 0 {
+        return Err(CoreFault::Empty);
+    }
+    let mut header = [0; 64];
+    let got = source.read_at(0, &mut header);
+    if !header.starts_with(b"\x7fELF") {
+        return Err(CoreFault::not_elf(&header[..got], path));
+    }
+    if got < header.len() {
+        return Err(CoreFault::NoThreads { why: too_short(source.size()) });
+    }
+    let (is_32_bit, machine) = (header[4] == 1, u16_at(&header, 18));
+    match u16_at(&header, 16) {
+        4 => {}
+        1 => return Err(CoreFault::NotACore("an object file")),
+        2 => return Err(CoreFault::NotACore("a program")),
+        // The kinds of a library and of a position-independent program are one.
+        3 => return Err(CoreFault::NotACore("a program or library")),
+        _ => return Err(CoreFault::NotACore("an ELF file of another kind")),
+    }
+    if is_32_bit || header[5] != 1 || machine != 62 {
+        return Err(CoreFault::WrongMachine(machine_name(machine, is_32_bit)));
+    }
+    Ok(())
+}
+
+/// Why a core that is cut short has nothing to show.
+pub(super) fn too_short(size: u64) -> String {
+    format!("the file ends after {size} bytes, before its threads (it was cut short: `ulimit -c unlimited`, a larger disk)")
+}
+
+impl Headers {
+    /// Reads the program headers of a 64-bit little-endian ELF file, `most` at most; `None` when it is
+    /// not one.
+    pub(super) fn read(source: &dyn Source, most: u64) -> Option<Self> {
+        let mut header = [0; 64];
+        if !source.read_whole(0, &mut header) || !header.starts_with(b"\x7fELF\x02\x01") {
+            return None;
+        }
+        let offset = u64_at(&header, 32);
+        if usize::from(u16_at(&header, 54)) != SIZE {
+            return None;
+        }
+        let claimed = match u16_at(&header, 56) {
+            MANY => {
+                let mut section = [0; 64];
+                let found = source.read_whole(u64_at(&header, 40), &mut section);
+                // sh_info
+                u64::from(if found { u32_at(&section, 44) } else { u32::from(MANY) })
+            }
+            count => u64::from(count),
+        };
+        let there = source.size().saturating_sub(offset) / SIZE as u64;
+        let mut table = vec![0; claimed.min(most).min(there) as usize * SIZE];
+        let got = source.read_at(offset, &mut table);
+        let entries = table[..got].chunks_exact(SIZE).map(ProgramHeader::decode).collect();
+        Some(Self { entries, claimed })
+    }
+
+    pub(super) fn of_kind(&self, kind: u32) -> impl Iterator<Item = &ProgramHeader> {
+        self.entries.iter().filter(move |entry| entry.kind == kind)
+    }
+}
+
+impl ProgramHeader {
+    fn decode(bytes: &[u8]) -> Self {
+        Self {
+            kind: u32_at(bytes, 0),
+            flags: u32_at(bytes, 4),
+            offset: u64_at(bytes, 8),
+            vaddr: u64_at(bytes, 16),
+            file_size: u64_at(bytes, 32),
+            memory_size: u64_at(bytes, 40),
+        }
+    }
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}

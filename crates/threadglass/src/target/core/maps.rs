@@ -1,0 +1,93 @@
+//! The mappings of the process, as far as a core tells them.
+
+use super::header::{Headers, MAX_OF_OBJECT, PF_R, PF_W, PF_X, PT_LOAD};
+use super::records::FileMapping;
+use super::segments::{OwnBytes, Placed, Segment, Segments};
+use super::source::Source;
+use crate::RemoteAddr;
+use crate::proc::MapEntry;
+use std::collections::HashMap;
+
+/// Puts the core's segments and the files that were mapped together, in address order. A debugger
+/// leaves out segments that a file has wholly: of those, the object's own headers tell the permissions.
+pub(super) fn build(source: &dyn Source, segments: &Segments, files: &[FileMapping], vdso: Option<RemoteAddr>) -> Vec<MapEntry> {
+    let mut inodes: HashMap<&[u8], u64> = HashMap::new();
+    let inodes: Vec<u64> = files
+        .iter()
+        .map(|file| {
+            let next = inodes.len() as u64 + 1;
+            *inodes.entry(&file.name).or_insert(next)
+        })
+        .collect();
+    let file_at = |addr: u64| {
+        let index = files.partition_point(|file| file.start <= addr).checked_sub(1)?;
+        (addr < files[index].end).then(|| (&files[index], inodes[index]))
+    };
+    let mut maps: Vec<_> = segments.table().iter().map(|segment| entry(segment, file_at(segment.start), vdso)).collect();
+    let mut objects = Objects { source, segments, seen: HashMap::new() };
+    for (file, inode) in files.iter().zip(&inodes) {
+        if file.offset == 0 {
+            objects.begin(&file.name, file.start);
+        }
+        // Kernel segments are whole mappings, so an uncovered start means an uncovered mapping.
+        let index = segments.table().partition_point(|segment| segment.start <= file.start);
+        let covered = index.checked_sub(1).is_some_and(|index| file.start < segments.table()[index].end);
+        if covered {
+            continue;
+        }
+        let end = segments.table().get(index).map_or(file.end, |next| next.start.min(file.end));
+        let flags = objects.flags(&file.name, file.start);
+        let bare = Segment::absent(file.start, end, flags.unwrap_or(PF_R));
+        maps.push(entry(&bare, Some((file, *inode)), vdso));
+    }
+    maps.sort_by_key(|map| map.start);
+    maps
+}
+
+fn entry(segment: &Segment, file: Option<(&FileMapping, u64)>, vdso: Option<RemoteAddr>) -> MapEntry {
+    let name = match file {
+        Some((file, _)) => file.name.clone(),
+        None if vdso == Some(RemoteAddr(segment.start)) => b"[vdso]".to_vec(),
+        None => Vec::new(),
+    };
+    MapEntry {
+        start: RemoteAddr(segment.start),
+        end: RemoteAddr(segment.end),
+        read: segment.flags & PF_R != 0,
+        write: segment.flags & PF_W != 0,
+        exec: segment.flags & PF_X != 0,
+        // Not recorded in a core.
+        shared: false,
+        offset: file.map_or(0, |(file, _)| file.offset.saturating_add(segment.start - file.start)),
+        // A number of ours, the same for the same name.
+        inode: file.map_or(0, |(_, inode)| inode),
+        name,
+        deleted: file.is_some_and(|(file, _)| file.deleted),
+    }
+}
+
+/// The program headers of mapped objects, as the core has them.
+struct Objects<'a> {
+    source: &'a dyn Source,
+    segments: &'a Segments,
+    /// By name: where it begins, and its headers once they were asked for.
+    seen: HashMap<Vec<u8>, (u64, Option<Option<Headers>>)>,
+}
+
+impl Objects<'_> {
+    fn begin(&mut self, name: &[u8], base: u64) {
+        self.seen.insert(name.to_vec(), (base, None));
+    }
+
+    /// Permissions of the mapping of object `name` that starts at `addr`.
+    fn flags(&mut self, name: &[u8], addr: u64) -> Option<u32> {
+        let (base, headers) = self.seen.get_mut(name)?;
+        let base = *base;
+        let memory = OwnBytes { source: self.source, segments: self.segments };
+        let headers = headers.get_or_insert_with(|| Headers::read(&Placed { memory, base: RemoteAddr(base) }, MAX_OF_OBJECT)).as_ref()?;
+        let first = headers.of_kind(PT_LOAD).find(|load| load.offset == 0)?;
+        let at = addr.wrapping_sub(base.wrapping_sub(first.vaddr));
+        let holds = |vaddr: u64, size: u64| (vaddr & !0xfff) <= at && at < vaddr.saturating_add(size);
+        headers.of_kind(PT_LOAD).find(|load| holds(load.vaddr, load.memory_size)).map(|load| load.flags)
+    }
+}

@@ -1,0 +1,333 @@
+//! A core file: what a process was when it died, or when a debugger wrote it down.
+//!
+//! A core has the threads' registers (notes) and the memory that differs from files (segments). Code and
+//! constants are not in it; they come from the files that the process had mapped, if those are the same
+//! still. So memory is two layers, the core's bytes over the files':
+//!
+//! ```text
+//!   libc.so.6    headers   code    constants  relocated  data     heap
+//!   segments     [page]                       [======]   [======] [=====]
+//!   files        [================================]
+//!                          ^ read here only where the core has nothing, never from writable parts
+//! ```
+//!
+//! A byte that neither layer has is unreadable, not zero.
+
+mod error;
+mod facts;
+mod files;
+mod header;
+mod maps;
+mod notes;
+mod records;
+mod segments;
+mod source;
+
+pub use error::{CoreError, CoreFault};
+pub use records::GeneralRegisters;
+
+use super::module::{Module, group};
+use super::symbols::GlibcSymbols;
+use super::{Identity, Memory, ReadError, Symbols, Target, TargetError};
+use crate::access::Denial;
+use crate::model::{CoreInfo, CoreWriter, Gap};
+use crate::proc::{MapEntry, StackLimit};
+use crate::signals::signal_name;
+use crate::{Lwp, Pid, RemoteAddr};
+use files::Files;
+use header::{Headers, MAX_OF_CORE};
+use notes::{Notes, ThreadNotes};
+use segments::{OwnBytes, Segments, read_pieces};
+use source::Source;
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Where to find what a core leaves out.
+#[derive(Clone, Debug)]
+pub struct CoreOptions {
+    /// The program, if it is not where it was.
+    pub exe: Option<PathBuf>,
+    /// A directory that stands for the process's root directory.
+    pub sysroot: Option<PathBuf>,
+    /// Whether the files that the core names may be opened.
+    pub use_files: bool,
+}
+
+impl Default for CoreOptions {
+    fn default() -> Self {
+        Self { exe: None, sysroot: None, use_files: true }
+    }
+}
+
+/// A core file.
+pub struct Core {
+    path: PathBuf,
+    options: CoreOptions,
+    source: Box<dyn Source>,
+    pid: Pid,
+    headers_missing: u64,
+    segments: Segments,
+    notes: Notes,
+    by_lwp: HashMap<Lwp, usize>,
+    maps: OnceLock<Vec<MapEntry>>,
+    modules: OnceLock<Vec<Module>>,
+    files: OnceLock<Files>,
+    symbols: OnceLock<GlibcSymbols>,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("path", &self.path).field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+/// Opens a regular file, without being held up by a FIFO.
+fn open_regular(path: &Path) -> Result<File, CoreFault> {
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(CoreFault::from_io)?;
+    let kind = file.metadata().map_err(CoreFault::from_io)?.file_type();
+    match kind {
+        kind if kind.is_file() => Ok(file),
+        kind if kind.is_dir() => Err(CoreFault::NotAFile("a directory")),
+        kind if kind.is_fifo() => Err(CoreFault::NotAFile("a pipe")),
+        _ => Err(CoreFault::NotAFile("a device")),
+    }
+}
+
+impl Core {
+    /// Opens the core file at `path`. One that is damaged opens too, if any thread is left in it;
+    /// [`Target::losses`] says what is missing.
+    pub fn open(path: &Path, options: CoreOptions) -> Result<Self, CoreError> {
+        let failed = |fault| CoreError { path: path.to_owned(), fault };
+        let check = |given: &Option<PathBuf>, is_right: fn(&Path) -> Result<(), CoreFault>| match given {
+            Some(given) => is_right(given).map_err(|fault| CoreError { path: given.clone(), fault }),
+            None => Ok(()),
+        };
+        check(&options.exe, |path| open_regular(path).map(drop))?;
+        check(&options.sysroot, |path| match std::fs::metadata(path) {
+            Ok(data) if data.is_dir() => Ok(()),
+            Ok(_) => Err(CoreFault::Io(std::io::ErrorKind::NotADirectory.into())),
+            Err(error) => Err(CoreFault::from_io(error)),
+        })?;
+        let file = open_regular(path).map_err(failed)?;
+        Self::read(Box::new(file), path, options).map_err(failed)
+    }
+
+    /// A core that is bytes of ours, for tests. Files that it names are not opened.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, CoreError> {
+        let path = Path::new("core");
+        let options = CoreOptions { use_files: false, ..CoreOptions::default() };
+        Self::read(Box::new(bytes), path, options).map_err(|fault| CoreError { path: path.to_owned(), fault })
+    }
+
+    fn read(source: Box<dyn Source>, path: &Path, options: CoreOptions) -> Result<Self, CoreFault> {
+        header::check_core(&*source, path)?;
+        let headers = Headers::read(&*source, MAX_OF_CORE)
+            .ok_or_else(|| CoreFault::NoThreads { why: "its program headers are of no known form".to_owned() })?;
+        let segments = Segments::new(&headers, source.size());
+        let notes = Notes::read(&*source, &headers);
+        let Some(first) = notes.threads.first() else {
+            let cut = segments.missing > 0 || headers.claimed > headers.entries.len() as u64 || !notes.are_whole();
+            let why = match cut {
+                true => header::too_short(source.size()),
+                false => "no note in it is one of a thread (was it made by another system, or by a tool of its own?)".to_owned(),
+            };
+            return Err(CoreFault::NoThreads { why });
+        };
+        let pid = notes.process.as_ref().map_or(Pid(first.status.lwp.0), |process| process.pid);
+        let by_lwp = notes.threads.iter().enumerate().map(|(index, thread)| (thread.status.lwp, index)).collect();
+        Ok(Self {
+            path: path.to_owned(),
+            options,
+            pid,
+            headers_missing: headers.claimed - headers.entries.len() as u64,
+            segments,
+            by_lwp,
+            notes,
+            source,
+            maps: OnceLock::new(),
+            modules: OnceLock::new(),
+            files: OnceLock::new(),
+            symbols: OnceLock::new(),
+        })
+    }
+
+    fn thread(&self, lwp: Lwp) -> Option<&ThreadNotes> {
+        self.by_lwp.get(&lwp).map(|index| &self.notes.threads[*index])
+    }
+
+    /// The general registers of a thread.
+    pub fn registers(&self, lwp: Lwp) -> Option<GeneralRegisters> {
+        Some(self.thread(lwp)?.status.registers)
+    }
+
+    /// The floating-point registers of a thread, as `PTRACE_GETFPREGS` gives them.
+    pub fn floating_registers(&self, lwp: Lwp) -> Option<Vec<u8>> {
+        notes::whole(&*self.source, self.thread(lwp)?.floating?)
+    }
+
+    /// The whole extended state of a thread, as `PTRACE_GETREGSET` gives it for `NT_X86_XSTATE`.
+    pub fn extended_registers(&self, lwp: Lwp) -> Option<Vec<u8>> {
+        notes::whole(&*self.source, self.thread(lwp)?.extended?)
+    }
+
+    /// The core's own bytes.
+    fn own(&self) -> OwnBytes<'_> {
+        OwnBytes { source: &*self.source, segments: &self.segments }
+    }
+
+    fn files(&self) -> &Files {
+        self.files.get_or_init(|| {
+            Files::find(&self.own(), self.modules(), |module| self.is_program(module), &self.options)
+        })
+    }
+
+    fn info(&self) -> CoreInfo {
+        let first = self.notes.threads.first().map(|thread| thread.status);
+        let signal = first.map(|status| status.signal).filter(|signal| (1..=64).contains(signal));
+        // A debugger records its own stop of each thread.
+        let cause = self.notes.signal.filter(|cause| {
+            self.notes.writer == CoreWriter::Kernel && Some(cause.signal) == signal
+        });
+        CoreInfo {
+            path: self.path.to_string_lossy().into_owned(),
+            writer: self.notes.writer,
+            signal: signal.map(signal_name),
+            signal_lwp: first.filter(|_| signal.is_some()).map(|status| status.lwp),
+            fault_address: cause.and_then(|cause| cause.fault_address),
+            sender: cause.and_then(|cause| cause.sender),
+            command: self.notes.process.as_ref().map(|it| String::from_utf8_lossy(&it.command).into_owned()),
+        }
+    }
+
+    /// What is damaged.
+    fn damages(&self) -> Vec<Gap> {
+        let mut gaps = Vec::new();
+        for fault in &self.notes.faults {
+            gaps.push(Gap::whole("some of the notes on threads", format!("the core is damaged: {fault}")));
+        }
+        if self.segments.missing > 0 {
+            let (missing, has) = (self.segments.missing, self.source.size());
+            let why = format!(
+                "the core is cut short: it has {has} bytes and lacks {missing} of memory (`ulimit -c unlimited`, a larger disk)"
+            );
+            gaps.push(Gap::whole("some of the memory", why));
+        }
+        if self.headers_missing > 0 {
+            let why = format!("the core is damaged: {} of its program headers are missing", self.headers_missing);
+            gaps.push(Gap::whole("some of the memory", why));
+        }
+        if self.segments.overlapping {
+            let why = "the core is damaged: segments overlap, and of each byte the first is taken";
+            gaps.push(Gap::whole("some of the memory", why));
+        }
+        if self.notes.process.is_none() {
+            gaps.push(Gap::whole("the process's name, user and pid", "the core has no note on the process"));
+        }
+        if self.notes.files.is_empty() && self.options.use_files {
+            let why = "the core does not list the files that were mapped";
+            gaps.push(Gap::whole("code, names of functions, the version of libc", why));
+        }
+        gaps
+    }
+}
+
+impl Memory for Core {
+    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
+        read_pieces(addr, buf, |at, rest| match self.segments.read(&*self.source, at, rest) {
+            0 => {
+                // A file answers as far as the core has nothing.
+                let room = usize::try_from(self.segments.next_present(at) - at).unwrap_or(usize::MAX);
+                let len = rest.len().min(room);
+                self.files().read(at, &mut rest[..len])
+            }
+            n => n,
+        })
+    }
+}
+
+impl Symbols for Core {
+    fn address_of(&self, name: &str) -> Option<RemoteAddr> {
+        self.symbols.get_or_init(|| GlibcSymbols::load(self)).address_of(name)
+    }
+}
+
+impl Target for Core {
+    fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    fn identity(&self) -> Identity {
+        let process = self.notes.process.as_ref();
+        let exe = self.modules().iter().find(|module| self.is_program(module));
+        Identity {
+            name: process.map_or_else(|| "?".to_owned(), |it| String::from_utf8_lossy(&it.name).into_owned()),
+            exe: exe.map(|module| String::from_utf8_lossy(&module.path).into_owned()),
+            uid: process.map(|it| it.uid),
+            in_pid_namespace: false,
+            shared_pending: None,
+            tracer: None,
+            core: Some(self.info()),
+        }
+    }
+
+    fn denial(&self) -> Option<Denial> {
+        None
+    }
+
+    fn check_identity(&self) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    fn maps(&self) -> &[MapEntry] {
+        self.maps
+            .get_or_init(|| maps::build(&*self.source, &self.segments, &self.notes.files, self.notes.auxv.vdso))
+    }
+
+    fn modules(&self) -> &[Module] {
+        self.modules.get_or_init(|| group(self.maps()))
+    }
+
+    /// The one that holds the entry point; the lowest one where that is not recorded.
+    fn is_program(&self, module: &Module) -> bool {
+        match self.notes.auxv.entry {
+            Some(entry) => module.contains(entry),
+            None => self.modules().first().is_some_and(|first| first.base == module.base),
+        }
+    }
+
+    fn open_module(&self, module: &Module) -> Option<File> {
+        let index = self.modules().iter().position(|other| other.base == module.base)?;
+        self.files().open(index)
+    }
+
+    fn stack_limit(&self) -> Option<StackLimit> {
+        Some(StackLimit::AsMapped)
+    }
+
+    fn initial_stack(&self) -> Option<RemoteAddr> {
+        None
+    }
+
+    fn losses(&self) -> Vec<Gap> {
+        let mut gaps = vec![match self.notes.writer {
+            CoreWriter::Kernel => Gap::whole(
+                "thread names, nice values, priorities that libc did not record, CPU time of the main thread, signals \
+                 pending for the whole process, the main stack's limit (its size is as mapped)",
+                "the kernel does not store them in a core",
+            ),
+            CoreWriter::Debugger => Gap::whole(
+                "thread names, nice values, priorities that libc did not record, CPU times, signal masks, pending \
+                 signals, the main stack's limit (its size is as mapped)",
+                "a debugger does not store them in a core",
+            ),
+        }];
+        gaps.extend(self.damages());
+        gaps.extend(self.files().gaps(self.modules(), |module| self.is_program(module)));
+        gaps
+    }
+}

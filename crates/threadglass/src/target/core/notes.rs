@@ -1,0 +1,231 @@
+//! A core's notes: a walk over their headers that reads only the records of use.
+
+use super::header::{Headers, PT_NOTE, u32_at};
+use super::records::{FileMapping, ProcessInfo, SignalInfo, ThreadStatus, decode_files};
+use super::source::Source;
+use crate::model::CoreWriter;
+use crate::proc::{AuxVector, parse_auxv};
+use std::collections::HashSet;
+
+const NT_PRSTATUS: u32 = 1;
+const NT_FPREGSET: u32 = 2;
+const NT_PRPSINFO: u32 = 3;
+const NT_AUXV: u32 = 6;
+const NT_FILE: u32 = 0x4649_4c45;
+const NT_SIGINFO: u32 = 0x5349_4749;
+const NT_X86_XSTATE: u32 = 0x202;
+
+/// More threads than any machine runs in one process; a core that claims more is believed this far.
+const MAX_THREADS: usize = 1 << 18;
+/// A thread has ten notes at most.
+const MAX_NOTES: usize = MAX_THREADS * 10;
+/// Records larger than this are not read. The largest is the list of files, which the kernel limits to
+/// 4 MiB unless told otherwise.
+const MAX_RECORD: u64 = 64 << 20;
+/// What is read at once. A thread's vector registers alone take up to 11 KiB and are skipped, so a
+/// larger piece would mostly read those.
+const WINDOW: usize = 4096;
+
+/// A part of the core file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// What the notes say of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ThreadNotes {
+    pub(super) status: ThreadStatus,
+    pub(super) floating: Option<Extent>,
+    pub(super) extended: Option<Extent>,
+}
+
+/// All that is used of the notes.
+#[derive(Debug)]
+pub(super) struct Notes {
+    pub(super) writer: CoreWriter,
+    pub(super) threads: Vec<ThreadNotes>,
+    pub(super) process: Option<ProcessInfo>,
+    pub(super) signal: Option<SignalInfo>,
+    pub(super) auxv: AuxVector,
+    pub(super) files: Vec<FileMapping>,
+    /// What is wrong with them.
+    pub(super) faults: Vec<&'static str>,
+}
+
+impl Notes {
+    /// Reads the notes of a core.
+    pub(super) fn read(source: &dyn Source, headers: &Headers) -> Self {
+        let mut notes = Self {
+            writer: CoreWriter::Kernel,
+            threads: Vec::new(),
+            process: None,
+            signal: None,
+            auxv: AuxVector::default(),
+            files: Vec::new(),
+            faults: Vec::new(),
+        };
+        let mut seen = HashSet::new();
+        let mut left = MAX_NOTES;
+        for header in headers.of_kind(PT_NOTE) {
+            let mut walk = Walk::new(source, header.offset, header.file_size);
+            while let Some((kind, record)) = walk.next() {
+                left -= 1;
+                if left == 0 {
+                    notes.fault("there are more of them than any process can have");
+                    return notes;
+                }
+                notes.take(source, &mut walk, kind, record, &mut seen);
+            }
+            if let Some(fault) = walk.fault {
+                notes.fault(fault);
+            }
+        }
+        notes
+    }
+
+    /// Whether every thread of the process is in them, as far as can be told.
+    pub(super) fn are_whole(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    fn fault(&mut self, what: &'static str) {
+        if !self.faults.contains(&what) {
+            self.faults.push(what);
+        }
+    }
+
+    fn take(&mut self, source: &dyn Source, walk: &mut Walk<'_>, kind: u32, record: Extent, seen: &mut HashSet<i32>) {
+        match kind {
+            NT_PRSTATUS => match walk.read::<336>(record).and_then(|(bytes, len)| ThreadStatus::decode(&bytes[..len])) {
+                Some(_) if self.threads.len() == MAX_THREADS => {
+                    self.fault("there are more threads in them than any process can have");
+                }
+                Some(status) if seen.insert(status.lwp.0) => {
+                    self.threads.push(ThreadNotes { status, floating: None, extended: None });
+                }
+                Some(_) => self.fault("a thread is in them twice"),
+                None => self.fault("the record of a thread is too short"),
+            },
+            NT_PRPSINFO => {
+                // The kernel begins with the thread that died; gdb, lldb and others with the process.
+                if self.threads.is_empty() {
+                    self.writer = CoreWriter::Debugger;
+                }
+                if self.process.is_none() {
+                    self.process = walk.read::<136>(record).and_then(|(bytes, len)| ProcessInfo::decode(&bytes[..len]));
+                }
+            }
+            NT_SIGINFO if self.signal.is_none() => {
+                self.signal = walk.read::<128>(record).and_then(|(bytes, len)| SignalInfo::decode(&bytes[..len]));
+            }
+            NT_AUXV if self.auxv == AuxVector::default() => match whole(source, record) {
+                Some(bytes) => self.auxv = parse_auxv(&bytes),
+                None => self.fault("the auxiliary vector cannot be read"),
+            },
+            NT_FILE if self.files.is_empty() => match whole(source, record).map(|bytes| decode_files(&bytes)) {
+                Some((files, torn)) => {
+                    self.files = files;
+                    if torn {
+                        self.fault("the list of mapped files contradicts itself");
+                    }
+                }
+                None => self.fault("the list of mapped files cannot be read"),
+            },
+            NT_FPREGSET => {
+                if let Some(thread) = self.threads.last_mut() {
+                    thread.floating.get_or_insert(record);
+                }
+            }
+            NT_X86_XSTATE => {
+                if let Some(thread) = self.threads.last_mut() {
+                    thread.extended.get_or_insert(record);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// All bytes of a record, if there are not too many.
+pub(super) fn whole(source: &dyn Source, record: Extent) -> Option<Vec<u8>> {
+    let fits = record.len <= MAX_RECORD && record.offset.checked_add(record.len)? <= source.size();
+    let mut bytes = vec![0; if fits { record.len as usize } else { return None }];
+    source.read_whole(record.offset, &mut bytes).then_some(bytes)
+}
+
+/// A walk along the notes of one segment, through a small window on the file.
+struct Walk<'a> {
+    source: &'a dyn Source,
+    at: u64,
+    end: u64,
+    window: Vec<u8>,
+    window_at: u64,
+    fault: Option<&'static str>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(source: &'a dyn Source, offset: u64, len: u64) -> Self {
+        let end = offset.saturating_add(len);
+        let fault = (end > source.size()).then_some("the file ends before they do");
+        Self { source, at: offset, end: end.min(source.size()), window: Vec::new(), window_at: 0, fault }
+    }
+
+    /// `len` bytes at `at`, which is at most a window.
+    fn bytes(&mut self, at: u64, len: usize) -> Option<&[u8]> {
+        let inside = |walk: &Self| {
+            let skip = usize::try_from(at.checked_sub(walk.window_at)?).ok()?;
+            (skip.checked_add(len)? <= walk.window.len()).then_some(skip)
+        };
+        let skip = match inside(self) {
+            Some(skip) => skip,
+            None => {
+                self.window.resize(WINDOW, 0);
+                let got = self.source.read_at(at, &mut self.window);
+                self.window.truncate(got);
+                self.window_at = at;
+                inside(self)?
+            }
+        };
+        Some(&self.window[skip..skip + len])
+    }
+
+    /// The first `N` bytes of a record, and how many of them it has.
+    fn read<const N: usize>(&mut self, record: Extent) -> Option<([u8; N], usize)> {
+        let len = record.len.min(N as u64) as usize;
+        let mut bytes = [0; N];
+        bytes[..len].copy_from_slice(self.bytes(record.offset, len)?);
+        Some((bytes, len))
+    }
+
+    /// The next note's kind and record.
+    fn next(&mut self) -> Option<(u32, Extent)> {
+        if self.end.saturating_sub(self.at) < 12 {
+            return None;
+        }
+        let at = self.at;
+        let Some(head) = self.bytes(at, 12) else {
+            self.fault = Some("they cannot be read to their end");
+            return None;
+        };
+        let (name, len, mut kind) = (u64::from(u32_at(head, 0)), u64::from(u32_at(head, 4)), u32_at(head, 8));
+        if (name, len, kind) == (0, 0, 0) {
+            self.fault = Some("they end in zeros");
+            return None;
+        }
+        let record = Extent { offset: at + 12 + name.next_multiple_of(4), len };
+        self.at = record.offset + len.next_multiple_of(4);
+        // The last one may lack its padding, but not its bytes.
+        if record.offset + len > self.end {
+            self.fault = Some("one of them is longer than there is room");
+            return None;
+        }
+        // Numbers mean what they mean here only under these names.
+        let owner: &[u8] = if kind == NT_X86_XSTATE { b"LINUX\0" } else { b"CORE\0" };
+        if name != owner.len() as u64 || self.bytes(at + 12, owner.len()) != Some(owner) {
+            kind = 0;
+        }
+        Some((kind, record))
+    }
+}

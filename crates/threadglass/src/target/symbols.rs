@@ -1,0 +1,76 @@
+//! Where the glibc symbols of a target are: in the loaded images first, then in the files.
+
+use super::{Module, Target};
+use crate::RemoteAddr;
+use crate::elf::{FileSymbols, Image};
+use crate::glibc::SYMBOLS;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// The symbols of [`SYMBOLS`] that the process has.
+#[derive(Debug)]
+pub(super) struct GlibcSymbols {
+    found: HashMap<String, RemoteAddr>,
+}
+
+impl GlibcSymbols {
+    /// Looks for them in the objects of `target`.
+    pub(super) fn load(target: &dyn Target) -> Self {
+        // libc first: a program may define a symbol of the same name for itself.
+        let mut modules: Vec<_> = target.modules().iter().collect();
+        modules.sort_by_key(|module| rank(module));
+        let mut found = HashMap::new();
+        let started = Instant::now();
+        for module in &modules {
+            // A target may map thousands of huge tables just to keep us busy. libc comes first, and
+            // nothing else is worth so long a search.
+            if rank(module) == OTHER && started.elapsed() > PATIENCE {
+                break;
+            }
+            let Ok(mut image) = Image::load(target, module.base) else { continue };
+            if image.load_symbols(target).is_err() {
+                continue;
+            }
+            for name in SYMBOLS {
+                if let Some(addr) = image.address_of(name) {
+                    found.entry((*name).to_owned()).or_insert(addr);
+                }
+            }
+            if found.contains_key("__nptl_rtld_global") && found.contains_key("__libc_stack_end") {
+                return Self { found };
+            }
+        }
+        // A libc before 2.34 keeps its list heads out of the dynamic table, and a static program
+        // has no dynamic table at all: their files may still have a full one.
+        for module in modules {
+            if rank(module) == OTHER && !target.is_program(module) {
+                continue;
+            }
+            let (Ok(image), Some(file)) = (Image::load(target, module.base), target.open_module(module)) else { continue };
+            for (name, addr) in FileSymbols::new(file).addresses_of(SYMBOLS, image.bias()) {
+                found.entry(name).or_insert(addr);
+            }
+        }
+        Self { found }
+    }
+
+    /// Address of `name`, one of [`SYMBOLS`].
+    pub(super) fn address_of(&self, name: &str) -> Option<RemoteAddr> {
+        debug_assert!(SYMBOLS.contains(&name), "{name} is missing from glibc::SYMBOLS");
+        self.found.get(name).copied()
+    }
+}
+
+const OTHER: u8 = 3;
+/// How long symbols are searched for in objects that are not libc.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn rank(module: &Module) -> u8 {
+    let name = module.name();
+    match name.as_str() {
+        name if name.starts_with("libc.so") || name.starts_with("libc-2") => 0,
+        name if name.starts_with("libpthread") => 1,
+        name if name.starts_with("ld-") || name.starts_with("ld.so") => 2,
+        _ => OTHER,
+    }
+}

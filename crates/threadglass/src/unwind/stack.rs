@@ -1,0 +1,70 @@
+//! Words of a stack, read in few large pieces.
+
+use crate::RemoteAddr;
+use crate::target::Memory;
+
+/// One piece. Most stacks of blocked threads are shorter.
+const PIECE: usize = 16 << 10;
+/// Pieces for one walk, so that a hostile stack costs a bounded amount of memory.
+const MAX_PIECES: usize = 512;
+
+/// The stack of one thread.
+pub(super) struct StackWords<'a> {
+    /// Where more can be had; `None` for a copy made while the thread was stopped.
+    memory: Option<&'a dyn Memory>,
+    /// First address and bytes of each piece; the one used last is at the end.
+    pieces: Vec<(u64, Vec<u8>)>,
+}
+
+impl<'a> StackWords<'a> {
+    /// Reads when asked.
+    pub(super) fn live(memory: &'a dyn Memory) -> Self {
+        Self { memory: Some(memory), pieces: Vec::new() }
+    }
+
+    /// The copy `bytes` of what was at `start`, and nothing else.
+    pub(super) fn copied(start: RemoteAddr, bytes: Vec<u8>) -> Self {
+        Self { memory: None, pieces: vec![(start.0, bytes)] }
+    }
+
+    /// The word at `addr`; `None` when it cannot be read.
+    pub(super) fn word(&mut self, addr: u64) -> Option<u64> {
+        if let Some(word) = self.pieces.iter().rev().find_map(|piece| word_in(piece, addr)) {
+            return Some(word);
+        }
+        let memory = self.memory.filter(|_| self.pieces.len() < MAX_PIECES)?;
+        let mut bytes = vec![0; PIECE];
+        let got = memory.read_at(RemoteAddr(addr), &mut bytes).ok()?;
+        bytes.truncate(got);
+        let piece = (addr, bytes);
+        let word = word_in(&piece, addr);
+        self.pieces.push(piece);
+        word
+    }
+}
+
+fn word_in((start, bytes): &(u64, Vec<u8>), addr: u64) -> Option<u64> {
+    let at = usize::try_from(addr.checked_sub(*start)?).ok()?;
+    let word = bytes.get(at..at.checked_add(8)?)?;
+    Some(u64::from_le_bytes(word.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Bytes;
+
+    #[test]
+    fn a_stack_that_ends_early_has_no_words_behind_its_end() {
+        let mut target = Bytes::default();
+        target.map(RemoteAddr(0x1000), (0..=255).collect());
+        let mut stack = StackWords::live(&target);
+        assert_eq!(stack.word(0x1000), Some(0x0706_0504_0302_0100));
+        assert_eq!(stack.word(0x10f8), Some(0xfffe_fdfc_fbfa_f9f8));
+        assert_eq!(stack.word(0x10f9), None);
+        assert_eq!(stack.word(0x2000), None);
+        assert_eq!(stack.word(u64::MAX), None);
+        let mut copy = StackWords::copied(RemoteAddr(u64::MAX - 7), vec![1; 8]);
+        assert!(copy.word(u64::MAX - 7).is_some() && copy.word(u64::MAX - 6).is_none());
+    }
+}

@@ -1,0 +1,192 @@
+//! The stacks of many threads.
+
+use super::libc_site::call_site;
+use super::registers::Registers;
+use super::space::{Rows, Space};
+use super::stack::StackWords;
+use super::walk::{Walk, Walker};
+use crate::model::{CallSite, Frame, Gap, Snapshot, StackEnd, Syscall, Thread};
+use crate::proc::SyscallFile;
+use crate::symbols::FrameNames;
+use crate::target::{Target, in_parallel};
+use crate::{Lwp, RemoteAddr};
+use std::collections::HashMap;
+
+/// How often a thread that moves while its stack is read is looked at again.
+const TRIES: usize = 3;
+
+const WHAT: &str = "stack";
+/// Why a thread has no stack while it runs.
+const RUNS: &str = "it runs on a CPU (`--stop` reads its stack, and pauses it for microseconds)";
+const MOVES: &str = "it kept moving while its stack was read (look again, or `--stop` it)";
+
+/// Reads the stacks of a target's threads.
+pub struct Stacks<'a> {
+    target: &'a dyn Target,
+    space: Space<'a>,
+    found: HashMap<Lwp, Found>,
+}
+
+struct Found {
+    walk: Walk,
+    site: Option<CallSite>,
+    /// What the thread was in when its stack was read.
+    call: Option<SyscallFile>,
+}
+
+/// What came of one thread.
+enum Outcome {
+    Found(Found),
+    Running,
+    Moving,
+    /// Nothing tells where it is.
+    Hidden,
+}
+
+impl<'a> Stacks<'a> {
+    /// Prepares to read the stacks of `target`.
+    pub fn new(target: &'a dyn Target) -> Self {
+        Self { target, space: Space::of_target(target), found: HashMap::new() }
+    }
+
+    /// Reads the stacks of all `threads` that stand still, without stopping any. Gives those that run,
+    /// or keep moving; why others have none is added to `gaps`.
+    pub fn read(&mut self, threads: &[Thread], gaps: &mut Vec<Gap>) -> Moving {
+        let wanted: Vec<(Lwp, Option<RemoteAddr>)> =
+            threads.iter().filter_map(|thread| Some((thread.lwp?, thread.start))).collect();
+        let mut moving = Moving::default();
+        if let Some(denial) = self.target.denial() {
+            gaps.push(Gap::whole("stacks", denial.to_string()));
+            return moving;
+        }
+        let outcomes = in_parallel(&wanted, |part| {
+            let mut rows = Rows::default();
+            part.iter().map(|(lwp, start)| self.read_one(&mut rows, *lwp, *start)).collect()
+        });
+        for ((lwp, _), outcome) in wanted.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Found(found) => {
+                    self.found.insert(*lwp, found);
+                }
+                Outcome::Running => moving.0.push((*lwp, RUNS)),
+                Outcome::Moving => moving.0.push((*lwp, MOVES)),
+                Outcome::Hidden => Gap::of_thread(gaps, WHAT, "nothing tells where it is in its code", *lwp),
+            }
+        }
+        moving
+    }
+
+    fn read_one(&self, rows: &mut Rows, lwp: Lwp, start: Option<RemoteAddr>) -> Outcome {
+        if let Some(registers) = self.target.registers_at_rest(lwp) {
+            let mut stack = StackWords::live(self.target);
+            return Outcome::Found(self.walk(rows, &mut stack, registers, start));
+        }
+        for _ in 0..TRIES {
+            let counters = self.target.sched_counters(lwp);
+            let Some(call) = self.target.wait_call(lwp) else { return Outcome::Hidden };
+            let Some((sp, pc)) = call.registers() else { return Outcome::Running };
+            let mut stack = StackWords::live(self.target);
+            let mut found = self.walk(rows, &mut stack, Registers::blocked(pc, sp), start);
+            // It stood still all the time if it is in the same call and never got a CPU since.
+            let still = self.target.wait_call(lwp) == Some(call)
+                && counters.zip(self.target.sched_counters(lwp)).is_none_or(|(before, now)| {
+                    before.timeslices == now.timeslices && before.run_ns == now.run_ns
+                });
+            if still {
+                found.call = Some(call);
+                return Outcome::Found(found);
+            }
+        }
+        Outcome::Moving
+    }
+
+    fn walk(
+        &self,
+        rows: &mut Rows,
+        stack: &mut StackWords<'_>,
+        registers: Registers,
+        start: Option<RemoteAddr>,
+    ) -> Found {
+        let mut walker = Walker { space: &self.space, rows, start_routine: start.map(|start| start.0) };
+        let walk = walker.walk(stack, registers);
+        let site = call_site(&self.space, rows, &walk.places);
+        Found { walk, site, call: None }
+    }
+
+    /// Takes the stack of a thread that was stopped for it: its registers, and a copy of its stack from
+    /// `from` on.
+    pub fn add_copied(&mut self, thread: &Thread, registers: Registers, from: RemoteAddr, copy: Vec<u8>) {
+        let mut stack = StackWords::copied(from, copy);
+        let found = self.walk(&mut Rows::default(), &mut stack, registers, thread.start);
+        if let Some(lwp) = thread.lwp {
+            self.found.insert(lwp, found);
+        }
+    }
+
+    /// Names the frames, each distinct address once, and puts them into the threads of `snapshot`.
+    pub fn finish(mut self, snapshot: &mut Snapshot) {
+        let mut names = FrameNames::new(self.target);
+        names.look_up(self.found.values().flat_map(|found| &found.walk.places));
+        for thread in &mut snapshot.threads {
+            let Some(found) = thread.lwp.and_then(|lwp| self.found.remove(&lwp)) else { continue };
+            thread.frames = found.walk.places.iter().flat_map(|place| names.frames(place)).collect::<Vec<Frame>>();
+            thread.frames_end = Some(found.walk.end);
+            thread.call_site = found.site;
+            // The thread may have gone from one call to another since the first look: what is told of it
+            // must fit its frames.
+            if let Some(call) = found.call {
+                (thread.sp, thread.pc) = call.registers().unzip();
+                thread.syscall = match call {
+                    SyscallFile::Inside { number, args, .. } => Some(Syscall { number, args }),
+                    _ => None,
+                };
+            }
+        }
+    }
+}
+
+/// Threads whose stacks could not be read because they did not stand still.
+#[derive(Clone, Debug, Default)]
+pub struct Moving(Vec<(Lwp, &'static str)>);
+
+impl Moving {
+    /// The threads.
+    pub fn threads(&self) -> impl Iterator<Item = Lwp> {
+        self.0.iter().map(|(lwp, _)| *lwp)
+    }
+
+    /// Adds one.
+    pub(crate) fn push(&mut self, lwp: Lwp, why: &'static str) {
+        self.0.push((lwp, why));
+    }
+
+    /// Says so in `gaps`.
+    pub fn report(&self, gaps: &mut Vec<Gap>) {
+        for (lwp, why) in &self.0 {
+            Gap::of_thread(gaps, WHAT, why, *lwp);
+        }
+    }
+}
+
+/// Adds to `snapshot` the stacks of its threads that stand still.
+pub fn add_stacks(target: &dyn Target, snapshot: &mut Snapshot) {
+    let mut stacks = Stacks::new(target);
+    stacks.read(&snapshot.threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
+    stacks.finish(snapshot);
+}
+
+/// The stack of one thread in plain memory, for tests and fuzzing.
+pub fn walk_bytes(space: &Space<'_>, registers: Registers) -> (Walk, Option<CallSite>) {
+    let mut rows = Rows::default();
+    let mut stack = StackWords::live(space.memory);
+    let walk = Walker { space, rows: &mut rows, start_routine: None }.walk(&mut stack, registers);
+    let site = call_site(space, &mut rows, &walk.places);
+    (walk, site)
+}
+
+impl StackEnd {
+    /// Whether the whole stack was seen.
+    pub fn is_whole(&self) -> bool {
+        *self == Self::Start
+    }
+}

@@ -1,0 +1,160 @@
+//! From a thread's registers up its stack.
+//!
+//! Written on `gimli` and not with `framehop`: that one goes on by frame pointers, without a word, where
+//! a rule cannot be found or followed (signal frames, realigned stacks, no table), and takes every
+//! register for known. Here a frame that cannot be undone by its own rule ends the stack, and a register
+//! that is not known is not used.
+
+use super::call::call_before;
+use super::cfi::{Cfa, Row, Rule};
+use super::expression::evaluate;
+use super::infer;
+use super::registers::{RBP, RETURN, RSP, Registers};
+use super::space::{Rows, Space};
+use super::stack::StackWords;
+use crate::RemoteAddr;
+use crate::model::{Evidence, StackEnd};
+
+/// Frames of one stack. Deeper ones are cut.
+pub const MAX_FRAMES: usize = 512;
+/// Times a stack may lead to another place, as signal frames do that run on a stack of their own.
+const MAX_JUMPS: usize = 16;
+
+/// One frame: a place in the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The innermost frame's program counter, or the return address.
+    pub pc: RemoteAddr,
+    /// Whether `pc` is where the thread is or was interrupted; otherwise the call before it is.
+    pub exact: bool,
+    /// Whether this frame is a signal trampoline.
+    pub signal: bool,
+    /// How it is known.
+    pub evidence: Evidence,
+}
+
+impl Place {
+    /// An address within the instruction that the frame is at, for looking it up.
+    pub fn lookup(&self) -> RemoteAddr {
+        RemoteAddr(if self.exact { self.pc.0 } else { self.pc.0.wrapping_sub(1) })
+    }
+}
+
+/// A stack as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// From the innermost frame outwards.
+    pub places: Vec<Place>,
+    /// Why it ends.
+    pub end: StackEnd,
+}
+
+/// What a walk needs besides the registers.
+pub(super) struct Walker<'w, 'a> {
+    pub(super) space: &'w Space<'a>,
+    pub(super) rows: &'w mut Rows,
+    /// Where the thread's start routine begins.
+    pub(super) start_routine: Option<u64>,
+}
+
+impl Walker<'_, '_> {
+    pub(super) fn walk(&mut self, stack: &mut StackWords<'_>, registers: Registers) -> Walk {
+        let mut places = Vec::new();
+        let end = self.frames(stack, registers, &mut places);
+        Walk { places, end }
+    }
+
+    fn frames(&mut self, stack: &mut StackWords<'_>, mut registers: Registers, places: &mut Vec<Place>) -> StackEnd {
+        let unknown = |why: String| StackEnd::Unknown { why };
+        let mut evidence = Evidence::Recorded;
+        let mut exact = true;
+        let mut jumps = 0;
+        loop {
+            if places.len() == MAX_FRAMES {
+                return StackEnd::Limit;
+            }
+            let mut place = Place { pc: registers.pc, exact, signal: false, evidence };
+            let lookup = place.lookup().0;
+            let row = self.rows.at(self.space, lookup);
+            place.signal = row.as_ref().is_some_and(|row| row.signal);
+            // The frame behind a trampoline is looked up before its first instruction, on purpose.
+            place.exact |= place.signal;
+            places.push(place);
+            let Some(row) = row else {
+                return unknown(match self.space.object_at(lookup) {
+                    Some(_) => format!("no unwind information for {}", registers.pc),
+                    None => format!("{} is in no object (generated code?)", registers.pc),
+                });
+            };
+            if matches!(row.rule(RETURN), Some(Rule::Undefined)) {
+                return StackEnd::Start;
+            }
+            if registers.rbp().is_none() && row.cfa_is_on(RBP) {
+                let found = infer::rbp(self.space, self.rows, stack, &registers, &row, self.start_routine);
+                let Some(rbp) = found else {
+                    return unknown("the frame needs rbp, which is not known of a thread that was not stopped".into());
+                };
+                registers = registers.with_rbp(rbp);
+                evidence = Evidence::Inferred;
+            }
+            let Some(caller) = step(&row, &registers, stack) else {
+                return unknown(format!("the frame at {} cannot be undone", registers.sp));
+            };
+            if caller.pc.is_null() {
+                return StackEnd::Start;
+            }
+            if caller.sp <= registers.sp {
+                jumps += 1;
+                if !row.signal || jumps > MAX_JUMPS {
+                    return unknown(format!("the stack does not lead upwards at {}", registers.sp));
+                }
+            }
+            let back = caller.pc.0;
+            if !self.space.is_code(back) {
+                return unknown(format!("the return address {} is not in code", caller.pc));
+            }
+            // What rests on a conclusion must not contradict it.
+            if evidence == Evidence::Inferred && !row.signal && call_before(self.space, back).is_none() {
+                return unknown(format!("no call is before the return address {}", caller.pc));
+            }
+            if evidence == Evidence::Recorded {
+                evidence = Evidence::Derived;
+            }
+            exact = row.signal;
+            registers = caller;
+        }
+    }
+}
+
+/// The caller's registers.
+fn step(row: &Row, registers: &Registers, stack: &mut StackWords<'_>) -> Option<Registers> {
+    let mut read = |addr| stack.word(addr);
+    let cfa = match &row.cfa {
+        Cfa::Register(register, offset) => registers.get(*register)?.checked_add_signed(*offset)?,
+        Cfa::Expression(code) => evaluate(code, registers, None, &mut read)?,
+    };
+    let mut caller =
+        Registers { pc: RemoteAddr::NULL, sp: RemoteAddr(cfa), general: registers.preserved() };
+    for (register, rule) in &row.rules {
+        let value = match rule {
+            Rule::Undefined => None,
+            Rule::Same => registers.get(*register),
+            Rule::At(offset) => cfa.checked_add_signed(*offset).and_then(&mut read),
+            Rule::Is(offset) => cfa.checked_add_signed(*offset),
+            Rule::Register(other) => registers.get(*other),
+            Rule::AtExpression(code) => evaluate(code, registers, Some(cfa), &mut read).and_then(&mut read),
+            Rule::IsExpression(code) => evaluate(code, registers, Some(cfa), &mut read),
+        };
+        match *register {
+            RETURN => caller.pc = RemoteAddr(value?),
+            // A signal frame restores it from its record.
+            RSP => caller.sp = RemoteAddr(value?),
+            register => {
+                if let Some(slot) = caller.general.get_mut(usize::from(register)) {
+                    *slot = value;
+                }
+            }
+        }
+    }
+    row.rule(RETURN).map(|_| caller)
+}
