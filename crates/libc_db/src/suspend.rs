@@ -154,7 +154,8 @@ pub unsafe extern "C-unwind" fn td_thr_setsigpending(
         let live = agent.live().ok_or(TdErr::NoCapab)?;
         let live = live.as_live();
         let facts = live.facts(&[lwp]).pop().flatten().ok_or(TdErr::NoLwp)?;
-        raise_signals(Pid(live.pid().0), lwp, facts.pending.unwrap_or_default(), wanted).map_err(adjust_error)
+        let pending = facts.pending.ok_or(TdErr::NoCapab)?;
+        raise_signals(Pid(live.pid().0), lwp, pending, wanted).map_err(adjust_error)
     };
     // SAFETY: by the caller's promise.
     unsafe { on_thread(th, act) }

@@ -68,6 +68,8 @@ impl Context<'_> {
             system_ms: system.saturating_mul(MS_PER_TICK),
         });
         if state == ThreadState::Zombie {
+            // The kernel answers with zeros for what an ended thread has no more.
+            (thread.sp, thread.pc) = (None, None);
             thread.exiting = false;
         }
         if facts.lwp == self.leader {

@@ -5,10 +5,10 @@
 //! frame whose extent is known only relative to an rbp that nobody has saved. Such a frame shows itself
 //! on the stack: above its return address there must be a call that reaches it.
 
-use super::call::{Call, call_before};
+use super::call::Call;
 use super::cfi::{Cfa, Row, Rule};
 use super::registers::{RBP, RETURN, Registers};
-use super::space::{Rows, Space};
+use super::space::{Known, Space};
 use super::stack::StackWords;
 
 /// How far up a frame is searched for. Larger ones than this are rare, and each word is one more chance
@@ -18,7 +18,7 @@ const REACH: u64 = 256 << 10;
 /// The value that rbp must have in the frame with `registers`; `None` when nothing convinces.
 pub(super) fn rbp(
     space: &Space<'_>,
-    rows: &mut Rows,
+    known: &mut Known,
     stack: &mut StackWords<'_>,
     registers: &Registers,
     row: &Row,
@@ -38,9 +38,9 @@ pub(super) fn rbp(
         if !space.is_code(back) {
             return None;
         }
-        let call = call_before(space, back)?;
+        let call = known.call(space, back)?;
         let saved = stack.word(rbp)?;
-        let caller = rows.at(space, back - 1)?;
+        let caller = known.row(space, back - 1)?;
         // A caller that needs its rbp must find it further up.
         if caller.cfa_is_on(RBP) && saved <= rbp {
             return None;

@@ -5,8 +5,8 @@
 //! and says by its target (directly, by the procedure linkage table, or by the global offset table)
 //! which exported function was called.
 
-use super::call::{Call, call_before, through_stubs};
-use super::space::{Rows, Space};
+use super::call::{Call, through_stubs};
+use super::space::{Known, Space};
 use super::walk::Place;
 use crate::RemoteAddr;
 use crate::model::{CallSite, Evidence};
@@ -15,36 +15,46 @@ use crate::model::{CallSite, Evidence};
 const SHORT: usize = 192;
 
 /// The call by which the innermost frames, as far as they are in libc, were reached.
-pub(super) fn call_site(space: &Space<'_>, rows: &mut Rows, places: &[Place]) -> Option<CallSite> {
+pub(super) fn call_site(space: &Space<'_>, known: &mut Known, places: &[Place]) -> Option<CallSite> {
     let in_libc = |place: &Place| space.object_at(place.lookup().0).is_some_and(|object| object.libc);
     let caller = places.iter().position(|place| !in_libc(place))?;
-    let inner = &places[caller.checked_sub(1)?];
-    let back = places[caller].pc;
-    if places[caller].exact || inner.signal {
+    let (inner, caller) = (&places[caller.checked_sub(1)?], &places[caller]);
+    if caller.exact || inner.signal {
         return None;
     }
-    let site = |function, evidence| Some(CallSite { function, address: back, evidence });
-    // Conclusions from a frame that was itself inferred are not better than that.
-    let best = places[caller].evidence.max(Evidence::Derived);
-    if let Some(Call::To(target)) = call_before(space, back.0) {
-        if space.object_at(target).is_some_and(|object| object.libc) {
-            return site(space.exported(target)?, best);
-        }
-        if let Some(function) = passed_on(space, rows, target) {
-            return site(function, Evidence::Inferred);
-        }
+    let back = caller.pc;
+    if !known.sites.contains_key(&back.0) {
+        let found = called_at(space, known, back.0);
+        known.sites.insert(back.0, found);
     }
-    // A call by way of a pointer: the function that stands next in libc, if it is one that is exported.
-    let row = rows.at(space, inner.lookup().0)?;
+    let (function, evidence) = match known.sites.get(&back.0)? {
+        Some(found) => found.clone(),
+        None => (standing_in(space, known, inner)?, Evidence::Inferred),
+    };
+    // A conclusion from a frame that was itself inferred is not better than that.
+    Some(CallSite { function, address: back, evidence: evidence.max(caller.evidence) })
+}
+
+/// What the call that returns to `back` calls in libc.
+fn called_at(space: &Space<'_>, known: &mut Known, back: u64) -> Option<(String, Evidence)> {
+    let Some(Call::To(target)) = known.call(space, back) else { return None };
+    match space.object_at(target).is_some_and(|object| object.libc) {
+        true => Some((space.exported(target)?, Evidence::Derived)),
+        false => Some((passed_on(space, known, target)?, Evidence::Inferred)),
+    }
+}
+
+/// After a call by way of a pointer: the function of libc that was reached, if it is one that is exported.
+fn standing_in(space: &Space<'_>, known: &mut Known, inner: &Place) -> Option<String> {
+    let row = known.row(space, inner.lookup().0)?;
     let (function, start) = space.exported_around(inner.lookup().0)?;
-    (start == RemoteAddr(row.function.0)).then_some(())?;
-    site(function, Evidence::Inferred)
+    (start.0 == row.function.0).then_some(function)
 }
 
 /// The one exported function of libc to which the short function at `start` jumps (libstdc++ has such:
 /// `std::condition_variable::wait` only passes its arguments on). `None` when it is not exactly one.
-fn passed_on(space: &Space<'_>, rows: &mut Rows, start: u64) -> Option<String> {
-    let row = rows.at(space, start).filter(|row| row.function.0 == start)?;
+fn passed_on(space: &Space<'_>, known: &mut Known, start: u64) -> Option<String> {
+    let row = known.row(space, start).filter(|row| row.function.0 == start)?;
     let length = usize::try_from(row.function.1.checked_sub(start)?).ok().filter(|length| *length <= SHORT)?;
     let mut code = vec![0; length];
     space.memory.read_exact(RemoteAddr(start), &mut code).ok()?;

@@ -1,10 +1,12 @@
 //! The code of a target: its objects with their unwind tables, read once and shared by all walks.
 
+use super::call::{Call, call_before};
 use super::cfi::{Row, Table};
 use crate::RemoteAddr;
 use crate::elf::Image;
+use crate::model::Evidence;
 use crate::target::{Memory, Target};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -149,14 +151,25 @@ fn is_libc(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Rows that one reader has found, so that stacks that are alike cost little.
+/// What one reader has found out about places in the code, so that stacks that are alike cost little.
 #[derive(Default)]
-pub(super) struct Rows {
-    found: HashMap<u64, Option<Rc<Row>>>,
+pub(super) struct Known {
+    rows: HashMap<u64, Option<Rc<Row>>>,
+    calls: HashMap<u64, Option<Call>>,
+    /// By return address into the program: the exported function of libc that is called there.
+    pub(super) sites: HashMap<u64, Option<(String, Evidence)>>,
+    /// Places that have been given away to be named.
+    pub(super) named: HashSet<RemoteAddr>,
 }
 
-impl Rows {
-    pub(super) fn at(&mut self, space: &Space<'_>, addr: u64) -> Option<Rc<Row>> {
-        self.found.entry(addr).or_insert_with(|| space.row(addr).map(Rc::new)).clone()
+impl Known {
+    /// The unwind rule for the instruction at `addr`.
+    pub(super) fn row(&mut self, space: &Space<'_>, addr: u64) -> Option<Rc<Row>> {
+        self.rows.entry(addr).or_insert_with(|| space.row(addr).map(Rc::new)).clone()
+    }
+
+    /// The call that returns to `back`.
+    pub(super) fn call(&mut self, space: &Space<'_>, back: u64) -> Option<Call> {
+        *self.calls.entry(back).or_insert_with(|| call_before(space, back))
     }
 }

@@ -3,10 +3,12 @@
 use crate::RemoteAddr;
 use crate::target::Memory;
 
-/// One piece. Most stacks of blocked threads are shorter.
-const PIECE: usize = 16 << 10;
+/// The first piece. Most stacks of blocked threads are shorter.
+const FIRST: usize = 4 << 10;
+/// Any other.
+const PIECE: usize = 32 << 10;
 /// Pieces for one walk, so that a hostile stack costs a bounded amount of memory.
-const MAX_PIECES: usize = 512;
+const MAX_PIECES: usize = 256;
 
 /// The stack of one thread.
 pub(super) struct StackWords<'a> {
@@ -33,7 +35,7 @@ impl<'a> StackWords<'a> {
             return Some(word);
         }
         let memory = self.memory.filter(|_| self.pieces.len() < MAX_PIECES)?;
-        let mut bytes = vec![0; PIECE];
+        let mut bytes = vec![0; if self.pieces.is_empty() { FIRST } else { PIECE }];
         let got = memory.read_at(RemoteAddr(addr), &mut bytes).ok()?;
         bytes.truncate(got);
         let piece = (addr, bytes);

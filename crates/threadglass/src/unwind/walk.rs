@@ -5,12 +5,11 @@
 //! register for known. Here a frame that cannot be undone by its own rule ends the stack, and a register
 //! that is not known is not used.
 
-use super::call::call_before;
 use super::cfi::{Cfa, Row, Rule};
 use super::expression::evaluate;
 use super::infer;
 use super::registers::{RBP, RETURN, RSP, Registers};
-use super::space::{Rows, Space};
+use super::space::{Known, Space};
 use super::stack::StackWords;
 use crate::RemoteAddr;
 use crate::model::{Evidence, StackEnd};
@@ -52,7 +51,7 @@ pub struct Walk {
 /// What a walk needs besides the registers.
 pub(super) struct Walker<'w, 'a> {
     pub(super) space: &'w Space<'a>,
-    pub(super) rows: &'w mut Rows,
+    pub(super) known: &'w mut Known,
     /// Where the thread's start routine begins.
     pub(super) start_routine: Option<u64>,
 }
@@ -75,7 +74,7 @@ impl Walker<'_, '_> {
             }
             let mut place = Place { pc: registers.pc, exact, signal: false, evidence };
             let lookup = place.lookup().0;
-            let row = self.rows.at(self.space, lookup);
+            let row = self.known.row(self.space, lookup);
             place.signal = row.as_ref().is_some_and(|row| row.signal);
             // The frame behind a trampoline is looked up before its first instruction, on purpose.
             place.exact |= place.signal;
@@ -90,7 +89,7 @@ impl Walker<'_, '_> {
                 return StackEnd::Start;
             }
             if registers.rbp().is_none() && row.cfa_is_on(RBP) {
-                let found = infer::rbp(self.space, self.rows, stack, &registers, &row, self.start_routine);
+                let found = infer::rbp(self.space, self.known, stack, &registers, &row, self.start_routine);
                 let Some(rbp) = found else {
                     return unknown("the frame needs rbp, which is not known of a thread that was not stopped".into());
                 };
@@ -114,7 +113,7 @@ impl Walker<'_, '_> {
                 return unknown(format!("the return address {} is not in code", caller.pc));
             }
             // What rests on a conclusion must not contradict it.
-            if evidence == Evidence::Inferred && !row.signal && call_before(self.space, back).is_none() {
+            if evidence == Evidence::Inferred && !row.signal && self.known.call(self.space, back).is_none() {
                 return unknown(format!("no call is before the return address {}", caller.pc));
             }
             if evidence == Evidence::Recorded {

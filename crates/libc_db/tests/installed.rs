@@ -1,0 +1,76 @@
+//! What `make install` puts where, used as a C programmer and a gdb user would.
+
+mod common;
+
+use common::{library_dir, root, run};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::{Answer, Fixture, have, threads};
+
+/// Installs below a directory of its own; the tool is needed for its man pages.
+fn install(prefix: &Path) {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "-p", "tglass", "--target-dir"]).arg(library_dir().parent().expect("target"));
+    assert_eq!(Answer::of(cargo).code, Some(0), "tglass does not build");
+    let mut script = Command::new(root().join("scripts/install"));
+    script.arg(prefix).env("TG_BUILD_DIR", library_dir());
+    let answer = Answer::of(script);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+}
+
+/// Compiles a program with nothing but what pkg-config says.
+fn compile(prefix: &Path, source: &Path) -> PathBuf {
+    let mut config = Command::new("pkg-config");
+    config.args(["--cflags", "--libs", "libc_db"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let flags = Answer::of(config);
+    assert_eq!(flags.code, Some(0), "{}", flags.stderr);
+    let program = prefix.join(source.file_stem().expect("a source file"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source);
+    cc.args(flags.text().split_whitespace()).arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
+    let answer = Answer::of(cc);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    program
+}
+
+#[test]
+fn programs_and_gdb_use_the_installed_files() {
+    let test = "programs_and_gdb_use_the_installed_files";
+    if !have(test, "pkg-config") || !have(test, "gdb") {
+        return;
+    }
+    let dir = testkit::Public::new();
+    let prefix = dir.path();
+    install(prefix);
+
+    let fixture = Fixture::new("threads_truth.c").settled();
+    let pid = fixture.pid().to_string();
+    let example = compile(prefix, &root().join("docs/examples/list_threads.c"));
+    let told = threads(fixture.truth()).len();
+    assert_eq!(run(&example, &[&pid]).lines().count(), told);
+
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-batch", "-nx", "-ix"]).arg(prefix.join("lib/threadglass/gdbinit"));
+    gdb.args(["-p", &pid, "-ex", "info auto-load libthread-db", "-ex", "info threads"]);
+    let text = Answer::of(gdb).text();
+    assert!(text.contains(&prefix.join("lib").display().to_string()), "gdb uses another library:\n{text}");
+    assert!(!text.contains("warning"), "{text}");
+}
+
+#[test]
+fn every_function_has_a_page() {
+    let dir = testkit::Public::new();
+    install(dir.path());
+    let header = std::fs::read_to_string(dir.path().join("include/threadglass/thread_db.h")).expect("the header");
+    let mut pages = 0;
+    for line in header.lines().filter_map(|line| line.strip_prefix("extern ")) {
+        let Some(name) = line.split_once('(').and_then(|(before, _)| before.rsplit([' ', '*']).next()) else { continue };
+        assert!(dir.path().join(format!("share/man/man3/{name}.3")).exists(), "{name} has no man page");
+        pages += 1;
+    }
+    assert_eq!(pages, 53);
+    for page in ["tglass", "tglass-threads", "tglass-tsd", "tglass-suspend", "tglass-doctor", "tglass-demo"] {
+        let text = std::fs::read_to_string(dir.path().join(format!("share/man/man1/{page}.1"))).expect(page);
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
+}
