@@ -8,6 +8,7 @@
 mod c_library;
 mod cli;
 mod context;
+mod cores;
 mod machine;
 mod measure;
 mod programs;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 type Bench = (&'static str, fn(&Context) -> Result<Section>);
 
 /// All of them, in the order they run.
-const BENCHES: &[Bench] = &[("threads", threads::run), ("c-library", c_library::run)];
+const BENCHES: &[Bench] = &[("threads", threads::run), ("c-library", c_library::run), ("cores", cores::run)];
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

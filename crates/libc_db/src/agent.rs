@@ -3,16 +3,17 @@
 use crate::abi::{PsProc, Td, TdErr, ThrAgent, ThrHandle, code};
 use crate::agents::{self, Call};
 use crate::facts::FactCache;
-use crate::handles::{self, OwnProcess};
+use crate::handles::{self, OwnProcess, Subject};
 use crate::kernel::Kernel;
 use crate::service::{Service, Watched, psaddr};
 use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int};
+use std::ops::Deref;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use threadglass::control::{LiveWriter, Tracer};
 use threadglass::glibc::{Layout, LayoutError, SYMBOLS};
-use threadglass::target::{KernelFacts, Live, Memory, MemoryWrite, Symbols};
+use threadglass::target::{Core, Live, Memory, MemoryWrite, Symbols, Target};
 use threadglass::threads::{InspectError, Inspector};
 use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
@@ -87,11 +88,25 @@ impl Agent {
         }
     }
 
-    /// The live process, where it is known to be one: its kernel facts may be read from `/proc`.
-    pub(crate) fn live(&self) -> Option<Arc<dyn AsLive>> {
+    /// The live process, where it is known to be one: it can be acted upon.
+    pub(crate) fn live(&self) -> Option<LiveRef<'_>> {
         match &self.backend {
-            Backend::Client(kernel) => kernel.live(Service::new(self.ph)).map(|live| live as Arc<dyn AsLive>),
-            Backend::Own(process) => Some(process.clone() as Arc<dyn AsLive>),
+            Backend::Client(kernel) => kernel.live(Service::new(self.ph)).map(LiveRef::Shared),
+            Backend::Own(process) => match &process.subject {
+                Subject::Live(live) => Some(LiveRef::Own(live)),
+                Subject::Core(_) => None,
+            },
+        }
+    }
+
+    /// The core file, where the handle is one of ours for a core.
+    pub(crate) fn core(&self) -> Option<&Core> {
+        match &self.backend {
+            Backend::Own(process) => match &process.subject {
+                Subject::Core(core) => Some(core),
+                Subject::Live(_) => None,
+            },
+            Backend::Client(_) => None,
         }
     }
 
@@ -105,24 +120,30 @@ impl Agent {
         &self.layout
     }
 
-    /// Runs `look` with the process's memory, its layout and (where known) the live process.
+    /// Runs `look` with the process's memory, its layout and (where known for sure) the process itself.
     pub(crate) fn inspect<R>(&self, look: impl FnOnce(&Inspector<'_>) -> R) -> R {
-        let live = self.live();
-        let live = live.as_ref().map(|live| live.as_live());
         match &self.backend {
             Backend::Client(_) => {
                 let service = Service::new(self.ph);
-                look(&Inspector { memory: &service, layout: &self.layout, live })
+                let live = self.live();
+                let target = live.as_deref().map(|live| live as &dyn Target);
+                look(&Inspector { memory: &service, layout: &self.layout, target })
             }
-            Backend::Own(process) => look(&Inspector { memory: &process.live, layout: &self.layout, live }),
+            Backend::Own(process) => {
+                let target = process.target();
+                look(&Inspector { memory: target, layout: &self.layout, target: Some(target) })
+            }
         }
     }
 
-    /// Runs `act` with memory that can be written.
-    pub(crate) fn writing<R>(&self, act: impl FnOnce(&dyn MemoryWrite) -> R) -> R {
+    /// Runs `act` with memory that can be written; a core's cannot.
+    pub(crate) fn writing<R>(&self, act: impl FnOnce(&dyn MemoryWrite) -> Result<R, TdErr>) -> Td<R> {
         match &self.backend {
             Backend::Client(_) => act(&Service::new(self.ph)),
-            Backend::Own(process) => act(&LiveWriter(&process.live)),
+            Backend::Own(process) => match &process.subject {
+                Subject::Live(live) => act(&LiveWriter(live)),
+                Subject::Core(_) => Err(TdErr::DbErr),
+            },
         }
     }
 
@@ -156,7 +177,7 @@ impl Agent {
     pub(crate) fn pid(&self) -> Option<i32> {
         match &self.backend {
             Backend::Client(_) => Service::new(self.ph).pid(),
-            Backend::Own(process) => Some(process.live.pid().0),
+            Backend::Own(process) => Some(process.target().pid().0),
         }
     }
 
@@ -170,20 +191,20 @@ impl Agent {
     }
 }
 
-/// Something that is, or owns, a live process.
-pub(crate) trait AsLive {
-    fn as_live(&self) -> &Live;
+/// A live process: that of a handle of ours, or the one behind a client's.
+pub(crate) enum LiveRef<'a> {
+    Own(&'a Live),
+    Shared(Arc<Live>),
 }
 
-impl AsLive for Live {
-    fn as_live(&self) -> &Live {
-        self
-    }
-}
+impl Deref for LiveRef<'_> {
+    type Target = Live;
 
-impl AsLive for OwnProcess {
-    fn as_live(&self) -> &Live {
-        &self.live
+    fn deref(&self) -> &Live {
+        match self {
+            Self::Own(live) => live,
+            Self::Shared(live) => live,
+        }
     }
 }
 
@@ -292,16 +313,16 @@ pub unsafe extern "C-unwind" fn td_ta_new(ph: *mut PsProc, out: *mut *mut ThrAge
 }
 
 fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
-    let live = &process.live;
-    let lwps = live.lwps().map_err(|_| TdErr::BadPh)?;
+    let target = process.target();
+    let lwps = target.lwps().map_err(|_| TdErr::BadPh)?;
     // A few threads are enough to check the layout against.
-    let facts = live.facts(&lwps[..lwps.len().min(16)]);
+    let facts = target.facts(&lwps[..lwps.len().min(16)]);
     let hints: Vec<_> = facts
         .into_iter()
         .flatten()
         .filter_map(|facts| facts.hint())
         .collect();
-    let layout = Layout::discover(live, live, &hints).map_err(layout_error)?;
+    let layout = Layout::discover(target, target, &hints).map_err(layout_error)?;
     Ok(agents::register(|ta| Agent::new(ta, ph, Backend::Own(process), layout)))
 }
 
@@ -405,10 +426,10 @@ pub unsafe extern "C-unwind" fn td_ta_get_nthreads(ta: *const ThrAgent, out: *mu
 }
 
 /// An LWP as the target itself sees it, for comparing with what its memory holds.
-pub(crate) fn inner_of(live: Option<&Live>, lwp: Lwp) -> InnerTid {
-    let translated = live
-        .filter(|live| live.leader_status().namespaces > 1)
-        .and_then(|live| live.facts(&[lwp]).pop().flatten())
+pub(crate) fn inner_of(target: Option<&dyn Target>, lwp: Lwp) -> InnerTid {
+    let translated = target
+        .filter(|target| target.is_namespaced())
+        .and_then(|target| target.facts(&[lwp]).pop().flatten())
         .map(|facts| facts.inner);
     translated.unwrap_or(InnerTid(lwp.0))
 }

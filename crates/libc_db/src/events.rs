@@ -67,7 +67,7 @@ unsafe fn on_thread(
         let events = layout(&agent)?;
         let _stopped = agent.stopping()?;
         agent.inspect(|inspector| inspector.descriptor(id)).map_err(look_error)?;
-        agent.writing(|memory| act(&events, memory, id)).map_err(|_| TdErr::DbErr)
+        agent.writing(|memory| act(&events, memory, id).map_err(|_| TdErr::DbErr))
     })())
 }
 
@@ -123,7 +123,7 @@ fn on_process(ta: *const ThrAgent, change: impl Fn(EventMask) -> EventMask) -> T
     let agent = agents::enter(ta)?;
     let events = layout(&agent)?;
     let _stopped = agent.stopping()?;
-    agent.writing(|memory| events.change_process_mask(memory, change)).map_err(|_| TdErr::DbErr)
+    agent.writing(|memory| events.change_process_mask(memory, change).map_err(|_| TdErr::DbErr))
 }
 
 /// Enables events for the whole process.
@@ -177,7 +177,7 @@ pub unsafe extern "C-unwind" fn td_thr_event_getmsg(th: *const ThrHandle, out: *
         let events = layout(&agent)?;
         let _stopped = agent.stopping()?;
         agent.inspect(|inspector| inspector.descriptor(id)).map_err(look_error)?;
-        let message = agent.writing(|memory| events.take_from(memory, id)).map_err(event_error)?;
+        let message = agent.writing(|memory| events.take_from(memory, id).map_err(event_error))?;
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(message_for(message, th)) };
         Ok(())
@@ -198,7 +198,7 @@ pub unsafe extern "C-unwind" fn td_ta_event_getmsg(ta: *const ThrAgent, out: *mu
         let agent = agents::enter(ta)?;
         let events = layout(&agent)?;
         let _stopped = agent.stopping()?;
-        let message = agent.writing(|memory| events.take_any(memory)).map_err(event_error)?;
+        let message = agent.writing(|memory| events.take_any(memory).map_err(event_error))?;
         let th = MESSAGE_THREAD.with(|handle| {
             handle.set(agent.handle(message.thread));
             handle.as_ptr().cast_const()

@@ -10,7 +10,7 @@ use crate::agent::lock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use threadglass::Lwp;
-use threadglass::target::{Live, LwpFacts};
+use threadglass::target::{LwpFacts, Target};
 use threadglass::threads::Inspector;
 
 /// For how long facts that were read ahead may be used.
@@ -78,13 +78,13 @@ impl FactCache {
     }
 }
 
-/// The facts of one thread of `live`.
-pub(crate) fn of_thread(cache: &std::sync::Mutex<FactCache>, live: &Live, lwp: Lwp) -> Option<LwpFacts> {
-    let wanted = match lock(cache).take(lwp, || live.gives_facts_in_bulk()) {
+/// The facts of one thread of `target`.
+pub(crate) fn of_thread(cache: &std::sync::Mutex<FactCache>, target: &dyn Target, lwp: Lwp) -> Option<LwpFacts> {
+    let wanted = match lock(cache).take(lwp, || target.gives_facts_in_bulk()) {
         Ok(facts) => return Some(facts),
         Err(wanted) => wanted,
     };
-    let mut facts = Inspector::facts(live, &wanted).into_iter();
+    let mut facts = Inspector::facts(target, &wanted).into_iter();
     let first = facts.next().flatten();
     if wanted.len() > 1 {
         lock(cache).store(lwp, facts.collect());

@@ -3,19 +3,35 @@
 use crate::abi::{PsProc, Td, TdErr, code};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use threadglass::Pid;
-use threadglass::target::Live;
+use threadglass::target::{Core, CoreFault, CoreOptions, Live, Target};
 
-/// A process behind a handle of ours.
+/// What a handle of ours stands for.
+pub(crate) enum Subject {
+    Live(Live),
+    Core(Core),
+}
+
+/// A process or core behind a handle of ours.
 pub(crate) struct OwnProcess {
-    pub(crate) live: Live,
+    pub(crate) subject: Subject,
     released: AtomicBool,
 }
 
 impl OwnProcess {
+    /// It, as what is looked at.
+    pub(crate) fn target(&self) -> &dyn Target {
+        match &self.subject {
+            Subject::Live(live) => live,
+            Subject::Core(core) => core,
+        }
+    }
+
     /// Whether `tg_release` has been called on its handle.
     pub(crate) fn is_released(&self) -> bool {
         self.released.load(Ordering::Acquire)
@@ -77,31 +93,42 @@ fn attach(pid: c_int) -> Td<*mut PsProc> {
         remember(&format!("cannot look into process {pid}: {denial}"));
         return Err(TdErr::Err);
     }
+    Ok(register(Subject::Live(live)))
+}
+
+fn register(subject: Subject) -> *mut PsProc {
     // The address of a small allocation that is never freed: no later handle can have the same, so a
     // released handle is known as such for ever.
     let ph: *mut PsProc = Box::into_raw(Box::new(0u64)).cast();
-    let process = Arc::new(OwnProcess { live, released: AtomicBool::new(false) });
+    let process = Arc::new(OwnProcess { subject, released: AtomicBool::new(false) });
     handles().get_or_insert_default().insert(ph.addr(), Handle::Open(process));
-    Ok(ph)
+    ph
 }
 
-/// Opening core files comes with its own release; until then this says so.
+/// Makes a handle for a core file. `exe` names the program if it is not where it was, or is NULL.
 ///
 /// # Safety
 ///
-/// The arguments are not used.
+/// `core` and `exe` are NULL or strings; `out` is NULL or points to writable memory for one pointer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn tg_open_core(
-    _core: *const c_char,
-    _exe: *const c_char,
-    out: *mut *mut PsProc,
-) -> c_int {
-    if !out.is_null() {
-        // SAFETY: not NULL, so writable by the caller's promise.
-        unsafe { out.write(std::ptr::null_mut()) };
+pub unsafe extern "C-unwind" fn tg_open_core(core: *const c_char, exe: *const c_char, out: *mut *mut PsProc) -> c_int {
+    if out.is_null() || core.is_null() {
+        remember("tg_open_core: the file name or the result pointer is NULL");
+        return TdErr::Err as c_int;
     }
-    remember("tg_open_core: core files are not supported yet (use a debugger that loads this library)");
-    TdErr::NoCapab as c_int
+    // SAFETY: a string, by the caller's promise.
+    let path = |text: *const c_char| PathBuf::from(OsStr::from_bytes(unsafe { CStr::from_ptr(text) }.to_bytes()));
+    let options = CoreOptions { exe: (!exe.is_null()).then(|| path(exe)), ..CoreOptions::default() };
+    let ph = Core::open(&path(core), options).map(|core| register(Subject::Core(core))).map_err(|error| {
+        remember(&error.to_string());
+        match error.fault {
+            CoreFault::WrongMachine(_) => TdErr::NoCapab,
+            _ => TdErr::Err,
+        }
+    });
+    // SAFETY: not NULL, so writable by the caller's promise.
+    unsafe { out.write(ph.unwrap_or(std::ptr::null_mut())) };
+    code(ph.map(drop))
 }
 
 /// Ends a handle. Agents made with it answer TD_BADPH from then on, and the threads they suspended

@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut 
 /// Everything known of the thread with this descriptor.
 pub(crate) fn describe(agent: &Agent, inspector: &Inspector<'_>, descriptor: &Descriptor) -> Thread {
     let lwp = inspector.lwp_of(descriptor);
-    let facts = lwp.zip(inspector.live).and_then(|(lwp, live)| facts::of_thread(&agent.facts, live, lwp));
+    let facts = lwp.zip(inspector.target).and_then(|(lwp, target)| facts::of_thread(&agent.facts, target, lwp));
     let mut thread = inspector.describe(descriptor, facts.as_ref());
     if let (None, Some(lwp), Some(service)) = (&facts, lwp, agent.service()) {
         state_from_registers(&mut thread, service, lwp);

@@ -77,8 +77,8 @@ fn filter(state: c_int, priority: c_int, mask: Option<&SigSet>, user_flags: c_ui
 }
 
 fn remember_order(agent: &Agent, threads: &[threadglass::glibc::Descriptor]) {
-    let order = agent.inspect(|inspector| match inspector.live {
-        Some(live) if live.leader_status().namespaces == 1 => {
+    let order = agent.inspect(|inspector| match inspector.target {
+        Some(target) if !target.is_namespaced() => {
             threads.iter().filter_map(|thread| inspector.lwp_of(thread)).collect()
         }
         _ => Vec::new(),

@@ -18,6 +18,18 @@ pub(crate) fn lwp_of(agent: &Agent, id: PthreadId) -> Td<Lwp> {
 }
 
 fn get(agent: &Agent, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
+    if let Some(core) = agent.core() {
+        let registers = match set {
+            RegisterSet::General => core.registers(lwp).map(|it| it.0.iter().flat_map(|word| word.to_le_bytes()).collect()),
+            RegisterSet::Float => core.floating_registers(lwp),
+            RegisterSet::Extended => core.extended_registers(lwp),
+        };
+        return registers.ok_or(match set {
+            RegisterSet::General => TdErr::DbErr,
+            RegisterSet::Float => TdErr::NoFpregs,
+            RegisterSet::Extended => TdErr::NoXregs,
+        });
+    }
     match agent.service() {
         Some(service) => service.registers(lwp, set),
         None => own(agent, |pid| agent.tracing(pid, |tracer| tracer.registers(lwp, set)).map_err(control_error)),
@@ -75,6 +87,9 @@ unsafe fn set_from(
             let routine = routine.ok_or(TdErr::DbErr)?;
             // SAFETY: the client's handle and registers, passed on as they came.
             return registers_answer(unsafe { routine(agent.ph(), lwp.0, from) });
+        }
+        if agent.core().is_some() {
+            return Err(TdErr::DbErr);
         }
         // SAFETY: `size` bytes by the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), size) }.to_vec();

@@ -29,7 +29,7 @@ impl Agent {
     /// Runs `act` with a tracer of the live process. Not possible on a core, or without permission.
     fn trace_live<R>(&self, act: impl FnOnce(&Tracer) -> Result<R, ControlError>) -> Td<R> {
         let live = self.live().ok_or(TdErr::NoCapab)?;
-        self.tracing(live.as_live().pid(), act).map_err(control_error)
+        self.tracing(live.pid(), act).map_err(control_error)
     }
 }
 
@@ -152,7 +152,6 @@ pub unsafe extern "C-unwind" fn td_thr_setsigpending(
     let wanted = SignalSet(set[0]);
     let act = |agent: &Agent, _, lwp: Lwp| {
         let live = agent.live().ok_or(TdErr::NoCapab)?;
-        let live = live.as_live();
         let facts = live.facts(&[lwp]).pop().flatten().ok_or(TdErr::NoLwp)?;
         let pending = facts.pending.ok_or(TdErr::NoCapab)?;
         raise_signals(Pid(live.pid().0), lwp, pending, wanted).map_err(adjust_error)

@@ -69,7 +69,7 @@ fn find(agent: &Agent, inspector: &Inspector<'_>, lwp: Lwp) -> Td<ThrHandle> {
     {
         return Ok(agent.handle(id));
     }
-    let inner = inner_of(inspector.live, lwp);
+    let inner = inner_of(inspector.target, lwp);
     let threads = inspector.list().map_err(look_error)?;
     let found = threads.iter().find(|thread| thread.tid == inner.0 && thread.tid > 0);
     found.map(|thread| agent.handle(thread.id)).ok_or(TdErr::NoThr)

@@ -36,6 +36,23 @@ fn registers_suspension_signals_and_events() {
     checks("registers_suspension_signals_and_events", &client("control.c", &[]), &[]);
 }
 
+/// A core through our own handle tells what the live process told.
+#[test]
+fn a_core_beside_its_process() {
+    let test = "a_core_beside_its_process";
+    if !have(test, "gcore") {
+        return;
+    }
+    let fixture = Fixture::new("threads_truth.c").settled();
+    let dir = testkit::Public::new();
+    let mut gcore = Command::new("gcore");
+    gcore.arg("-o").arg(dir.path().join("core")).arg(fixture.pid().to_string());
+    let answer = Answer::of(gcore);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let core = dir.path().join(format!("core.{}", fixture.pid()));
+    checks(test, &client("core.c", &[]), &[&fixture.pid().to_string(), &core.display().to_string()]);
+}
+
 #[test]
 fn bad_arguments_dead_processes_and_corrupt_lists() {
     checks("bad", &client("bad.c", &[]), &[]);

@@ -56,7 +56,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// The program `fixtures/FILE`, in its usual form; the ending (`.c`, `.cc`) names the language.
+    /// The program `fixtures/FILE`, in its usual form; the ending (`.c`, `.cc`, `.rs`) names the language.
     pub fn new(file: &str) -> Self {
         Self { file: file.to_owned(), flags: Vec::new() }
     }
@@ -92,14 +92,20 @@ impl Build {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let partial =
             dir.join(format!("{stem}.{}.{}.partial", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-        let compiler = if self.file.ends_with(".cc") { "c++" } else { "cc" };
+        let (compiler, usual, libraries): (_, &[&str], &[&str]) = match self.file.rsplit('.').next() {
+            Some("rs") => ("rustc", &["-Copt-level=2", "-g", "-Dwarnings", "--edition=2024"], &[]),
+            language => {
+                let compiler = if language == Some("cc") { "c++" } else { "cc" };
+                (compiler, &["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"], &["-ldl"])
+            }
+        };
         let output = Command::new(compiler)
-            .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
+            .args(usual)
             .args(&self.flags)
             .arg("-o")
             .args([&partial, &source])
             // Behind the source, where the linker looks for what it lacks.
-            .args(["-ldl"])
+            .args(libraries)
             .output()
             .unwrap_or_else(|error| panic!("cannot run {compiler}: {error}"));
         assert!(output.status.success(), "{} does not build:\n{}", self.file, String::from_utf8_lossy(&output.stderr));

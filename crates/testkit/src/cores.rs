@@ -54,6 +54,13 @@ impl Dumpable {
         Self { fixture, dir }
     }
 
+    /// The same, with another choice of what the kernel dumps (`coredump_filter` of core(5)).
+    pub fn filtered(self, filter: &str) -> Self {
+        let path = format!("/proc/{}/coredump_filter", self.fixture.pid());
+        std::fs::write(path, filter).expect("the filter of a process of ours");
+        self
+    }
+
     /// Has gdb write a core; the program goes on. `None` (and a skip) where that cannot be.
     pub fn gcore(self, test: &str) -> Option<CoreFile> {
         if !have(test, "gcore") {
@@ -63,7 +70,8 @@ impl Dumpable {
         let output = Command::new("gcore").arg("-o").arg(self.dir.path().join("gdb")).arg(pid.to_string()).output();
         let path = self.dir.path().join(format!("gdb.{pid}"));
         if !path.exists() {
-            skip(test, &format!("gcore wrote no core: {output:?}"));
+            let said = output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
+            skip(test, &format!("gcore wrote no core: {}", said.lines().next().unwrap_or_default()));
             return None;
         }
         Some(CoreFile { dir: self.dir, path })

@@ -198,7 +198,9 @@ pub enum Generate {
 fn which_target(text: OsString) -> Result<WhichTarget, String> {
     let bytes = text.as_bytes();
     match text.to_str() {
-        Some(number) if !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit) => id(number).map(WhichTarget::Process),
+        Some(number) if !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit) => {
+            id(number).map(WhichTarget::Process)
+        }
         Some("") => Err("neither a pid nor the path of a core file".to_owned()),
         _ => Ok(WhichTarget::Core(text.into())),
     }

@@ -28,7 +28,10 @@ struct Pair {
 }
 
 fn dump(test: &str, program: &Path, args: &[&str], writer: Writer) -> Option<Pair> {
-    let mut dumpable = Dumpable::start(program, args);
+    dump_of(test, Dumpable::start(program, args), args, writer)
+}
+
+fn dump_of(test: &str, mut dumpable: Dumpable, args: &[&str], writer: Writer) -> Option<Pair> {
     if !args.contains(&"leaderless") {
         dumpable.fixture = dumpable.fixture.settled();
     }
@@ -296,12 +299,91 @@ fn libraries_below_a_sysroot() {
     assert!(refused.assert_refused().contains("/nowhere"));
 }
 
+/// A program on a libc of its own, which is gone or another one by the time of the look: what is in the
+/// core itself is enough for the threads, and the rest is said to be missing.
+#[test]
+fn libc_has_gone() {
+    let public = Public::new();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mapped = |name: &str| {
+        let found = maps.lines().find_map(|line| line.split_once('/').filter(|(_, path)| path.contains(name)));
+        format!("/{}", found.unwrap_or_else(|| panic!("no {name} in {maps}")).1)
+    };
+    let linker = public.copy(mapped("/ld-linux").as_ref(), "ld-linux-x86-64.so.2");
+    let libc = public.copy(mapped("/libc.so").as_ref(), "libc.so.6");
+    let flags =
+        [format!("-Wl,--dynamic-linker={}", linker.display()), format!("-Wl,-rpath,{}", public.path().display())];
+    let program = Build::new("threads_truth.c").flags(&flags).path();
+    for writer in WRITERS {
+        let Some(pair) = dump("cores::libc_has_gone", &program, &[], writer) else { continue };
+        let core = pair.core.name();
+        compare(&pair, &tool().look("threads", &core, &[]), writer);
+        let away = public.path().join("away");
+        std::fs::rename(&libc, &away).unwrap();
+        let check = |words: &str| {
+            let look = tool().look("threads", &core, &[]);
+            assert!(gaps(&look).contains(words) && gaps(&look).contains("libc.so.6"), "{}", gaps(&look));
+            assert_eq!(look["target"]["libc"]["layout"], "structural");
+            for (live, dead) in threads(&pair.live).iter().zip(threads(&look)) {
+                for field in ["id", "lwp", "start", "start_function", "stack", "syscall"] {
+                    if live["lwp"] != pair.pid {
+                        assert_eq!(live[field], dead[field], "{field} of {}", live["name"]);
+                    }
+                }
+            }
+            assert!(tool().run(&["tsd", &core]).assert_refused().contains("--sysroot"));
+        };
+        check("not found here");
+        std::fs::copy(&linker, &libc).unwrap();
+        check("its build id differs");
+        std::fs::remove_file(&libc).unwrap();
+        // Found again below another root.
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path().join(libc.strip_prefix("/").unwrap());
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::copy(&away, place).unwrap();
+        compare(&pair, &tool().look("threads", &core, &["--sysroot", &root.path().to_string_lossy()]), writer);
+        std::fs::rename(&away, &libc).unwrap();
+    }
+}
+
+/// What a filter kept out is said to be missing; the threads and their registers are always there.
+#[test]
+fn filtered() {
+    let program = Build::new("threads_truth.c").variant(Variant::Default).path();
+    let dumped = |filter: &str| {
+        let dumpable = Dumpable::start(&program, &[]).filtered(filter);
+        let pair = dump_of("cores::filtered", dumpable, &[], Writer::Kernel)?;
+        let look = tool().look("threads", &pair.core.name(), &[]);
+        let alive = threads(&pair.live).iter().filter(|thread| !thread["lwp"].is_null());
+        for live in alive.filter(|live| live["state"] == "sleep") {
+            let dead = thread(&look, live["lwp"].as_i64().unwrap());
+            for field in ["state", "pc", "sp", "syscall", "signal_mask", "pending"] {
+                assert_eq!(live[field], dead[field], "{field} of {}", live["name"]);
+            }
+        }
+        Some((pair, look))
+    };
+    // No memory but what the kernel always dumps.
+    let Some((pair, look)) = dumped("0") else { return };
+    assert!(gaps(&look).contains("not in the core"), "{}", gaps(&look));
+    assert!(threads(&look).iter().all(|thread| thread["id"].is_null()), "{look:#}");
+    tool().run(&["tsd", &pair.core.name()]).assert_refused();
+    // Private memory without the headers of objects: nothing to compare a file with.
+    let Some((pair, look)) = dumped("1") else { return };
+    assert!(gaps(&look).contains("no build id"), "{}", gaps(&look));
+    assert_eq!(threads(&look).len(), threads(&pair.live).len());
+    for (live, dead) in threads(&pair.live).iter().zip(threads(&look)) {
+        assert_eq!((&live["id"], &live["start_function"]), (&dead["id"], &dead["start_function"]));
+    }
+}
+
 /// A core cut at any place gives what is left of it, or one line.
 #[test]
 fn cut_short_anywhere() {
-    let program = Build::new("pending.c").variant(Variant::Default).path();
+    let program = Build::new("many.c").variant(Variant::Default).path();
     for writer in WRITERS {
-        let Some(pair) = dump("cores::cut_short_anywhere", &program, &[], writer) else { continue };
+        let Some(pair) = dump("cores::cut_short_anywhere", &program, &["5"], writer) else { continue };
         let whole = std::fs::metadata(pair.core.path()).unwrap().len();
         let uncut = ["threads", "tsd"].map(|verb| tool().look(verb, &pair.core.name(), &[]));
         let count = threads(&uncut[0]).len();

@@ -1,6 +1,7 @@
 //! The first two lines of every screen: who is looked at, and how.
 
 use super::{BOLD, DIM, paint, safe};
+use threadglass::Pid;
 use threadglass::model::{CoreInfo, CoreWriter, Libc, TargetInfo};
 
 /// Who it is.
@@ -9,20 +10,20 @@ pub fn name(target: &TargetInfo) -> String {
     match &target.core {
         None => paint(BOLD, &process),
         Some(core) => {
-            let end = end(core).map(|end| format!(", {end}")).unwrap_or_default();
+            let end = end(core, target.pid).map(|end| format!(", {end}")).unwrap_or_default();
             paint(BOLD, &format!("core of {process}{end}"))
         }
     }
 }
 
 /// What ended the process, or stopped it.
-fn end(core: &CoreInfo) -> Option<String> {
+fn end(core: &CoreInfo, pid: Pid) -> Option<String> {
     let signal = core.signal.as_ref()?;
     Some(match (core.writer, core.fault_address, core.sender) {
         (CoreWriter::Debugger, ..) => format!("stopped by {signal}"),
         (CoreWriter::Kernel, Some(addr), _) => format!("killed by {signal} at address {addr}"),
-        (CoreWriter::Kernel, None, Some(sender)) => format!("killed by {signal} from pid {sender}"),
-        (CoreWriter::Kernel, None, None) => format!("killed by {signal}"),
+        (CoreWriter::Kernel, None, Some(sender)) if sender != pid.0 => format!("killed by {signal} from pid {sender}"),
+        (CoreWriter::Kernel, None, _) => format!("killed by {signal}"),
     })
 }
 

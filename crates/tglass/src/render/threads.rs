@@ -36,7 +36,11 @@ pub fn headline(snapshot: &Snapshot, all: usize, took: Duration) -> String {
         .collect();
     let states = if states.is_empty() { String::new() } else { format!(": {}", states.join(", ")) };
     let took = format!("{:.1} ms", took.as_secs_f64() * 1e3);
-    format!("{}  {count}{states}\n{}\n\n", super::target::name(target), super::target::how(target, (snapshot.pause_us, snapshot.longest_pause_us), Some(took)))
+    format!(
+        "{}  {count}{states}\n{}\n\n",
+        super::target::name(target),
+        super::target::how(target, (snapshot.pause_us, snapshot.longest_pause_us), Some(took))
+    )
 }
 
 fn row(thread: &Thread) -> Vec<Cell> {

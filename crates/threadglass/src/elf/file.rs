@@ -10,6 +10,9 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
+/// Functions do not lie in one another by the thousand; a table that claims so is not followed.
+const MAX_MATCHES: usize = 10 << 20;
+
 /// A file's symbol tables, not yet relocated. The file is read in pieces, never memory-mapped: a
 /// file that shrinks under a mapping would kill us by SIGBUS.
 pub struct FileSymbols {
@@ -72,7 +75,11 @@ impl FileSymbols {
             let functions = table.symbols().iter().filter(|symbol| {
                 matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC) && symbol.st_shndx(endian) != SHN_UNDEF
             });
+            let mut matches = 0;
             for symbol in functions {
+                if matches > MAX_MATCHES {
+                    break;
+                }
                 let (start, size) = (symbol.st_value(endian), symbol.st_size(endian));
                 let from = wanted.partition_point(|(addr, _)| *addr < start);
                 for (_, index) in wanted[from..].iter().take_while(|(addr, _)| holds(start, size, *addr)) {
@@ -80,6 +87,7 @@ impl FileSymbols {
                         let before = old.st_value(endian);
                         start > before || (start == before && plainness_of(symbol) > plainness_of(old))
                     });
+                    matches += 1;
                     if better {
                         best[*index] = Some(symbol);
                     }

@@ -145,9 +145,7 @@ impl<'a> DescriptorReader<'a> {
         if u64_at(SELF)? != base.0 {
             return None;
         }
-        let block = layout
-            .stackblock
-            .and_then(|at| Some((RemoteAddr(u64_at(at)?), u64_at(at + 8)?, u64_at(at + 16)?)));
+        let block = layout.stackblock.and_then(|at| Some((RemoteAddr(u64_at(at)?), u64_at(at + 8)?, u64_at(at + 16)?)));
         // libc keeps the end of main's stack where the size of a block would be.
         let stack_end = block.filter(|(low, end, _)| low.is_null() && *end != 0).map(|(_, end, _)| RemoteAddr(end));
         let stack = block.filter(|(low, _, _)| !low.is_null());

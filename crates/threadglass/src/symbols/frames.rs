@@ -28,33 +28,16 @@ pub(super) struct Function {
     pub(super) line: Option<u32>,
 }
 
-/// Names the frames of one target's stacks.
-pub(crate) struct FrameNames<'a> {
-    target: &'a dyn Target,
+/// Names of places, for making frames.
+#[derive(Debug, Default)]
+pub(crate) struct FrameNames {
     names: HashMap<RemoteAddr, Name>,
 }
 
-impl<'a> FrameNames<'a> {
-    pub(crate) fn new(target: &'a dyn Target) -> Self {
-        Self { target, names: HashMap::new() }
-    }
-
-    /// Looks all `places` up: each distinct address once, and object by object.
-    pub(crate) fn look_up<'p>(&mut self, places: impl Iterator<Item = &'p Place>) {
-        let addrs: BTreeSet<RemoteAddr> = places.map(Place::lookup).collect();
-        let mut by_module: BTreeMap<RemoteAddr, (&Module, Vec<RemoteAddr>)> = BTreeMap::new();
-        for addr in addrs {
-            if let Some(module) = self.target.module_at(addr) {
-                by_module.entry(module.base).or_insert_with(|| (module, Vec::new())).1.push(addr);
-            }
-        }
-        for (base, (module, addrs)) in by_module {
-            let functions = functions_at(self.target, module, &addrs);
-            for (addr, functions) in addrs.into_iter().zip(functions) {
-                let name = Name { module: Some(module.name()), functions, base: Some(base) };
-                self.names.insert(addr, name);
-            }
-        }
+impl FrameNames {
+    /// Whether `place` has been looked up.
+    pub(crate) fn has(&self, place: &Place) -> bool {
+        self.names.contains_key(&place.lookup())
     }
 
     /// The frames at `place`: one, and one more for each function that was inlined there.
@@ -90,34 +73,87 @@ impl<'a> FrameNames<'a> {
     }
 }
 
-/// The functions at each of `addrs`, all in `module`.
-fn functions_at(target: &dyn Target, module: &Module, addrs: &[RemoteAddr]) -> Vec<Vec<Function>> {
-    let mut found = vec![Vec::new(); addrs.len()];
-    let Ok(mut image) = Image::load(target, module.base) else { return found };
-    let bias = image.bias();
-    let file = target.open_module(module);
-    #[cfg(feature = "blazesym")]
-    {
-        let build_id = image.build_id(target);
-        if let Some(lines) = super::lines::functions_at(module, file.as_ref(), build_id.as_deref(), bias, addrs) {
-            found = lines;
-        }
+/// Looks places up. Objects are opened when the first place in them is asked for.
+pub(crate) struct Namer<'a> {
+    target: &'a dyn Target,
+    objects: HashMap<RemoteAddr, Option<Object>>,
+}
+
+impl<'a> Namer<'a> {
+    pub(crate) fn new(target: &'a dyn Target) -> Self {
+        Self { target, objects: HashMap::new() }
     }
-    if let Some(file) = file {
-        let missing: Vec<usize> = (0..addrs.len()).filter(|index| found[*index].is_empty()).collect();
-        let offsets: Vec<u64> = missing.iter().map(|index| addrs[*index].0.wrapping_sub(bias)).collect();
-        if !offsets.is_empty() {
-            for (index, symbol) in missing.into_iter().zip(FileSymbols::new(file).functions_at(&offsets)) {
-                found[index].extend(symbol.map(|symbol| plain(&symbol.name, symbol.addr.0.wrapping_add(bias))));
+
+    /// Looks up those of `places` that are not in `names` yet: each distinct address once, and object by
+    /// object.
+    pub(crate) fn look_up(&mut self, places: &[Place], names: &mut FrameNames) {
+        let addrs: BTreeSet<_> = places.iter().filter(|place| !names.has(place)).map(Place::lookup).collect();
+        let mut by_module: BTreeMap<RemoteAddr, (&Module, Vec<RemoteAddr>)> = BTreeMap::new();
+        for addr in addrs {
+            match self.target.module_at(addr) {
+                Some(module) => by_module.entry(module.base).or_insert_with(|| (module, Vec::new())).1.push(addr),
+                None => {
+                    names.names.insert(addr, Name::default());
+                }
+            }
+        }
+        for (base, (module, addrs)) in by_module {
+            let target = self.target;
+            let object = self.objects.entry(base).or_insert_with(|| Object::open(target, module));
+            let functions =
+                object.as_mut().map_or_else(|| vec![Vec::new(); addrs.len()], |object| object.functions_at(&addrs));
+            for (addr, functions) in addrs.into_iter().zip(functions) {
+                let name = Name { module: Some(module.name()), functions, base: Some(base) };
+                names.names.insert(addr, name);
             }
         }
     }
-    if found.iter().any(Vec::is_empty) && image.load_symbols(target).is_ok() {
-        for (addr, functions) in addrs.iter().zip(&mut found).filter(|(_, functions)| functions.is_empty()) {
-            functions.extend(image.function_at(*addr).map(|symbol| plain(&symbol.name, symbol.addr.0)));
-        }
+}
+
+/// Everything that may name the functions of one object.
+struct Object {
+    image: Image,
+    file: Option<FileSymbols>,
+    #[cfg(feature = "blazesym")]
+    lines: Option<super::lines::Lines>,
+}
+
+impl Object {
+    fn open(target: &dyn Target, module: &Module) -> Option<Self> {
+        let mut image = Image::load(target, module.base).ok()?;
+        let _ = image.load_symbols(target);
+        let file = target.open_module(module);
+        Some(Self {
+            #[cfg(feature = "blazesym")]
+            lines: super::lines::Lines::open(module, file.as_ref(), image.build_id(target).as_deref()),
+            image,
+            file: file.map(FileSymbols::new),
+        })
     }
-    found
+
+    /// The functions at each of `addrs`.
+    fn functions_at(&mut self, addrs: &[RemoteAddr]) -> Vec<Vec<Function>> {
+        let bias = self.image.bias();
+        let offsets: Vec<u64> = addrs.iter().map(|addr| addr.0.wrapping_sub(bias)).collect();
+        let mut found = vec![Vec::new(); addrs.len()];
+        #[cfg(feature = "blazesym")]
+        if let Some(lines) = self.lines.as_ref().and_then(|lines| lines.functions_at(&offsets, bias)) {
+            found = lines;
+        }
+        if let Some(file) = &self.file {
+            let missing: Vec<usize> = (0..addrs.len()).filter(|index| found[*index].is_empty()).collect();
+            let offsets: Vec<u64> = missing.iter().map(|index| offsets[*index]).collect();
+            if !offsets.is_empty() {
+                for (index, symbol) in missing.into_iter().zip(file.functions_at(&offsets)) {
+                    found[index].extend(symbol.map(|symbol| plain(&symbol.name, symbol.addr.0.wrapping_add(bias))));
+                }
+            }
+        }
+        for (addr, functions) in addrs.iter().zip(&mut found).filter(|(_, functions)| functions.is_empty()) {
+            functions.extend(self.image.function_at(*addr).map(|symbol| plain(&symbol.name, symbol.addr.0)));
+        }
+        found
+    }
 }
 
 fn plain(name: &str, start: u64) -> Function {

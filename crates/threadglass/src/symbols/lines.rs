@@ -6,7 +6,6 @@
 use super::debug_file::find_debug_file;
 use super::demangle;
 use super::frames::Function;
-use crate::RemoteAddr;
 use crate::sys::file::copy_to_memory;
 use crate::target::Module;
 use blazesym::symbolize::source::{Elf, Source};
@@ -19,38 +18,48 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Larger files are not searched for lines; their functions are named all the same.
 const MAX_FILE: u64 = 512 << 20;
 
-/// The functions at each of `addrs`, by the debug information of `module`. `None` when it has none.
-pub(super) fn functions_at(
-    module: &Module,
-    file: Option<&File>,
-    build_id: Option<&[u8]>,
-    bias: u64,
-    addrs: &[RemoteAddr],
-) -> Option<Vec<Vec<Function>>> {
-    let separate;
-    let file = match file.filter(|file| has_lines(file)) {
-        Some(file) => file,
-        None => {
-            separate = find_debug_file(module, file, build_id).filter(has_lines)?;
-            &separate
-        }
-    };
-    let copy = copy_to_memory(file, MAX_FILE).ok()?;
-    let source = Source::Elf(Elf::new(format!("/proc/self/fd/{}", copy.as_raw_fd())));
-    let offsets: Vec<u64> = addrs.iter().map(|addr| addr.0.wrapping_sub(bias)).collect();
-    // The debug information is the target's; a decoder's panic over it must not end the look.
-    let look_up = || {
+/// The debug information of one object.
+pub(super) struct Lines {
+    symbolizer: Symbolizer,
+    source: Source<'static>,
+    /// Held open because the source leads through it.
+    _copy: File,
+}
+
+impl Lines {
+    /// Opens the debug information of `module`: in its own file or in a separate one. `None` when it has
+    /// none.
+    pub(super) fn open(module: &Module, file: Option<&File>, build_id: Option<&[u8]>) -> Option<Self> {
+        let separate;
+        let file = match file.filter(|file| has_lines(file)) {
+            Some(file) => file,
+            None => {
+                separate = find_debug_file(module, file, build_id).filter(has_lines)?;
+                &separate
+            }
+        };
+        let copy = copy_to_memory(file, MAX_FILE).ok()?;
+        let source = Source::Elf(Elf::new(format!("/proc/self/fd/{}", copy.as_raw_fd())));
         let no_dirs: [&str; 0] = [];
         let symbolizer = Symbolizer::builder()
             .enable_auto_reload(false)
             .enable_demangling(false)
             .set_debug_dirs(Some(no_dirs))
             .build();
-        let found = symbolizer.symbolize(&source, Input::VirtOffset(&offsets)).ok()?;
-        let functions = found.iter().map(|found| found.as_sym().map(|symbol| functions(symbol, bias)));
-        Some(functions.map(Option::unwrap_or_default).collect())
-    };
-    catch_unwind(AssertUnwindSafe(look_up)).ok().flatten()
+        Some(Self { symbolizer, source, _copy: copy })
+    }
+
+    /// The functions at each of the link-time addresses `offsets`, which are `bias` lower than in the
+    /// target.
+    pub(super) fn functions_at(&self, offsets: &[u64], bias: u64) -> Option<Vec<Vec<Function>>> {
+        let look_up = || {
+            let found = self.symbolizer.symbolize(&self.source, Input::VirtOffset(offsets)).ok()?;
+            let functions = found.iter().map(|found| found.as_sym().map(|symbol| functions(symbol, bias)));
+            Some(functions.map(Option::unwrap_or_default).collect())
+        };
+        // The debug information is the target's; a decoder's panic over it must not end the look.
+        catch_unwind(AssertUnwindSafe(look_up)).ok().flatten()
+    }
 }
 
 fn functions(symbol: &blazesym::symbolize::Sym<'_>, bias: u64) -> Vec<Function> {

@@ -6,7 +6,7 @@ mod frames;
 #[cfg(feature = "blazesym")]
 mod lines;
 
-pub(crate) use frames::FrameNames;
+pub(crate) use frames::{FrameNames, Namer};
 
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};

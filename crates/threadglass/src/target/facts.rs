@@ -50,6 +50,29 @@ pub struct LwpFacts {
 }
 
 impl LwpFacts {
+    /// An LWP of which nothing but its number and state is known.
+    pub fn bare(lwp: Lwp, state: KernelState) -> Self {
+        Self {
+            lwp,
+            inner: InnerTid(lwp.0),
+            name: None,
+            state,
+            syscall: None,
+            blocked: None,
+            pending: None,
+            policy: None,
+            priority: None,
+            nice: None,
+            boosted: None,
+            cpu_ticks: None,
+            switches: None,
+            tracer: 0,
+            robust_head: None,
+            thread_pointer: None,
+            running: None,
+        }
+    }
+
     /// From the three files of a live LWP.
     pub fn from_files(lwp: Lwp, stat: Stat, status: Status, syscall: Option<SyscallFile>) -> Self {
         Self {

@@ -27,7 +27,7 @@ use crate::access::Denial;
 use crate::model::{CoreInfo, Gap};
 use crate::proc::{MapEntry, StackLimit};
 use crate::signals::SignalSet;
-use crate::{Pid, RemoteAddr};
+use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use std::fmt;
 use std::fs::File;
 
@@ -205,6 +205,22 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
 
     /// Where the main thread's stack pointer stood at the program's start.
     fn initial_stack(&self) -> Option<RemoteAddr>;
+
+    /// Whether its ids differ from those it sees itself, because it has a pid namespace of its own.
+    fn is_namespaced(&self) -> bool {
+        false
+    }
+
+    /// The thread that the target itself knows as `inner`.
+    fn lwp_of_inner(&self, inner: InnerTid) -> Option<Lwp> {
+        Some(Lwp(inner.0))
+    }
+
+    /// Whether facts of many threads come at little more than the price of a few, so that a caller who
+    /// will need all of them should ask for all at once.
+    fn gives_facts_in_bulk(&self) -> bool {
+        false
+    }
 
     /// What this kind of target cannot tell of any process.
     fn losses(&self) -> Vec<Gap> {

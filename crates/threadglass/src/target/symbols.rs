@@ -46,7 +46,9 @@ impl GlibcSymbols {
             if rank(module) == OTHER && !target.is_program(module) {
                 continue;
             }
-            let (Ok(image), Some(file)) = (Image::load(target, module.base), target.open_module(module)) else { continue };
+            let (Ok(image), Some(file)) = (Image::load(target, module.base), target.open_module(module)) else {
+                continue;
+            };
             for (name, addr) in FileSymbols::new(file).addresses_of(SYMBOLS, image.bias()) {
                 found.entry(name).or_insert(addr);
             }

@@ -87,7 +87,12 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
         gaps.push(Gap::whole("thread ids, stacks, start functions, registers, system calls", denial.to_string()));
     }
     if let Some(reason) = pairs.broken.take() {
-        gaps.push(Gap::whole("threads that exited and were not joined", reason.to_string()));
+        let why = match target.identity().core {
+            // Nothing moves in a core.
+            Some(_) => "the core lacks a part of libc's list of threads, or the list is corrupt".to_owned(),
+            None => reason.to_string(),
+        };
+        gaps.push(Gap::whole("threads that exited and were not joined", why));
     }
 
     refine_running(target, &mut facts);
@@ -122,8 +127,7 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
     for (lwp, facts) in &facts {
         let descriptor = pairs.of_lwp.get(lwp);
         if descriptor.is_none() && layout.is_some() {
-            let why = "it is starting, leaving, or was not made by pthread_create";
-            Gap::of_thread(&mut gaps, "thread id", why, *lwp);
+            Gap::of_thread(&mut gaps, "thread id", why_no_descriptor(target, facts), *lwp);
         }
         threads.push(context.living(facts, descriptor, &mut gaps));
     }
@@ -141,6 +145,16 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
         gaps,
     };
     Ok(Collected { snapshot, layout })
+}
+
+/// Why a living thread of a process with glibc has no descriptor of its own.
+fn why_no_descriptor(target: &dyn Target, facts: &LwpFacts) -> &'static str {
+    match facts.thread_pointer.map(|pointer| target.read_u64(pointer)) {
+        Some(Err(_)) => "the memory it is kept in is not in the core",
+        // gdb up to 13 (at least) gives up on a whole stack whose guard it cannot read (glibc 2.42 on).
+        Some(Ok(0)) => "the core has nothing but zeros where it is kept: its writer could not read that memory",
+        _ => "it is starting, leaving, or was not made by pthread_create",
+    }
 }
 
 /// Tells apart the threads that the kernel calls running, and replaces the facts of those that

@@ -6,13 +6,12 @@
 use super::collect::SUSPENDER;
 use super::describe::Context;
 use super::main_stack::main_stack;
-use super::pairing::{Pairs, walk_lists};
+use super::pairing::{Pairs, hints, walk_lists};
 use super::running::{self, Verdict};
-use crate::glibc::{Anchor, Descriptor, DescriptorReader, Hint, Layout, ListFault};
+use crate::glibc::{Descriptor, DescriptorReader, Layout, ListFault};
 use crate::model::{Evidence, Thread, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
-use crate::sys::robust::robust_head;
-use crate::target::{KernelFacts, Live, LwpFacts, Memory, ReadError, ReadErrorKind, Target};
+use crate::target::{LwpFacts, Memory, ReadError, ReadErrorKind, Target};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::HashMap;
 
@@ -46,8 +45,8 @@ pub struct Inspector<'a> {
     pub memory: &'a dyn Memory,
     /// Where the threads are in it.
     pub layout: &'a Layout,
-    /// The live process behind it, if it has been shown to be one.
-    pub live: Option<&'a Live>,
+    /// The process or core behind it, where that is known for sure: it has what memory cannot tell.
+    pub target: Option<&'a dyn Target>,
 }
 
 impl Inspector<'_> {
@@ -67,9 +66,9 @@ impl Inspector<'_> {
     pub fn list(&self) -> Result<Vec<Descriptor>, InspectError> {
         // Whatever hides the heads hides the lists.
         let heads = self.layout.heads.resolve(self.memory)?;
-        let mut threads = match self.live {
+        let mut threads = match self.target {
             // A program without symbols has no heads: what its threads registered leads into the lists.
-            Some(live) if heads.is_empty() => self.registered(live),
+            Some(target) if heads.is_empty() => self.registered(target),
             _ => HashMap::new(),
         };
         let mut found = walk_lists(self.memory, self.layout, threads.clone());
@@ -79,7 +78,7 @@ impl Inspector<'_> {
             }
             // Where threads come and go while we look, those that live are found by what they registered
             // with the kernel, so that a list in motion costs none of them.
-            threads = self.live.map(|live| self.registered(live)).unwrap_or_default();
+            threads = self.target.map(|target| self.registered(target)).unwrap_or_default();
             let before = std::mem::replace(&mut found, walk_lists(self.memory, self.layout, threads.clone()));
             // Nothing moved, and still it breaks: the list is corrupt or its memory is kept from us, and what
             // was found is not all.
@@ -104,19 +103,10 @@ impl Inspector<'_> {
         Ok(threads)
     }
 
-    fn registered(&self, live: &Live) -> HashMap<RemoteAddr, Descriptor> {
-        // In a pid namespace the ids in memory are not those of `/proc`: the list alone decides then.
-        if live.leader_status().namespaces > 1 {
-            return HashMap::new();
-        }
-        let hints: Vec<_> = live
-            .lwps()
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(|lwp| Some((lwp, Hint { inner: InnerTid(lwp.0), anchor: Anchor::RobustHead(robust_head(lwp)?) })))
-            .collect();
+    fn registered(&self, target: &dyn Target) -> HashMap<RemoteAddr, Descriptor> {
+        let facts: Vec<_> = target.facts(&target.lwps().unwrap_or_default()).into_iter().flatten().collect();
         let mut pairs = Pairs::default();
-        pairs.add_by_hints(self.memory, self.layout, &hints);
+        pairs.add_by_hints(self.memory, self.layout, &hints(&facts));
         pairs.of_lwp.into_values().map(|thread| (thread.id.0, thread)).collect()
     }
 
@@ -136,15 +126,15 @@ impl Inspector<'_> {
     /// The LWP of a descriptor, as we see it; `None` for a thread that has ended.
     pub fn lwp_of(&self, thread: &Descriptor) -> Option<Lwp> {
         let inner = (thread.tid > 0).then_some(thread.tid)?;
-        match self.live.filter(|live| live.leader_status().namespaces > 1) {
+        match self.target {
             None => Some(Lwp(inner)),
-            Some(live) => live.lwp_of_inner(InnerTid(inner)),
+            Some(target) => target.lwp_of_inner(InnerTid(inner)),
         }
     }
 
     /// Kernel facts of the threads `lwps`, those that run told apart from those that only could.
-    pub fn facts(live: &Live, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
-        let mut facts = live.facts(lwps);
+    pub fn facts(target: &dyn Target, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
+        let mut facts = target.facts(lwps);
         let running: Vec<_> = facts
             .iter()
             .flatten()
@@ -155,7 +145,7 @@ impl Inspector<'_> {
         if running.is_empty() {
             return facts;
         }
-        let verdicts = running.iter().map(|facts| facts.lwp).zip(running::watch(live, &running));
+        let verdicts = running.iter().map(|facts| facts.lwp).zip(running::watch(target, &running));
         let mut verdicts: HashMap<Lwp, Verdict> = verdicts.collect();
         for slot in facts.iter_mut().flatten() {
             match verdicts.remove(&slot.lwp) {
@@ -167,20 +157,20 @@ impl Inspector<'_> {
         facts
     }
 
-    /// What is known of a thread from its descriptor and the kernel's facts. Without facts (a core, a
-    /// process that is not ours to look at) the state of a living thread is unknown.
+    /// What is known of a thread from its descriptor and the kernel's facts. Without facts (a debugger's
+    /// core, a process that is not ours to look at) the state of a living thread is unknown.
     pub fn describe(&self, thread: &Descriptor, facts: Option<&LwpFacts>) -> Thread {
-        let in_libc = |addr: RemoteAddr| self.live.is_some_and(|live| live.is_in_libc(addr));
+        let in_libc = |addr: RemoteAddr| self.target.is_some_and(|target| target.is_in_libc(addr));
         let mut is_our_tracer = |tracer: i32| {
-            self.live.and_then(|live| live.tracer_name(tracer)).is_some_and(|name| name == SUSPENDER.as_bytes())
+            self.target.and_then(|target| target.tracer_name(tracer)).is_some_and(|name| name == SUSPENDER.as_bytes())
         };
         let mut context = Context {
             layout: Some(self.layout),
             in_libc: &in_libc,
             function_at: &mut |_| None,
             is_our_tracer: &mut is_our_tracer,
-            main_stack: &|end| self.live.and_then(|live| main_stack(live, end)),
-            leader: self.live.map_or(Lwp(0), |live| live.pid().leader()),
+            main_stack: &|end| self.target.and_then(|target| main_stack(target, end)),
+            leader: self.target.map_or(Lwp(0), |target| target.pid().leader()),
         };
         match facts {
             Some(facts) => context.living(facts, Some(thread), &mut Vec::new()),

@@ -4,7 +4,7 @@ use super::collect::{Collected, collect_with};
 use crate::glibc::tsd;
 use crate::model::{Gap, KeyInfo, SCHEMA, ThreadValues, TsdSnapshot};
 use crate::symbols::Symbolizer;
-use crate::target::{Target, TargetError};
+use crate::target::{Module, Target, TargetError};
 
 /// Looks at the thread-specific data of `target`, without stopping it.
 pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
@@ -17,10 +17,14 @@ pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
         return Err(unknown(gaps.pop().map_or_else(String::new, |gap| gap.why)));
     };
     let key_layout = layout.keys.ok_or_else(|| {
-        unknown(
-            "the program has no symbol for the table of keys: it is static and stripped (look at one that is not)"
-                .into(),
-        )
+        let is_libc = |module: &Module| target.is_in_libc(module.base);
+        let why = match target.modules().iter().any(is_libc) {
+            true => "the libc it runs on is not here to say where the table of keys is (give it by --sysroot DIR)",
+            false => {
+                "the program has no symbol for the table of keys: it is static and stripped (look at one that is not)"
+            }
+        };
+        unknown(why.to_owned())
     })?;
     let keys = tsd::keys(target, &key_layout).map_err(|error| unknown(error.to_string()))?;
     let mut threads = Vec::new();

@@ -15,6 +15,11 @@ use super::stack::StackWords;
 /// to take an old return address for a new one.
 const REACH: u64 = 256 << 10;
 
+/// Places that are compared with one another. Recursion has as many as it has frames.
+const MAX_CANDIDATES: usize = 64;
+/// Frames by which a place must prove itself among others.
+const PROOF: usize = 8;
+
 /// The value that rbp must have in the frame with `registers`; `None` when nothing convinces.
 pub(super) fn rbp(
     space: &Space<'_>,
@@ -24,58 +29,96 @@ pub(super) fn rbp(
     row: &Row,
     start_routine: Option<u64>,
 ) -> Option<u64> {
-    // The common rule alone: caller's rbp at CFA-16, return address at CFA-8, CFA 16 above rbp.
-    let standard = matches!(row.cfa, Cfa::Register(RBP, 16))
-        && matches!(row.rule(RBP), Some(Rule::At(-16)))
-        && matches!(row.rule(RETURN), Some(Rule::At(-8)));
-    if !standard {
+    if !is_standard(row) {
         return None;
     }
-    let sp = registers.sp.0;
-    let least = prologue(space, row.function.0);
-    let mut judge = |stack: &mut StackWords<'_>, rbp: u64| {
-        let back = stack.word(rbp.checked_add(8)?)?;
-        if !space.is_code(back) {
-            return None;
-        }
-        let call = known.call(space, back)?;
-        let saved = stack.word(rbp)?;
-        let caller = known.row(space, back - 1)?;
-        // A caller that needs its rbp must find it further up.
-        if caller.cfa_is_on(RBP) && saved <= rbp {
-            return None;
-        }
-        Some(call)
-    };
+    let (sp, function) = (registers.sp.0, row.function.0);
+    let mut search = Search { space, known, stack };
+    let least = prologue(space, function);
     // The prologue says how large the frame is; then one place is left, and any call there will do.
     if let Some(expected) = least.and_then(|size| sp.checked_add(size)) {
-        match judge(stack, expected) {
-            Some(Call::To(target)) if target == row.function.0 => return Some(expected),
+        match search.call_at(expected) {
+            Some(Call::To(target)) if target == function => return Some(expected),
             Some(Call::Indirect) => return Some(expected),
             _ => {}
         }
     }
     // Otherwise (arguments pushed for a call, arrays of variable size) only a call of this very function
-    // convinces, and only when there is one.
+    // convinces.
     let from = sp.checked_add(least.unwrap_or(0))?.checked_next_multiple_of(16)?;
-    let mut found = None;
+    let mut candidates = Vec::new();
     let mut at = from;
-    while at - from < REACH {
+    while at - from < REACH && candidates.len() < MAX_CANDIDATES {
         // The end of the stack.
-        if stack.word(at.checked_add(8)?).is_none() {
+        if search.stack.word(at.checked_add(8)?).is_none() {
             break;
         }
-        let reached = match judge(stack, at) {
-            Some(Call::To(target)) => target == row.function.0,
-            Some(Call::Indirect) => start_routine == Some(row.function.0),
+        let reached = match search.call_at(at) {
+            Some(Call::To(target)) => target == function,
+            Some(Call::Indirect) => start_routine == Some(function),
             None => false,
         };
-        if reached && found.replace(at).is_some() {
-            return None;
+        if reached {
+            candidates.push(at);
         }
         at = at.checked_add(16)?;
     }
-    found
+    if let [only] = candidates[..] {
+        return Some(only);
+    }
+    // A recursion's outer frames are such places too, and so may be what earlier calls have left behind.
+    // The right one is the first from which every frame was called as it should be, and leads to the others.
+    let mut proven = candidates.into_iter().filter_map(|at| Some((at, search.chain(at, function)?)));
+    let (first, chain) = proven.next()?;
+    proven.all(|(other, _)| chain.contains(&other) || chain.last().is_some_and(|last| other > *last)).then_some(first)
+}
+
+/// The common rule: caller's rbp at CFA-16, return address at CFA-8, CFA 16 above rbp.
+fn is_standard(row: &Row) -> bool {
+    matches!(row.cfa, Cfa::Register(RBP, 16))
+        && matches!(row.rule(RBP), Some(Rule::At(-16)))
+        && matches!(row.rule(RETURN), Some(Rule::At(-8)))
+}
+
+struct Search<'s, 'a, 'b> {
+    space: &'s Space<'a>,
+    known: &'s mut Known,
+    stack: &'s mut StackWords<'b>,
+}
+
+impl Search<'_, '_, '_> {
+    /// The call that made the frame whose rbp is `rbp`; `None` when no frame can be there.
+    fn call_at(&mut self, rbp: u64) -> Option<Call> {
+        let back = self.stack.word(rbp.checked_add(8)?)?;
+        if !self.space.is_code(back) {
+            return None;
+        }
+        let caller = self.known.row(self.space, back.checked_sub(1)?)?;
+        // A signal handler was called by the kernel, which leaves no instruction behind.
+        let call = if caller.signal { Call::Indirect } else { self.known.call(self.space, back)? };
+        // A caller that needs its rbp must find it further up.
+        let saved = self.stack.word(rbp)?;
+        (!caller.cfa_is_on(RBP) || saved > rbp).then_some(call)
+    }
+
+    /// The rbp of the frames from `rbp` (of `function`) outwards, as far as they need one; `None` when one
+    /// of them was not called by the frame around it.
+    fn chain(&mut self, mut rbp: u64, mut function: u64) -> Option<Vec<u64>> {
+        let mut chain = Vec::new();
+        while chain.len() < PROOF {
+            match self.call_at(rbp)? {
+                Call::To(target) if target != function => return None,
+                _ => chain.push(rbp),
+            }
+            let back = self.stack.word(rbp.checked_add(8)?)?;
+            let caller = self.known.row(self.space, back.checked_sub(1)?)?;
+            if !is_standard(&caller) {
+                break;
+            }
+            (rbp, function) = (self.stack.word(rbp)?, caller.function.0);
+        }
+        Some(chain)
+    }
 }
 
 /// Bytes between rbp and sp that the function beginning at `start` sets up, by its first instructions:

@@ -19,9 +19,11 @@ pub(super) struct StackWords<'a> {
 }
 
 impl<'a> StackWords<'a> {
-    /// Reads when asked.
-    pub(super) fn live(memory: &'a dyn Memory) -> Self {
-        Self { memory: Some(memory), pieces: Vec::new() }
+    /// Reads what is above the stack pointer at once, and more when asked.
+    pub(super) fn live(memory: &'a dyn Memory, sp: RemoteAddr) -> Self {
+        let mut stack = Self { memory: Some(memory), pieces: Vec::new() };
+        stack.word(sp.0);
+        stack
     }
 
     /// The copy `bytes` of what was at `start`, and nothing else.
@@ -60,7 +62,7 @@ mod tests {
     fn a_stack_that_ends_early_has_no_words_behind_its_end() {
         let mut target = Bytes::default();
         target.map(RemoteAddr(0x1000), (0..=255).collect());
-        let mut stack = StackWords::live(&target);
+        let mut stack = StackWords::live(&target, RemoteAddr(0x1000));
         assert_eq!(stack.word(0x1000), Some(0x0706_0504_0302_0100));
         assert_eq!(stack.word(0x10f8), Some(0xfffe_fdfc_fbfa_f9f8));
         assert_eq!(stack.word(0x10f9), None);

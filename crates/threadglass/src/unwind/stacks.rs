@@ -2,15 +2,17 @@
 
 use super::libc_site::call_site;
 use super::registers::Registers;
-use super::space::{Rows, Space};
+use super::space::{Known, Space};
 use super::stack::StackWords;
-use super::walk::{Walk, Walker};
+use super::walk::{Place, Walk, Walker};
 use crate::model::{CallSite, Frame, Gap, Snapshot, StackEnd, Syscall, Thread};
 use crate::proc::SyscallFile;
-use crate::symbols::FrameNames;
+use crate::symbols::{FrameNames, Namer};
 use crate::target::{Target, in_parallel};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
 /// How often a thread that moves while its stack is read is looked at again.
 const TRIES: usize = 3;
@@ -25,6 +27,7 @@ pub struct Stacks<'a> {
     target: &'a dyn Target,
     space: Space<'a>,
     found: HashMap<Lwp, Found>,
+    names: FrameNames,
 }
 
 struct Found {
@@ -46,7 +49,7 @@ enum Outcome {
 impl<'a> Stacks<'a> {
     /// Prepares to read the stacks of `target`.
     pub fn new(target: &'a dyn Target) -> Self {
-        Self { target, space: Space::of_target(target), found: HashMap::new() }
+        Self { target, space: Space::of_target(target), found: HashMap::new(), names: FrameNames::default() }
     }
 
     /// Reads the stacks of all `threads` that stand still, without stopping any. Gives those that run,
@@ -59,10 +62,32 @@ impl<'a> Stacks<'a> {
             gaps.push(Gap::whole("stacks", denial.to_string()));
             return moving;
         }
-        let outcomes = in_parallel(&wanted, |part| {
-            let mut rows = Rows::default();
-            part.iter().map(|(lwp, start)| self.read_one(&mut rows, *lwp, *start)).collect()
+        // Names are looked up while stacks are still read: opening debug information takes a while.
+        let (sender, receiver) = channel();
+        let (outcomes, names) = thread::scope(|scope| {
+            let target = self.target;
+            let namer = thread::Builder::new().spawn_scoped(scope, move || name_all(target, &receiver));
+            let outcomes = in_parallel(&wanted, |part| {
+                let mut known = Known::default();
+                let outcomes = part.iter().map(|(lwp, start)| {
+                    let outcome = self.read_one(&mut known, *lwp, *start);
+                    if let Outcome::Found(found) = &outcome {
+                        let places = found.walk.places.iter().filter(|place| known.named.insert(place.lookup()));
+                        let new: Vec<Place> = places.copied().collect();
+                        if !new.is_empty() {
+                            // Without a namer they are named in the end.
+                            let _ = sender.send(new);
+                        }
+                    }
+                    outcome
+                });
+                outcomes.collect()
+            });
+            drop(sender);
+            let names = namer.ok().and_then(|namer| namer.join().ok());
+            (outcomes, names.unwrap_or_default())
         });
+        self.names = names;
         for ((lwp, _), outcome) in wanted.iter().zip(outcomes) {
             match outcome {
                 Outcome::Found(found) => {
@@ -76,17 +101,17 @@ impl<'a> Stacks<'a> {
         moving
     }
 
-    fn read_one(&self, rows: &mut Rows, lwp: Lwp, start: Option<RemoteAddr>) -> Outcome {
+    fn read_one(&self, known: &mut Known, lwp: Lwp, start: Option<RemoteAddr>) -> Outcome {
         if let Some(registers) = self.target.registers_at_rest(lwp) {
-            let mut stack = StackWords::live(self.target);
-            return Outcome::Found(self.walk(rows, &mut stack, registers, start));
+            let mut stack = StackWords::live(self.target, registers.sp);
+            return Outcome::Found(self.walk(known, &mut stack, registers, start));
         }
         for _ in 0..TRIES {
             let counters = self.target.sched_counters(lwp);
             let Some(call) = self.target.wait_call(lwp) else { return Outcome::Hidden };
             let Some((sp, pc)) = call.registers() else { return Outcome::Running };
-            let mut stack = StackWords::live(self.target);
-            let mut found = self.walk(rows, &mut stack, Registers::blocked(pc, sp), start);
+            let mut stack = StackWords::live(self.target, sp);
+            let mut found = self.walk(known, &mut stack, Registers::blocked(pc, sp), start);
             // It stood still all the time if it is in the same call and never got a CPU since.
             let still = self.target.wait_call(lwp) == Some(call)
                 && counters.zip(self.target.sched_counters(lwp)).is_none_or(|(before, now)| {
@@ -102,14 +127,14 @@ impl<'a> Stacks<'a> {
 
     fn walk(
         &self,
-        rows: &mut Rows,
+        known: &mut Known,
         stack: &mut StackWords<'_>,
         registers: Registers,
         start: Option<RemoteAddr>,
     ) -> Found {
-        let mut walker = Walker { space: &self.space, rows, start_routine: start.map(|start| start.0) };
+        let mut walker = Walker { space: &self.space, known, start_routine: start.map(|start| start.0) };
         let walk = walker.walk(stack, registers);
-        let site = call_site(&self.space, rows, &walk.places);
+        let site = call_site(&self.space, known, &walk.places);
         Found { walk, site, call: None }
     }
 
@@ -117,7 +142,7 @@ impl<'a> Stacks<'a> {
     /// `from` on.
     pub fn add_copied(&mut self, thread: &Thread, registers: Registers, from: RemoteAddr, copy: Vec<u8>) {
         let mut stack = StackWords::copied(from, copy);
-        let found = self.walk(&mut Rows::default(), &mut stack, registers, thread.start);
+        let found = self.walk(&mut Known::default(), &mut stack, registers, thread.start);
         if let Some(lwp) = thread.lwp {
             self.found.insert(lwp, found);
         }
@@ -125,8 +150,11 @@ impl<'a> Stacks<'a> {
 
     /// Names the frames, each distinct address once, and puts them into the threads of `snapshot`.
     pub fn finish(mut self, snapshot: &mut Snapshot) {
-        let mut names = FrameNames::new(self.target);
-        names.look_up(self.found.values().flat_map(|found| &found.walk.places));
+        let places = self.found.values().flat_map(|found| &found.walk.places);
+        let missing: Vec<Place> = places.filter(|place| !self.names.has(place)).copied().collect();
+        let mut namer = Namer::new(self.target);
+        namer.look_up(&missing, &mut self.names);
+        let names = &self.names;
         for thread in &mut snapshot.threads {
             let Some(found) = thread.lwp.and_then(|lwp| self.found.remove(&lwp)) else { continue };
             thread.frames = found.walk.places.iter().flat_map(|place| names.frames(place)).collect::<Vec<Frame>>();
@@ -143,6 +171,18 @@ impl<'a> Stacks<'a> {
             }
         }
     }
+}
+
+/// Names the places that come until no more can.
+fn name_all(target: &dyn Target, places: &Receiver<Vec<Place>>) -> FrameNames {
+    let mut namer = Namer::new(target);
+    let mut names = FrameNames::default();
+    while let Ok(mut batch) = places.recv() {
+        // All that have come meanwhile, at once: some lookups cost the same for one as for many.
+        batch.extend(places.try_iter().flatten());
+        namer.look_up(&batch, &mut names);
+    }
+    names
 }
 
 /// Threads whose stacks could not be read because they did not stand still.
@@ -177,10 +217,10 @@ pub fn add_stacks(target: &dyn Target, snapshot: &mut Snapshot) {
 
 /// The stack of one thread in plain memory, for tests and fuzzing.
 pub fn walk_bytes(space: &Space<'_>, registers: Registers) -> (Walk, Option<CallSite>) {
-    let mut rows = Rows::default();
-    let mut stack = StackWords::live(space.memory);
-    let walk = Walker { space, rows: &mut rows, start_routine: None }.walk(&mut stack, registers);
-    let site = call_site(space, &mut rows, &walk.places);
+    let mut known = Known::default();
+    let mut stack = StackWords::live(space.memory, registers.sp);
+    let walk = Walker { space, known: &mut known, start_routine: None }.walk(&mut stack, registers);
+    let site = call_site(space, &mut known, &walk.places);
     (walk, site)
 }
 

@@ -113,7 +113,7 @@ impl Walker<'_, '_> {
                 return unknown(format!("the return address {} is not in code", caller.pc));
             }
             // What rests on a conclusion must not contradict it.
-            if evidence == Evidence::Inferred && !row.signal && self.known.call(self.space, back).is_none() {
+            if evidence == Evidence::Inferred && !row.signal && !self.is_called(back) {
                 return unknown(format!("no call is before the return address {}", caller.pc));
             }
             if evidence == Evidence::Recorded {
@@ -122,6 +122,15 @@ impl Walker<'_, '_> {
             exact = row.signal;
             registers = caller;
         }
+    }
+}
+
+impl Walker<'_, '_> {
+    /// Whether a function that returns to `back` can have been called: by a call before it, or by the
+    /// kernel to handle a signal.
+    fn is_called(&mut self, back: u64) -> bool {
+        self.known.call(self.space, back).is_some()
+            || self.known.row(self.space, back.wrapping_sub(1)).is_some_and(|row| row.signal)
     }
 }
 

@@ -83,7 +83,8 @@ impl CoreFault {
         let name = path.display().to_string();
         // systemd keeps cores packed, and unpacks them itself.
         if name.contains("/systemd/coredump/") {
-            let pid = name.rsplit('.').filter(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())).nth(1);
+            let pid =
+                name.rsplit('.').filter(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())).nth(1);
             let command = format!("coredumpctl dump {} -o core", pid.unwrap_or("PID"));
             return Self::Compressed { format, command };
         }
@@ -126,7 +127,8 @@ mod tests {
         assert_eq!(command(b"\x28\xb5\x2f\xfd..", "core.zst"), "zstd -d core.zst");
         assert_eq!(command(b"\xfd7zXZ\0..", "core.xz"), "xz -dk core.xz");
         assert_eq!(command(b"\x1f\x8b\x08", "core"), "gunzip -c < core > core");
-        let kept = "/var/lib/systemd/coredump/core.prog.1000.0123456789abcdef0123456789abcdef.4711.1700000000000000.zst";
+        let kept =
+            "/var/lib/systemd/coredump/core.prog.1000.0123456789abcdef0123456789abcdef.4711.1700000000000000.zst";
         assert_eq!(command(b"\x28\xb5\x2f\xfd", kept), "coredumpctl dump 4711 -o core");
         assert!(matches!(CoreFault::not_elf(b"#!/bin/sh", Path::new("x")), CoreFault::NotElf));
     }

@@ -2,11 +2,12 @@
 
 use super::Core;
 use super::notes::ThreadNotes;
+use crate::Lwp;
 use crate::model::{CoreWriter, Evidence, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::signals::SignalSet;
 use crate::target::{KernelFacts, LwpFacts, SchedCounters, TargetError};
-use crate::{InnerTid, Lwp};
+use crate::unwind::Registers;
 
 /// What a system call answers when something interrupts its sleep: `EINTR`, or one of the codes by
 /// which the kernel starts the call again (`ERESTARTSYS` and its kin).
@@ -33,64 +34,42 @@ impl Core {
         let by_kernel = self.notes.writer == CoreWriter::Kernel;
         let is_leader = status.lwp == self.pid.leader();
         LwpFacts {
-            lwp: status.lwp,
-            inner: InnerTid(status.lwp.0),
             // The process's name is that of its main thread.
             name: self.notes.process.as_ref().filter(|_| by_kernel && is_leader).map(|process| process.name.clone()),
-            state,
             syscall: Some(syscall),
             blocked: by_kernel.then_some(status.blocked),
             pending: by_kernel.then_some(SignalSet(status.pending.0 & !SIGKILL)),
-            policy: None,
-            priority: None,
-            nice: None,
-            boosted: None,
             // The leader's record has the time of the whole process.
             cpu_ticks: (by_kernel && !is_leader).then_some(status.cpu_ticks),
-            switches: None,
-            tracer: 0,
-            robust_head: None,
             thread_pointer: Some(registers.thread_pointer()).filter(|pointer| !pointer.is_null()),
             running: Some((judged, Evidence::Derived)),
+            ..LwpFacts::bare(status.lwp, state)
         }
     }
 
     /// A leader that is not among the threads had ended before the others: main called `pthread_exit`.
-    fn ended_leader(&self) -> Option<LwpFacts> {
+    fn ended_leader(&self) -> Option<Lwp> {
         let leader = self.pid.leader();
-        (self.notes.are_whole() && self.notes.process.is_some() && !self.by_lwp.contains_key(&leader)).then(|| LwpFacts {
-            lwp: leader,
-            inner: InnerTid(leader.0),
-            name: None,
-            state: KernelState::Zombie,
-            syscall: None,
-            blocked: None,
-            pending: None,
-            policy: None,
-            priority: None,
-            nice: None,
-            boosted: None,
-            cpu_ticks: None,
-            switches: None,
-            tracer: 0,
-            robust_head: None,
-            thread_pointer: None,
-            running: Some((ThreadState::Zombie, Evidence::Derived)),
-        })
+        let ended = self.notes.are_whole() && self.notes.process.is_some() && !self.by_lwp.contains_key(&leader);
+        ended.then_some(leader)
     }
 }
 
 impl KernelFacts for Core {
     fn lwps(&self) -> Result<Vec<Lwp>, TargetError> {
-        let ended = self.ended_leader().map(|facts| facts.lwp);
-        Ok(ended.into_iter().chain(self.notes.threads.iter().map(|thread| thread.status.lwp)).collect())
+        let dumped = self.notes.threads.iter().map(|thread| thread.status.lwp);
+        Ok(self.ended_leader().into_iter().chain(dumped).collect())
     }
 
     fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         let ended = self.ended_leader();
         let of = |lwp: &Lwp| match self.thread(*lwp) {
             Some(thread) => Some(self.facts_of(thread)),
-            None => ended.clone().filter(|facts| facts.lwp == *lwp),
+            None if ended == Some(*lwp) => Some(LwpFacts {
+                running: Some((ThreadState::Zombie, Evidence::Derived)),
+                ..LwpFacts::bare(*lwp, KernelState::Zombie)
+            }),
+            None => None,
         };
         lwps.iter().map(of).collect()
     }
@@ -100,11 +79,16 @@ impl KernelFacts for Core {
     }
 
     fn has_thread(&self, lwp: Lwp) -> bool {
-        self.thread(lwp).is_some() || self.ended_leader().is_some_and(|facts| facts.lwp == lwp)
+        self.thread(lwp).is_some() || self.ended_leader() == Some(lwp)
     }
 
     fn sched_counters(&self, _lwp: Lwp) -> Option<SchedCounters> {
         None
+    }
+
+    fn registers_at_rest(&self, lwp: Lwp) -> Option<Registers> {
+        let bytes: Vec<u8> = self.registers(lwp)?.0.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Registers::from_user_regs(&bytes)
     }
 
     fn tracer_name(&self, _tracer: i32) -> Option<Vec<u8>> {

@@ -96,7 +96,8 @@ impl Files {
     pub(super) fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
         let Some(object) = self.object_at(addr) else { return 0 };
         let at = addr.wrapping_sub(object.bias);
-        let Some(part) = object.constant.iter().find(|part| part.vaddr <= at && at - part.vaddr < part.file_size) else {
+        let Some(part) = object.constant.iter().find(|part| part.vaddr <= at && at - part.vaddr < part.file_size)
+        else {
             return 0;
         };
         let skip = at - part.vaddr;

@@ -67,7 +67,9 @@ pub(super) fn check_core(source: &dyn Source, path: &Path) -> Result<(), CoreFau
 
 /// Why a core that is cut short has nothing to show.
 pub(super) fn too_short(size: u64) -> String {
-    format!("the file ends after {size} bytes, before its threads (it was cut short: `ulimit -c unlimited`, a larger disk)")
+    format!(
+        "the file ends after {size} bytes, before its threads (it was cut short: `ulimit -c unlimited`, a larger disk)"
+    )
 }
 
 impl Headers {

@@ -10,7 +10,12 @@ use std::collections::HashMap;
 
 /// Puts the core's segments and the files that were mapped together, in address order. A debugger
 /// leaves out segments that a file has wholly: of those, the object's own headers tell the permissions.
-pub(super) fn build(source: &dyn Source, segments: &Segments, files: &[FileMapping], vdso: Option<RemoteAddr>) -> Vec<MapEntry> {
+pub(super) fn build(
+    source: &dyn Source,
+    segments: &Segments,
+    files: &[FileMapping],
+    vdso: Option<RemoteAddr>,
+) -> Vec<MapEntry> {
     let mut inodes: HashMap<&[u8], u64> = HashMap::new();
     let inodes: Vec<u64> = files
         .iter()
@@ -23,7 +28,8 @@ pub(super) fn build(source: &dyn Source, segments: &Segments, files: &[FileMappi
         let index = files.partition_point(|file| file.start <= addr).checked_sub(1)?;
         (addr < files[index].end).then(|| (&files[index], inodes[index]))
     };
-    let mut maps: Vec<_> = segments.table().iter().map(|segment| entry(segment, file_at(segment.start), vdso)).collect();
+    let mut maps: Vec<_> =
+        segments.table().iter().map(|segment| entry(segment, file_at(segment.start), vdso)).collect();
     let mut objects = Objects { source, segments, seen: HashMap::new() };
     for (file, inode) in files.iter().zip(&inodes) {
         if file.offset == 0 {
@@ -84,7 +90,9 @@ impl Objects<'_> {
         let (base, headers) = self.seen.get_mut(name)?;
         let base = *base;
         let memory = OwnBytes { source: self.source, segments: self.segments };
-        let headers = headers.get_or_insert_with(|| Headers::read(&Placed { memory, base: RemoteAddr(base) }, MAX_OF_OBJECT)).as_ref()?;
+        let headers = headers
+            .get_or_insert_with(|| Headers::read(&Placed { memory, base: RemoteAddr(base) }, MAX_OF_OBJECT))
+            .as_ref()?;
         let first = headers.of_kind(PT_LOAD).find(|load| load.offset == 0)?;
         let at = addr.wrapping_sub(base.wrapping_sub(first.vaddr));
         let holds = |vaddr: u64, size: u64| (vaddr & !0xfff) <= at && at < vaddr.saturating_add(size);

@@ -87,8 +87,7 @@ impl fmt::Debug for Core {
 
 /// Opens a regular file, without being held up by a FIFO.
 fn open_regular(path: &Path) -> Result<File, CoreFault> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(CoreFault::from_io)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(CoreFault::from_io)?;
     let kind = file.metadata().map_err(CoreFault::from_io)?.file_type();
     match kind {
         kind if kind.is_file() => Ok(file),
@@ -134,7 +133,8 @@ impl Core {
             let cut = segments.missing > 0 || headers.claimed > headers.entries.len() as u64 || !notes.are_whole();
             let why = match cut {
                 true => header::too_short(source.size()),
-                false => "no note in it is one of a thread (was it made by another system, or by a tool of its own?)".to_owned(),
+                false => "no note in it is one of a thread (was it made by another system, or by a tool of its own?)"
+                    .to_owned(),
             };
             return Err(CoreFault::NoThreads { why });
         };
@@ -181,18 +181,16 @@ impl Core {
     }
 
     fn files(&self) -> &Files {
-        self.files.get_or_init(|| {
-            Files::find(&self.own(), self.modules(), |module| self.is_program(module), &self.options)
-        })
+        self.files
+            .get_or_init(|| Files::find(&self.own(), self.modules(), |module| self.is_program(module), &self.options))
     }
 
     fn info(&self) -> CoreInfo {
         let first = self.notes.threads.first().map(|thread| thread.status);
         let signal = first.map(|status| status.signal).filter(|signal| (1..=64).contains(signal));
         // A debugger records its own stop of each thread.
-        let cause = self.notes.signal.filter(|cause| {
-            self.notes.writer == CoreWriter::Kernel && Some(cause.signal) == signal
-        });
+        let cause =
+            self.notes.signal.filter(|cause| self.notes.writer == CoreWriter::Kernel && Some(cause.signal) == signal);
         CoreInfo {
             path: self.path.to_string_lossy().into_owned(),
             writer: self.notes.writer,
@@ -284,8 +282,7 @@ impl Target for Core {
     }
 
     fn maps(&self) -> &[MapEntry] {
-        self.maps
-            .get_or_init(|| maps::build(&*self.source, &self.segments, &self.notes.files, self.notes.auxv.vdso))
+        self.maps.get_or_init(|| maps::build(&*self.source, &self.segments, &self.notes.files, self.notes.auxv.vdso))
     }
 
     fn modules(&self) -> &[Module] {

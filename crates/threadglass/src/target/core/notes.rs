@@ -98,16 +98,18 @@ impl Notes {
 
     fn take(&mut self, source: &dyn Source, walk: &mut Walk<'_>, kind: u32, record: Extent, seen: &mut HashSet<i32>) {
         match kind {
-            NT_PRSTATUS => match walk.read::<336>(record).and_then(|(bytes, len)| ThreadStatus::decode(&bytes[..len])) {
-                Some(_) if self.threads.len() == MAX_THREADS => {
-                    self.fault("there are more threads in them than any process can have");
+            NT_PRSTATUS => {
+                match walk.read::<336>(record).and_then(|(bytes, len)| ThreadStatus::decode(&bytes[..len])) {
+                    Some(_) if self.threads.len() == MAX_THREADS => {
+                        self.fault("there are more threads in them than any process can have");
+                    }
+                    Some(status) if seen.insert(status.lwp.0) => {
+                        self.threads.push(ThreadNotes { status, floating: None, extended: None });
+                    }
+                    Some(_) => self.fault("a thread is in them twice"),
+                    None => self.fault("the record of a thread is too short"),
                 }
-                Some(status) if seen.insert(status.lwp.0) => {
-                    self.threads.push(ThreadNotes { status, floating: None, extended: None });
-                }
-                Some(_) => self.fault("a thread is in them twice"),
-                None => self.fault("the record of a thread is too short"),
-            },
+            }
             NT_PRPSINFO => {
                 // The kernel begins with the thread that died; gdb, lldb and others with the process.
                 if self.threads.is_empty() {

@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn files_with_lies_about_counts_ranges_and_names() {
-        let (files, torn) = decode_files(&file_note(&[(0x1000, 0x2000, 0), (0x2000, 0x4000, 3)], b"/a\0/b (deleted)\0"));
+        let (files, torn) =
+            decode_files(&file_note(&[(0x1000, 0x2000, 0), (0x2000, 0x4000, 3)], b"/a\0/b (deleted)\0"));
         assert!(!torn);
         assert_eq!((files[1].offset, files[1].name.as_slice(), files[1].deleted), (0x3000, &b"/b"[..], true));
         for (entries, names) in [

@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn of_overlapping_ones_the_first_answers_and_nothing_wraps() {
-        let loads = vec![load(0x1000, 10, 4, 4), load(0x1002, 20, 8, 8), load(0x1001, 30, 1, 1), load(u64::MAX, 0, 9, 9)];
+        let loads =
+            vec![load(0x1000, 10, 4, 4), load(0x1002, 20, 8, 8), load(0x1001, 30, 1, 1), load(u64::MAX, 0, 9, 9)];
         assert_eq!(read(loads, 0x1000, 16), Some(vec![10, 11, 12, 13, 22, 23, 24, 25, 26, 27]));
         assert_eq!(read(vec![load(0x1000, u64::MAX, 4, 4)], 0x1000, 4), None);
         assert_eq!(read(vec![load(0x1000, 98, 4, 4)], 0x1000, 4), Some(vec![98, 99]));

@@ -60,8 +60,8 @@ impl<'a> Reader<'a> {
 }
 
 impl Live {
-    /// The thread that the target itself knows as `inner`.
-    pub(crate) fn lwp_of_inner(&self, inner: InnerTid) -> Option<Lwp> {
+    /// The thread that a target in a namespace of its own knows as `inner`.
+    pub(super) fn search_inner(&self, inner: InnerTid) -> Option<Lwp> {
         let mut reader = Reader::new(self);
         let mut is_it = |lwp: &Lwp| {
             let status = reader.read(*lwp, "status").ok().and_then(parse_status);

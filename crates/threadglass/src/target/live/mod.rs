@@ -15,7 +15,7 @@ use crate::proc::{
     AuxVector, MapEntry, StackLimit, Stat, Status, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status,
 };
 use crate::sys::file;
-use crate::{Lwp, Pid, RemoteAddr};
+use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use memory::LiveMemory;
 use nix::errno::Errno;
 use std::ffi::{CStr, CString};
@@ -224,6 +224,18 @@ impl Target for Live {
 
     fn stack_limit(&self) -> Option<StackLimit> {
         parse_stack_limit(&self.read_stream(c"limits").ok()?)
+    }
+
+    fn is_namespaced(&self) -> bool {
+        self.status.namespaces > 1
+    }
+
+    fn lwp_of_inner(&self, inner: InnerTid) -> Option<Lwp> {
+        if self.is_namespaced() { self.search_inner(inner) } else { Some(Lwp(inner.0)) }
+    }
+
+    fn gives_facts_in_bulk(&self) -> bool {
+        self.has_worthwhile_iterator()
     }
 
     fn initial_stack(&self) -> Option<RemoteAddr> {

@@ -94,9 +94,8 @@ impl TaskIterator {
 }
 
 impl Live {
-    /// Whether facts of many threads come at little more than the price of a few, so that a caller who
-    /// will need all of them should ask for all at once.
-    pub fn gives_facts_in_bulk(&self) -> bool {
+    /// Whether a pass can be made, and the process is large enough for it to pay.
+    pub(super) fn has_worthwhile_iterator(&self) -> bool {
         self.thread_count().is_some_and(|count| count >= WORTHWHILE)
             && self.iterator.get_or_init(|| TaskIterator::load(self)).is_some()
     }

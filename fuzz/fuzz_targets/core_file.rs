@@ -1,0 +1,24 @@
+//! A core file: right in the main, wrong wherever the input says so.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use threadglass::target::{Core, Target};
+use threadglass::{Lwp, threads};
+use threadglass_fuzz::core_file;
+
+fuzz_target!(|input: (u8, u8, Vec<(u16, Vec<u8>)>, Option<u16>)| {
+    let (threads_claimed, mode, patches, cut) = input;
+    let mut bytes = core_file::core(u32::from(threads_claimed % 6) + 1);
+    for (at, patch) in patches {
+        let at = usize::from(at) % bytes.len();
+        let end = (at + patch.len()).min(bytes.len());
+        bytes[at..end].copy_from_slice(&patch[..end - at]);
+    }
+    if let (1, Some(cut)) = (mode % 2, cut) {
+        bytes.truncate(usize::from(cut));
+    }
+    let Ok(core) = Core::from_bytes(bytes) else { return };
+    let _ = threads::collect(&core);
+    let _ = threads::collect_tsd(&core);
+    let _ = (core.maps(), core.registers(Lwp(1000)), core.floating_registers(Lwp(1000)));
+});
