@@ -13,6 +13,7 @@ mod machine;
 mod measure;
 mod programs;
 mod report;
+mod stacks;
 mod stats;
 mod target;
 mod threads;
@@ -28,7 +29,8 @@ use std::process::ExitCode;
 type Bench = (&'static str, fn(&Context) -> Result<Section>);
 
 /// All of them, in the order they run.
-const BENCHES: &[Bench] = &[("threads", threads::run), ("c-library", c_library::run), ("cores", cores::run)];
+const BENCHES: &[Bench] =
+    &[("threads", threads::run), ("stacks", stacks::run), ("c-library", c_library::run), ("cores", cores::run)];
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -317,11 +317,7 @@ fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
     let lwps = target.lwps().map_err(|_| TdErr::BadPh)?;
     // A few threads are enough to check the layout against.
     let facts = target.facts(&lwps[..lwps.len().min(16)]);
-    let hints: Vec<_> = facts
-        .into_iter()
-        .flatten()
-        .filter_map(|facts| facts.hint())
-        .collect();
+    let hints: Vec<_> = facts.into_iter().flatten().filter_map(|facts| facts.hint()).collect();
     let layout = Layout::discover(target, target, &hints).map_err(layout_error)?;
     Ok(agents::register(|ta| Agent::new(ta, ph, Backend::Own(process), layout)))
 }

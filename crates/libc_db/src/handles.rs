@@ -13,8 +13,8 @@ use threadglass::target::{Core, CoreFault, CoreOptions, Live, Target};
 
 /// What a handle of ours stands for.
 pub(crate) enum Subject {
-    Live(Live),
-    Core(Core),
+    Live(Box<Live>),
+    Core(Box<Core>),
 }
 
 /// A process or core behind a handle of ours.
@@ -27,8 +27,8 @@ impl OwnProcess {
     /// It, as what is looked at.
     pub(crate) fn target(&self) -> &dyn Target {
         match &self.subject {
-            Subject::Live(live) => live,
-            Subject::Core(core) => core,
+            Subject::Live(live) => &**live,
+            Subject::Core(core) => &**core,
         }
     }
 
@@ -93,7 +93,7 @@ fn attach(pid: c_int) -> Td<*mut PsProc> {
         remember(&format!("cannot look into process {pid}: {denial}"));
         return Err(TdErr::Err);
     }
-    Ok(register(Subject::Live(live)))
+    Ok(register(Subject::Live(Box::new(live))))
 }
 
 fn register(subject: Subject) -> *mut PsProc {
@@ -119,7 +119,7 @@ pub unsafe extern "C-unwind" fn tg_open_core(core: *const c_char, exe: *const c_
     // SAFETY: a string, by the caller's promise.
     let path = |text: *const c_char| PathBuf::from(OsStr::from_bytes(unsafe { CStr::from_ptr(text) }.to_bytes()));
     let options = CoreOptions { exe: (!exe.is_null()).then(|| path(exe)), ..CoreOptions::default() };
-    let ph = Core::open(&path(core), options).map(|core| register(Subject::Core(core))).map_err(|error| {
+    let ph = Core::open(&path(core), options).map(|core| register(Subject::Core(Box::new(core)))).map_err(|error| {
         remember(&error.to_string());
         match error.fault {
             CoreFault::WrongMachine(_) => TdErr::NoCapab,

@@ -5,7 +5,7 @@ mod common;
 use common::{Source, library_dir, run, tls_libraries};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use testkit::{Answer, Fixture, have};
+use testkit::{Answer, Fixture, GlibcRoots, have};
 
 fn client(file: &str, flags: &[&str]) -> PathBuf {
     Source::new(file).flags(flags).with_libc_db().build()
@@ -51,6 +51,26 @@ fn a_core_beside_its_process() {
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     let core = dir.path().join(format!("core.{}", fixture.pid()));
     checks(test, &client("core.c", &[]), &[&fixture.pid().to_string(), &core.display().to_string()]);
+}
+
+/// The C interface on programs of other glibc versions, and on a static one.
+#[test]
+fn every_glibc_version() {
+    let Some(roots) = GlibcRoots::find("every_glibc_version") else { return };
+    let example = Source::at(common::root().join("docs/examples/list_threads.c")).with_libc_db().build();
+    let mut programs: Vec<_> =
+        roots.iter().map(|(version, root)| (version, roots.build("threads_truth.c", root))).collect();
+    programs.push(roots.build_static("threads_truth.c"));
+    for (version, program) in programs {
+        let fixture = Fixture::start(&program, &[]).settled();
+        let text = run(&example, &[&fixture.pid().to_string()]);
+        for thread in testkit::threads(fixture.truth()) {
+            let (id, start) = (testkit::address(&thread["id"]), thread["start"].as_str().unwrap_or_default());
+            let line = text.lines().find(|line| line.starts_with(&format!("thread {id:#x} ")));
+            let line = line.unwrap_or_else(|| panic!("glibc {version}: no {id:#x}:\n{text}"));
+            assert!(line.contains(&format!("start {start} ")), "glibc {version}: {start}: {line}");
+        }
+    }
 }
 
 #[test]

@@ -64,7 +64,9 @@ fn every_function_has_a_page() {
     let header = std::fs::read_to_string(dir.path().join("include/threadglass/thread_db.h")).expect("the header");
     let mut pages = 0;
     for line in header.lines().filter_map(|line| line.strip_prefix("extern ")) {
-        let Some(name) = line.split_once('(').and_then(|(before, _)| before.rsplit([' ', '*']).next()) else { continue };
+        let Some(name) = line.split_once('(').and_then(|(before, _)| before.rsplit([' ', '*']).next()) else {
+            continue;
+        };
         assert!(dir.path().join(format!("share/man/man3/{name}.3")).exists(), "{name} has no man page");
         pages += 1;
     }

@@ -89,6 +89,14 @@ fn threads_of_a_stripped_program_only_looks() {
 }
 
 #[test]
+fn stacks_only_look() {
+    let fixture = Fixture::start(&Build::new("stack_waits.c").path(), &[]).settled();
+    if let Some(calls) = trace("no_touching::stacks", &["threads", &fixture.pid().to_string(), "--stacks"]) {
+        assert_only_looks(&calls);
+    }
+}
+
+#[test]
 fn tsd_only_looks() {
     looks_without_acting("tsd", Variant::Default);
 }

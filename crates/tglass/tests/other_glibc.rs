@@ -1,58 +1,17 @@
-//! The truth fixture on other versions of glibc.
-//!
-//! `TG_GLIBC_ROOTS` names a directory with one unpacked root each (libc6 and libgcc-s1 of a
-//! distribution, as `2.31/`, `2.35/` ..). One of them with headers and start files (libc6-dev) serves
-//! to build for all: the oldest, because its programs run on every newer one.
+//! The fixtures on other versions of glibc, live and as cores.
 
-use std::path::{Path, PathBuf};
-use testkit::{Build, Fixture, Tool, View, differences, eventually, skip};
-
-const LIBRARIES: &str = "lib/x86_64-linux-gnu";
-
-fn roots(dir: &Path) -> Vec<PathBuf> {
-    let mut roots: Vec<_> = std::fs::read_dir(dir)
-        .expect("TG_GLIBC_ROOTS names a directory")
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.join(LIBRARIES).join("libc.so.6").exists())
-        .collect();
-    roots.sort();
-    roots
-}
-
-/// Builds `file` against the oldest root's libc, to be run by `root`'s dynamic linker.
-fn build(file: &str, oldest: &Path, root: &Path) -> PathBuf {
-    let (old, run) = (oldest.display(), root.join(LIBRARIES));
-    let (dev, run) = (format!("{old}/usr/{LIBRARIES}"), run.display());
-    Build::new(file)
-        .flags(&[
-            format!("--sysroot={old}"),
-            format!("-B{dev}/"),
-            format!("-L{dev}"),
-            format!("-L{old}/{LIBRARIES}"),
-            format!("-Wl,--dynamic-linker={run}/ld-linux-x86-64.so.2"),
-            // The old kind of path, which also holds for what libc itself loads (libgcc_s).
-            "-Wl,--disable-new-dtags".to_owned(),
-            format!("-Wl,-rpath,{run}:{run}/../../usr/{LIBRARIES}"),
-        ])
-        .path()
-}
+use std::path::Path;
+use testkit::{Dumpable, Fixture, GlibcRoots, Tool, Value, View, differences, eventually};
 
 #[test]
 fn every_version_agrees_with_its_threads() {
     let test = "every_version_agrees_with_its_threads";
-    let Some(dir) = std::env::var_os("TG_GLIBC_ROOTS") else {
-        return skip(test, "TG_GLIBC_ROOTS does not name a directory of unpacked glibc versions");
-    };
-    let roots = roots(Path::new(&dir));
-    let Some(oldest) = roots.iter().find(|root| root.join("usr/include/pthread.h").exists()) else {
-        return skip(test, "none of TG_GLIBC_ROOTS has headers to build with (libc6-dev)");
-    };
+    let Some(roots) = GlibcRoots::find(test) else { return };
     let tool = Tool::new(env!("CARGO_BIN_EXE_tglass"));
     let mut wrong = Vec::new();
-    for root in &roots {
-        let version = root.file_name().unwrap().to_string_lossy().into_owned();
-        let fixture = Fixture::start(&build("threads_truth.c", oldest, root), &[]).settled();
+    for (version, root) in roots.iter() {
+        let build = |file: &str| roots.build(file, root);
+        let fixture = Fixture::start(&build("threads_truth.c"), &[]).settled();
         let mut faults = Vec::new();
         eventually("the spinner should get a CPU", || {
             let snapshot = tool.threads(fixture.pid(), &[]);
@@ -64,25 +23,70 @@ fn every_version_agrees_with_its_threads() {
             faults.iter().all(|fault| !fault.starts_with("spinner: state is \"active\", seen as \"run\""))
         });
 
-        let tsd = Fixture::start(&build("tsd.c", oldest, root), &[]).settled();
+        let tsd = Fixture::start(&build("tsd.c"), &[]).settled();
         let keys = tool.tsd(tsd.pid())["keys"].as_array().unwrap().len();
         let told = tsd.truth()["keys"].as_object().unwrap().len();
         if keys != told {
             faults.push(format!("{told} keys are in use, {keys} were seen"));
         }
-        let ended = Fixture::start(&build("main_exited.c", oldest, root), &[]);
+        let ended = Fixture::start(&build("main_exited.c"), &[]);
         let snapshot = tool.threads(ended.pid(), &[]);
         let main = &ended.truth()["main"];
         let leader = testkit::threads(&snapshot).iter().find(|thread| thread["lwp"] == main["lwp"]);
         if leader.is_none_or(|thread| thread["id"] != main["id"] || thread["state"] != "zombie") {
             faults.push(format!("main has exited: {main}, seen as {leader:?}"));
         }
-        faults.extend(lifecycle_faults(&tool, &build("lifecycle.c", oldest, root)));
+        faults.extend(lifecycle_faults(&tool, &build("lifecycle.c")));
+        faults.extend(core_faults(test, &tool, &build("threads_truth.c")));
         eprintln!("glibc {version}: {}", if faults.is_empty() { "agrees" } else { "differs" });
         wrong.extend(faults.into_iter().map(|fault| format!("{version}: {fault}")));
     }
-    assert!(roots.len() > 1, "a matrix needs more than one version");
+    let (version, program) = roots.build_static("threads_truth.c");
+    let fixture = Fixture::start(&program, &[]).settled();
+    let mut faults = Vec::new();
+    eventually("the spinner should get a CPU", || {
+        faults = differences(fixture.truth(), &tool.threads(fixture.pid(), &[]), View::PLAIN);
+        faults.iter().all(|fault| !fault.starts_with("spinner: state is \"active\", seen as \"run\""))
+    });
+    faults.extend(core_faults(test, &tool, &program));
+    eprintln!("glibc {version}, static: {}", if faults.is_empty() { "agrees" } else { "differs" });
+    wrong.extend(faults.into_iter().map(|fault| format!("{version}, static: {fault}")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What a core of the kernel keeps must be as it was alive.
+fn core_faults(test: &str, tool: &Tool, program: &Path) -> Vec<String> {
+    let mut dumpable = Dumpable::start(program, &[]);
+    dumpable.fixture = dumpable.fixture.settled();
+    let live = tool.threads(dumpable.fixture.pid(), &[]);
+    let Some(core) = dumpable.kernel_core(test) else { return Vec::new() };
+    let dead = tool.run(&["threads", &core.name(), "--json"]).json();
+    let by_id = |of: &Value| -> Vec<(Value, Value)> {
+        testkit::threads(of).iter().map(|thread| (thread["id"].clone(), thread.clone())).collect()
+    };
+    let (live, dead) = (by_id(&live), by_id(&dead));
+    let mut faults = Vec::new();
+    if live.len() != dead.len() {
+        faults.push(format!("{} threads lived, {} are in the core", live.len(), dead.len()));
+    }
+    for (id, was) in live {
+        let Some((_, is)) = dead.iter().find(|(other, _)| *other == id) else {
+            faults.push(format!("{id} is not in the core"));
+            continue;
+        };
+        let asleep = was["state"] == "sleep";
+        let fields = ["lwp", "start", "detached", "flags", "signal_mask"].into_iter();
+        for field in fields.chain(["state", "pc", "sp", "syscall"].into_iter().filter(|_| asleep)) {
+            // An ended thread has no mask, alive or dead.
+            if was[field] != is[field] {
+                faults.push(format!("core: {field} of {id} was {}, is {}", was[field], is[field]));
+            }
+        }
+        if was["stack"]["base"] != is["stack"]["base"] {
+            faults.push(format!("core: the stack of {id} was {}, is {}", was["stack"], is["stack"]));
+        }
+    }
+    faults
 }
 
 /// Who has ended, who is about to, who is detached: the part of the descriptor that changed most from

@@ -43,7 +43,9 @@ for thread in gdb.selected_inferior().threads():
     let script = tempfile::Builder::new().suffix(".py").tempfile().unwrap();
     std::fs::write(script.path(), SCRIPT).unwrap();
     let mut command = Command::new("gdb");
-    command.args(["-batch", "-nx", "-ex", "set backtrace past-main on", "-p", &pid.to_string(), "-x"]).arg(script.path());
+    command
+        .args(["-batch", "-nx", "-ex", "set backtrace past-main on", "-p", &pid.to_string(), "-x"])
+        .arg(script.path());
     command.env("DEBUGINFOD_URLS", "");
     let answer = Answer::of(command);
     let mut stacks: BTreeMap<i64, Vec<Told>> = BTreeMap::new();
@@ -82,7 +84,8 @@ fn assert_same(thread: &Value, told: &[Told], whole: bool, context: &str) {
             continue;
         }
         let base = |name: &str| name.split(['(', '<', '{']).next().unwrap_or_default().to_owned();
-        let same = base(name) == base(&theirs.name) || name.contains(&base(&theirs.name)) || theirs.name.contains(&base(name));
+        let same =
+            base(name) == base(&theirs.name) || name.contains(&base(&theirs.name)) || theirs.name.contains(&base(name));
         assert!(same, "{name} is {}: {}", theirs.name, show());
     }
     if whole {
@@ -172,8 +175,13 @@ fn rust_programs_agree_with_gdb() {
 /// The function of libc that was called, where the program has no names and libc names few.
 #[test]
 fn call_sites_in_libc_are_named_without_symbols() {
-    let flag_sets: [&[&str]; 5] =
-        [&["-O2", "-s"], &["-O0", "-s"], &["-O2", "-s", "-fno-plt"], &["-O2", "-s", "-Wl,-z,lazy"], &["-O2", "-s", "-fcf-protection"]];
+    let flag_sets: [&[&str]; 5] = [
+        &["-O2", "-s"],
+        &["-O0", "-s"],
+        &["-O2", "-s", "-fno-plt"],
+        &["-O2", "-s", "-Wl,-z,lazy"],
+        &["-O2", "-s", "-fcf-protection"],
+    ];
     for flags in flag_sets {
         let fixture = Fixture::start(&Build::new("stack_waits.c").flags(flags).path(), &[]).settled();
         let snapshot = tool().threads(fixture.pid(), &["--stacks"]);
@@ -195,7 +203,10 @@ fn call_sites_of_the_cxx_library() {
         let mut sites = Vec::new();
         eventually("all threads of the fixture should wait", || {
             let snapshot = tool().threads(fixture.pid(), &["--stacks"]);
-            sites = threads(&snapshot).iter().filter_map(|t| Some(t["call_site"]["function"].as_str()?.to_owned())).collect();
+            sites = threads(&snapshot)
+                .iter()
+                .filter_map(|t| Some(t["call_site"]["function"].as_str()?.to_owned()))
+                .collect();
             sites.sort();
             sites == ["pthread_cond_wait", "pthread_join", "pthread_mutex_lock", "pthread_rwlock_rdlock", "read"]
         });
@@ -239,15 +250,13 @@ fn inlined_functions_and_lines() {
         let Some(thread) = threads(&snapshot).iter().find(|thread| thread["start_function"] == "start") else {
             return false;
         };
-        let own = frames(thread).iter().filter(|frame| frame["file"].as_str().is_some_and(|f| f.ends_with("stack_inline.c")));
+        let own =
+            frames(thread).iter().filter(|frame| frame["file"].as_str().is_some_and(|f| f.ends_with("stack_inline.c")));
         seen = own.map(|f| (f["function"].clone(), f["line"].clone(), f["inlined"].clone())).collect();
         seen.len() >= 4
     });
-    let expected = [
-        ("innermost", &truth["wait"], true),
-        ("middle", &truth["middle"], true),
-        ("outer", &truth["outer"], false),
-    ];
+    let expected =
+        [("innermost", &truth["wait"], true), ("middle", &truth["middle"], true), ("outer", &truth["outer"], false)];
     for ((function, line, inlined), seen) in expected.iter().zip(&seen) {
         assert_eq!((&Value::from(*function), *line, &Value::from(*inlined)), (&seen.0, &seen.1, &seen.2), "{seen:?}");
     }

@@ -86,7 +86,9 @@ fn glibc(count: u64) -> Bytes {
 
 fn hints(count: u64) -> Vec<Hint> {
     let head = |index: u64| RemoteAddr(THREADS + index * SIZE + 736);
-    (0..count).map(|index| Hint { inner: InnerTid(1001 + index as i32), anchor: Anchor::RobustHead(head(index)) }).collect()
+    (0..count)
+        .map(|index| Hint { inner: InnerTid(1001 + index as i32), anchor: Anchor::RobustHead(head(index)) })
+        .collect()
 }
 
 /// Overwrites words of one range.

@@ -61,7 +61,12 @@ fn heading(group: &[&Thread]) -> String {
     };
     let same_state = group.iter().all(|thread| thread.state == first.state);
     let state = if same_state { format!("  {state}{site}") } else { site };
-    format!("{}: {}{more}{names}{}\n", paint(BOLD, &count), lwps[..lwps.len().min(LISTED)].join(" "), paint(DIM, &state))
+    format!(
+        "{}: {}{more}{names}{}\n",
+        paint(BOLD, &count),
+        lwps[..lwps.len().min(LISTED)].join(" "),
+        paint(DIM, &state)
+    )
 }
 
 fn frames(thread: &Thread) -> String {

@@ -238,9 +238,11 @@ impl Image {
     /// that with the fewest underscores in front.
     pub fn name_of_function(&self, addr: RemoteAddr) -> Option<String> {
         let value = addr.0.wrapping_sub(self.bias);
-        let names = self.by_hash.iter().map(|(_, index)| *index).filter(|index| {
-            u64_at(self.symbol(*index), 8) == value && is_function(self.symbol(*index)[4])
-        });
+        let names = self
+            .by_hash
+            .iter()
+            .map(|(_, index)| *index)
+            .filter(|index| u64_at(self.symbol(*index), 8) == value && is_function(self.symbol(*index)[4]));
         let name = names.filter_map(|index| self.name_of(index)).min_by_key(|name| plainness(name))?;
         Some(String::from_utf8_lossy(name).into_owned())
     }
@@ -249,11 +251,8 @@ impl Image {
     pub fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
         let start = |index: u32| u64_at(self.symbol(index), 8).wrapping_add(self.bias);
         let size = |index: u32| u64_at(self.symbol(index), 16);
-        let functions = self
-            .by_hash
-            .iter()
-            .map(|(_, index)| *index)
-            .filter(|index| is_function(self.symbol(*index)[4]));
+        let functions =
+            self.by_hash.iter().map(|(_, index)| *index).filter(|index| is_function(self.symbol(*index)[4]));
         let best = functions
             .filter(|index| holds(start(*index), size(*index), addr.0))
             .max_by_key(|index| (start(*index), self.name_of(*index).map(plainness).map(Reverse)))?;

@@ -1,9 +1,9 @@
 //! A look at a whole target.
 
 use super::{Gap, Thread};
-use crate::{Lwp, Pid, RemoteAddr};
 use crate::glibc::Provenance;
 use crate::signals::SignalSet;
+use crate::{Lwp, Pid, RemoteAddr};
 
 /// Version of the JSON that the model serialises to.
 pub const SCHEMA: &str = "threadglass/1";

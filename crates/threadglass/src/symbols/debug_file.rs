@@ -20,10 +20,16 @@ pub(super) fn find_debug_file(module: &Module, file: Option<&File>, build_id: Op
         let path = Path::new(std::ffi::OsStr::from_bytes(&module.path));
         if let Some(dir) = path.parent() {
             let below = dir.strip_prefix("/").unwrap_or(dir);
-            candidates.extend([dir.join(&name), dir.join(".debug").join(&name), Path::new(ROOT).join(below).join(&name)]);
+            candidates.extend([
+                dir.join(&name),
+                dir.join(".debug").join(&name),
+                Path::new(ROOT).join(below).join(&name),
+            ]);
         }
     }
-    candidates.iter().find_map(|path| open_regular(path).filter(|file| build_id_of_file(file).as_deref() == Some(build_id)))
+    candidates
+        .iter()
+        .find_map(|path| open_regular(path).filter(|file| build_id_of_file(file).as_deref() == Some(build_id)))
 }
 
 fn by_build_id(build_id: &[u8]) -> PathBuf {

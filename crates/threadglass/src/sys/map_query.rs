@@ -33,7 +33,8 @@ struct Query {
 const COVERING_OR_NEXT: u64 = 0x10;
 const FILE_BACKED: u64 = 0x20;
 /// _IOWR('f', 17, struct procmap_query)
-const PROCMAP_QUERY: libc::c_ulong = 3 << 30 | (size_of::<Query>() as libc::c_ulong) << 16 | (b'f' as libc::c_ulong) << 8 | 17;
+const PROCMAP_QUERY: libc::c_ulong =
+    3 << 30 | (size_of::<Query>() as libc::c_ulong) << 16 | (b'f' as libc::c_ulong) << 8 | 17;
 
 /// Which mapping is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -116,15 +116,15 @@ mod tests {
     #[test]
     fn indirect_forms() {
         let forms: [&[u8]; 9] = [
-            &[0xff, 0xd0],                                  // *%rax
-            &[0x41, 0xff, 0xd4],                            // *%r12
-            &[0xff, 0x10],                                  // *(%rax)
-            &[0xff, 0x50, 0x08],                            // *8(%rax)
-            &[0xff, 0x54, 0x24, 0x08],                      // *8(%rsp)
-            &[0xff, 0x90, 0x40, 0x06, 0, 0],                // *0x640(%rax)
-            &[0xff, 0x94, 0x24, 0x40, 0x06, 0, 0],          // *0x640(%rsp)
-            &[0x64, 0xff, 0x14, 0x25, 0x40, 0x06, 0, 0],    // *%fs:0x640
-            &[0xff, 0x14, 0xc2],                            // *(%rdx,%rax,8)
+            &[0xff, 0xd0],                               // *%rax
+            &[0x41, 0xff, 0xd4],                         // *%r12
+            &[0xff, 0x10],                               // *(%rax)
+            &[0xff, 0x50, 0x08],                         // *8(%rax)
+            &[0xff, 0x54, 0x24, 0x08],                   // *8(%rsp)
+            &[0xff, 0x90, 0x40, 0x06, 0, 0],             // *0x640(%rax)
+            &[0xff, 0x94, 0x24, 0x40, 0x06, 0, 0],       // *0x640(%rsp)
+            &[0x64, 0xff, 0x14, 0x25, 0x40, 0x06, 0, 0], // *%fs:0x640
+            &[0xff, 0x14, 0xc2],                         // *(%rdx,%rax,8)
         ];
         for form in forms {
             assert_eq!(before(form), Some(Call::Indirect), "{form:x?}");

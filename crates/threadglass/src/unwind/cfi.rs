@@ -7,7 +7,9 @@
 use crate::RemoteAddr;
 use crate::elf::Image;
 use crate::target::Memory;
-use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
+use gimli::{
+    BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, RegisterRule, UnwindContext, UnwindSection,
+};
 use std::fs::File;
 
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -73,8 +75,8 @@ pub(super) struct Table {
 }
 
 enum Index {
-    /// The object's own.
-    Header(Vec<u8>),
+    /// The object's own: pairs of first address and entry, each counted from the index itself.
+    Header { at: u64, pairs: Vec<u8> },
     /// Where none is loaded: first address and place of each entry, sorted.
     Ours(Vec<(u64, usize)>),
 }
@@ -91,12 +93,14 @@ impl Table {
         let bases = BaseAddresses::default().set_eh_frame_hdr(at.0);
         let parsed = EhFrameHdr::new(&header, LittleEndian).parse(&bases, 8).ok()?;
         let start = RemoteAddr(parsed.eh_frame_ptr().direct().ok()?);
-        let has_table = parsed.table().is_some();
         // Nothing tells its size; it ends at the latest with its segment.
         let size = image.segment_end(start)?.0.checked_sub(start.0).filter(|size| *size <= MAX_TABLE)?;
         let section = read(memory, start, size)?;
         let bases = bases.set_eh_frame(start.0);
-        let index = if has_table { Index::Header(header) } else { index(&section, &bases) };
+        let index = match sorted_pairs(&header) {
+            Some(pairs) => Index::Header { at: at.0, pairs: pairs.to_vec() },
+            None => index(&section, &bases),
+        };
         Some(Self { section, bases, index })
     }
 
@@ -116,11 +120,10 @@ impl Table {
         let mut section = EhFrame::new(&self.section, LittleEndian);
         section.set_address_size(8);
         let offset = match &self.index {
-            Index::Header(header) => {
-                let parsed = EhFrameHdr::new(header, LittleEndian).parse(&self.bases, 8).ok()?;
-                let table = parsed.table()?;
-                let entry = table.lookup(addr, &self.bases).ok()?;
-                table.pointer_to_offset(entry).ok()?
+            Index::Header { at, pairs } => {
+                let entry = look_up(pairs, *at, addr)?;
+                let offset = entry.checked_sub(self.bases.eh_frame.section?)?;
+                gimli::EhFrameOffset(usize::try_from(offset).ok()?)
             }
             Index::Ours(entries) => {
                 let behind = entries.partition_point(|(start, _)| *start <= addr);
@@ -156,6 +159,29 @@ impl Table {
         let function = (entry.initial_address(), entry.end_address());
         Some(Row { function, cfa, rules, signal: entry.is_signal_trampoline() })
     }
+}
+
+/// The pairs of an index in the form that all linkers write: a version, three encodings (0x1b, 0x03, 0x3b),
+/// where the table is, and a count, which is the target's claim.
+fn sorted_pairs(header: &[u8]) -> Option<&[u8]> {
+    let (fixed, pairs) = header.split_at_checked(12)?;
+    let count = u32::from_le_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]) as usize;
+    let length = count.checked_mul(8)?.min(pairs.len() / 8 * 8);
+    (fixed[..4] == [1, 0x1b, 0x03, 0x3b] && length > 0).then(|| &pairs[..length])
+}
+
+/// Where the entry of the last function that begins at or before `addr` is.
+fn look_up(pairs: &[u8], base: u64, addr: u64) -> Option<u64> {
+    let number = |at: usize| {
+        let bytes = pairs.get(at..at + 4)?;
+        Some(base.wrapping_add_signed(i64::from(i32::from_le_bytes(bytes.try_into().ok()?))))
+    };
+    let (mut low, mut high) = (0, pairs.len() / 8);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if number(middle * 8)? <= addr { low = middle + 1 } else { high = middle }
+    }
+    number(low.checked_sub(1)? * 8 + 4)
 }
 
 /// The places of all entries, for a table without an index of its own. A corrupt entry ends it.

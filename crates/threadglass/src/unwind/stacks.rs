@@ -114,9 +114,9 @@ impl<'a> Stacks<'a> {
             let mut found = self.walk(known, &mut stack, Registers::blocked(pc, sp), start);
             // It stood still all the time if it is in the same call and never got a CPU since.
             let still = self.target.wait_call(lwp) == Some(call)
-                && counters.zip(self.target.sched_counters(lwp)).is_none_or(|(before, now)| {
-                    before.timeslices == now.timeslices && before.run_ns == now.run_ns
-                });
+                && counters
+                    .zip(self.target.sched_counters(lwp))
+                    .is_none_or(|(before, now)| before.timeslices == now.timeslices && before.run_ns == now.run_ns);
             if still {
                 found.call = Some(call);
                 return Outcome::Found(found);

@@ -141,8 +141,7 @@ fn step(row: &Row, registers: &Registers, stack: &mut StackWords<'_>) -> Option<
         Cfa::Register(register, offset) => registers.get(*register)?.checked_add_signed(*offset)?,
         Cfa::Expression(code) => evaluate(code, registers, None, &mut read)?,
     };
-    let mut caller =
-        Registers { pc: RemoteAddr::NULL, sp: RemoteAddr(cfa), general: registers.preserved() };
+    let mut caller = Registers { pc: RemoteAddr::NULL, sp: RemoteAddr(cfa), general: registers.preserved() };
     for (register, rule) in &row.rules {
         let value = match rule {
             Rule::Undefined => None,
