@@ -30,7 +30,7 @@ test:
 test-matrix:
 	scripts/install-test-deps
 	scripts/glibc-roots target/glibc-roots
-	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc -- --nocapture
+	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc --test stacks version -- --nocapture
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p libc_db --test clients every_glibc_version
 
 # Ratios against peers, side by side in one run. Takes minutes; a busy machine disturbs it.

@@ -4,8 +4,9 @@
 //! `2.31/`, `2.36/` ..; `scripts/glibc-roots` makes one). One of them with headers and start files
 //! (libc6-dev) serves to build for all: the oldest, because its programs run on every newer one.
 
-use crate::{Build, skip};
+use crate::{Build, Fixture, skip};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const LIBRARIES: &str = "lib/x86_64-linux-gnu";
 
@@ -62,6 +63,16 @@ impl GlibcRoots {
             format!("-Wl,-rpath,{run}:{run}/../../usr/{LIBRARIES}"),
         ]);
         Build::new(file).flags(&flags).path()
+    }
+
+    /// Starts a fixture *inside* `root`, as a container would; only root may.
+    pub fn start_inside(&self, file: &str, root: &Path) -> Fixture {
+        let built = Build::new(file).flags(&self.old_flags()).path();
+        let name = built.file_name().unwrap_or_default();
+        std::fs::copy(&built, root.join(name)).expect("the root can be written to");
+        let mut command = Command::new("chroot");
+        command.arg(root).arg(Path::new("/").join(name));
+        Fixture::command(command)
     }
 
     /// Builds a fixture with the oldest libc linked in, and that libc's version.

@@ -11,18 +11,11 @@ fn every_version_agrees_with_its_threads() {
     let mut wrong = Vec::new();
     for (version, root) in roots.iter() {
         let build = |file: &str| roots.build(file, root);
-        let fixture = Fixture::start(&build("threads_truth.c"), &[]).settled();
-        let mut faults = Vec::new();
-        eventually("the spinner should get a CPU", || {
-            let snapshot = tool.threads(fixture.pid(), &[]);
-            faults = differences(fixture.truth(), &snapshot, View::PLAIN);
-            let seen = snapshot["target"]["libc"]["version"].as_str().unwrap_or("none").to_owned();
-            if !version.starts_with(&seen) {
-                faults.push(format!("version seen as {seen}"));
-            }
-            faults.iter().all(|fault| !fault.starts_with("spinner: state is \"active\", seen as \"run\""))
-        });
-
+        let mut faults = thread_faults(&tool, &Fixture::start(&build("threads_truth.c"), &[]).settled(), &version);
+        if testkit::is_root(test, "to start a program inside another root") {
+            let inside = thread_faults(&tool, &roots.start_inside("threads_truth.c", root).settled(), &version);
+            faults.extend(inside.into_iter().map(|fault| format!("inside the root: {fault}")));
+        }
         let tsd = Fixture::start(&build("tsd.c"), &[]).settled();
         let keys = tool.tsd(tsd.pid())["keys"].as_array().unwrap().len();
         let told = tsd.truth()["keys"].as_object().unwrap().len();
@@ -42,16 +35,26 @@ fn every_version_agrees_with_its_threads() {
         wrong.extend(faults.into_iter().map(|fault| format!("{version}: {fault}")));
     }
     let (version, program) = roots.build_static("threads_truth.c");
-    let fixture = Fixture::start(&program, &[]).settled();
-    let mut faults = Vec::new();
-    eventually("the spinner should get a CPU", || {
-        faults = differences(fixture.truth(), &tool.threads(fixture.pid(), &[]), View::PLAIN);
-        faults.iter().all(|fault| !fault.starts_with("spinner: state is \"active\", seen as \"run\""))
-    });
+    let mut faults = thread_faults(&tool, &Fixture::start(&program, &[]).settled(), &version);
     faults.extend(core_faults(test, &tool, &program));
     eprintln!("glibc {version}, static: {}", if faults.is_empty() { "agrees" } else { "differs" });
     wrong.extend(faults.into_iter().map(|fault| format!("{version}, static: {fault}")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Where what is seen differs from what the fixture tells of itself.
+fn thread_faults(tool: &Tool, fixture: &Fixture, version: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    eventually("the spinner should get a CPU", || {
+        let snapshot = tool.threads(fixture.pid(), &[]);
+        faults = differences(fixture.truth(), &snapshot, View::PLAIN);
+        let seen = snapshot["target"]["libc"]["version"].as_str().unwrap_or("none").to_owned();
+        if !version.starts_with(&seen) {
+            faults.push(format!("version seen as {seen}"));
+        }
+        faults.iter().all(|fault| !fault.starts_with("spinner: state is \"active\", seen as \"run\""))
+    });
+    faults
 }
 
 /// What a core of the kernel keeps must be as it was alive.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use testkit::{
-    Answer, Build, Fixture, Signal, Tool, Value, Variant, address, eventually, has_static_libc, have, skip, task_state,
+    Answer, Build, Dumpable, Fixture, GlibcRoots, Signal, Tool, Value, Variant, address, eventually, has_static_libc, have, skip, task_state,
     thread, threads,
 };
 
@@ -22,8 +22,9 @@ struct Told {
     inlined: bool,
 }
 
-/// The stacks of all threads by gdb, which stops the process for it.
-fn by_gdb(test: &str, pid: i32) -> Option<BTreeMap<i64, Vec<Told>>> {
+/// The stacks of all threads by gdb, which stops a process for it. `target` is what gdb is given: `-p` and a
+/// pid, or a program and its core.
+fn by_gdb(test: &str, target: &[&str]) -> Option<BTreeMap<i64, Vec<Told>>> {
     const SCRIPT: &str = r#"
 for thread in gdb.selected_inferior().threads():
     thread.switch()
@@ -43,9 +44,7 @@ for thread in gdb.selected_inferior().threads():
     let script = tempfile::Builder::new().suffix(".py").tempfile().unwrap();
     std::fs::write(script.path(), SCRIPT).unwrap();
     let mut command = Command::new("gdb");
-    command
-        .args(["-batch", "-nx", "-ex", "set backtrace past-main on", "-p", &pid.to_string(), "-x"])
-        .arg(script.path());
+    command.args(["-batch", "-nx", "-ex", "set backtrace past-main on"]).args(target).arg("-x").arg(script.path());
     command.env("DEBUGINFOD_URLS", "");
     let answer = Answer::of(command);
     let mut stacks: BTreeMap<i64, Vec<Told>> = BTreeMap::new();
@@ -101,7 +100,7 @@ fn assert_all_same(test: &str, path: &Path, whole: bool) {
     let snapshot = tool().threads(fixture.pid(), &["--stacks"]);
     assert_eq!(snapshot["pause_us"], 0);
     assert_eq!(snapshot["gaps"], Value::Array(Vec::new()), "{test}");
-    let Some(told) = by_gdb(test, fixture.pid()) else { return };
+    let Some(told) = by_gdb(test, &["-p", &fixture.pid().to_string()]) else { return };
     assert_eq!(told.len(), threads(&snapshot).len());
     for (lwp, told) in told {
         assert_same(thread(&snapshot, lwp), &told, whole, test);
@@ -114,6 +113,36 @@ fn optimised_code_agrees_with_gdb() {
         for flags in [&["-O2"][..], &["-O2", "-fomit-frame-pointer"], &["-O3"], &["-Os"]] {
             assert_all_same(&format!("stacks::{file} {flags:?}"), &Build::new(file).flags(flags).path(), true);
         }
+    }
+}
+
+/// A core has all registers, so nothing has to be inferred, also in code that needs rbp.
+#[test]
+fn cores_agree_with_gdb() {
+    for (file, flags) in [("stack_waits.c", "-O0"), ("stack_waits.c", "-O2"), ("stack_cxx.cc", "-O2")] {
+        let test = format!("stacks::cores {file} {flags}");
+        let path = Build::new(file).flags(&[flags]).path();
+        for by_kernel in [false, true] {
+            let mut dumpable = Dumpable::start(&path, &[]);
+            dumpable.fixture = dumpable.fixture.settled();
+            let core = if by_kernel { dumpable.kernel_core(&test) } else { dumpable.gcore(&test) };
+            let Some(core) = core else { continue };
+            let snapshot = tool().run(&["threads", &core.name(), "--stacks", "--json"]).json();
+            let Some(told) = by_gdb(&test, &[&path.display().to_string(), &core.name()]) else { return };
+            for (lwp, told) in told {
+                let thread = thread(&snapshot, lwp);
+                assert_same(thread, &told, true, &test);
+                assert!(frames(thread).iter().all(|frame| frame["evidence"] != "inferred"), "{thread:#}");
+            }
+        }
+    }
+}
+
+#[test]
+fn other_glibc_versions_agree_with_gdb() {
+    let Some(roots) = GlibcRoots::find("other_glibc_versions_agree_with_gdb") else { return };
+    for (version, root) in roots.iter() {
+        assert_all_same(&format!("stacks::glibc {version}"), &roots.build("stack_waits.c", root), true);
     }
 }
 
