@@ -70,8 +70,10 @@ impl GlibcRoots {
         let built = Build::new(file).flags(&self.old_flags()).path();
         let name = built.file_name().unwrap_or_default();
         std::fs::copy(&built, root.join(name)).expect("the root can be written to");
-        let mut command = Command::new("chroot");
-        command.arg(root).arg(Path::new("/").join(name));
+        // pthread_getattr_np reads /proc, so the root gets one, in a mount namespace that ends with it.
+        const START: &str = r#"mkdir -p "$0/proc" && mount -t proc proc "$0/proc" && exec chroot "$0" "$1""#;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", START]).arg(root).arg(Path::new("/").join(name));
         Fixture::command(command)
     }
 

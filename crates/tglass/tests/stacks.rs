@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use testkit::{
-    Answer, Build, Dumpable, Fixture, GlibcRoots, Signal, Tool, Value, Variant, address, eventually, has_static_libc, have, skip, task_state,
-    thread, threads,
+    Answer, Build, Dumpable, Fixture, GlibcRoots, Signal, Tool, Value, Variant, address, eventually, has_static_libc,
+    have, skip, task_state, thread, threads,
 };
 
 fn tool() -> Tool {
