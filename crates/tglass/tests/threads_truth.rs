@@ -143,3 +143,31 @@ fn a_thread_that_runs_at_anothers_priority() {
     assert_eq!((&seen("waiter")["inherited_priority"], &seen("waiter")["priority"]), (&false.into(), &30.into()));
     assert_eq!(testkit::thread(&snapshot, fixture.pid().into())["inherited_priority"], false);
 }
+
+/// Containers often filter process_vm_readv; the kernel's older ways, a file each, still tell everything.
+#[test]
+fn without_the_newer_calls_the_answer_is_the_same() {
+    let test = "without_the_newer_calls_the_answer_is_the_same";
+    if !testkit::have(test, "strace") {
+        return;
+    }
+    let fixture = Fixture::new("threads_truth.c").settled();
+    let mut faults = Vec::new();
+    testkit::eventually("the spinner should get a CPU", || {
+        let mut command = std::process::Command::new("strace");
+        command.args(["-f", "-o", "/dev/null", "-e", "trace=process_vm_readv,ioctl,bpf"]);
+        for call in ["process_vm_readv:error=EPERM", "ioctl:error=ENOTTY", "bpf:error=EPERM"] {
+            command.arg("-e").arg(format!("inject={call}"));
+        }
+        command.arg(env!("CARGO_BIN_EXE_tglass")).args(["threads", &fixture.pid().to_string(), "--json"]);
+        let answer = testkit::Answer::of(command);
+        if answer.stderr.contains("PTRACE_TRACEME") {
+            testkit::skip(test, "strace may not trace here (ptrace is not permitted)");
+            faults.clear();
+            return true;
+        }
+        faults = differences(fixture.truth(), &answer.json(), View::PLAIN);
+        faults.iter().all(|fault| !fault.starts_with("spinner: state is \"active\", seen as \"run\""))
+    });
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
