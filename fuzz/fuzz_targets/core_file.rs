@@ -6,7 +6,10 @@ use threadglass::target::{Core, Target};
 use threadglass::{Lwp, threads};
 use threadglass_fuzz::core_file;
 
-fuzz_target!(|input: (u8, u8, Vec<(u16, Vec<u8>)>, Option<u16>)| {
+/// Choices of the core's shape, patches of its bytes, and where it is cut.
+type Input = (u8, u8, Vec<(u16, Vec<u8>)>, Option<u16>);
+
+fuzz_target!(|input: Input| {
     let (threads_claimed, mode, patches, cut) = input;
     let mut bytes = core_file::core(u32::from(threads_claimed % 6) + 1);
     for (at, patch) in patches {

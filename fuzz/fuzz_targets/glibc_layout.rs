@@ -15,7 +15,7 @@ fuzz_target!(|program: Program| {
     assert!(reader.span() <= 128 << 10);
     let _ = layout.heads.resolve(&target.memory);
     for base in &target.threads {
-        if let Some(thread) = reader.read(&target.memory, *base) {
+        if let Ok(Some(thread)) = reader.read(&target.memory, *base) {
             assert_eq!(thread.id, PthreadId(*base));
             if let Some((high, size, guard)) = thread.stack() {
                 assert!(thread.id.0 < high && size <= high.0 && guard <= high.0);

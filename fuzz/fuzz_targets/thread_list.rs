@@ -15,7 +15,7 @@ fuzz_target!(|program: Program| {
     assert_eq!((read.len(), tids.len()), (target.threads.len(), target.threads.len()));
     // Read in a batch or alone, a descriptor is the same.
     for ((base, thread), tid) in target.threads.iter().zip(&read).zip(&tids) {
-        assert_eq!(*thread, reader.read(&target.memory, *base));
+        assert_eq!(*thread, reader.read(&target.memory, *base).ok().flatten());
         assert!(thread.is_none() || thread.as_ref().map(|thread| thread.tid) == *tid);
     }
 

@@ -193,8 +193,10 @@ impl Program {
         if let Some(mapped) = thread.mapped {
             bytes.truncate(usize::from(mapped));
         }
-        let hint =
-            Hint { inner: InnerTid(1000 + index as i32), anchor: Anchor::RobustHead(RemoteAddr(thread.robust.or(base.0 + ROBUST))) };
+        let hint = Hint {
+            inner: InnerTid(1000 + index as i32),
+            anchor: Anchor::RobustHead(RemoteAddr(thread.robust.or(base.0 + ROBUST))),
+        };
         (bytes, hint)
     }
 
