@@ -1,6 +1,7 @@
 //! Look inside a running multithreaded native Linux process from outside, without stopping it.
 //!
-//! **What you give:** a pid ([`target::Live::open`]). **What you get:** a [`model::Snapshot`] of its
+//! **What you give:** a pid ([`target::Live::open`]) or a core file ([`target::Core::open`]). **What you
+//! get:** a [`model::Snapshot`] of its
 //! threads (and, with [`glibc::tsd`], their thread-specific data) as plain data in which every fact
 //! that was not simply read carries its [`model::Evidence`], and whatever could not be read is
 //! listed as a [`model::Gap`]. **What it will not do:** stop, signal, write to or inject into the
