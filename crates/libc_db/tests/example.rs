@@ -93,3 +93,32 @@ fn the_example_says_what_is_wrong() {
     assert_eq!(answer.code, Some(1));
     assert!(answer.stderr.contains("no process 999999999"), "{}", answer.stderr);
 }
+
+/// Ids in a container's memory are not ours: the LWPs told must be those we see.
+#[test]
+fn a_pid_namespace_of_its_own() {
+    let test = "libc_db::a_pid_namespace_of_its_own";
+    if !testkit::is_root(test, "to make namespaces") || !testkit::have(test, "unshare") {
+        return;
+    }
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(Build::new("threads_truth.c").path());
+    let fixture = Fixture::command(command);
+    let children = format!("/proc/{0}/task/{0}/children", fixture.pid());
+    let mut pid = None;
+    testkit::eventually("unshare should have a child", || {
+        pid = std::fs::read_to_string(&children).unwrap_or_default().split_whitespace().next().map(str::to_owned);
+        pid.is_some()
+    });
+    let pid = pid.expect("a child");
+    let example = Source::at(root().join(EXAMPLE)).with_libc_db().build();
+    let text = run(&example, &[&pid]);
+    for thread in threads(fixture.truth()) {
+        let id = format!("thread {:#x} ", address(&thread["id"]));
+        let line = text.lines().find(|line| line.starts_with(&id)).unwrap_or_else(|| panic!("no {id}:\n{text}"));
+        let Some(inner) = thread["lwp"].as_i64() else { continue };
+        let outer = line.split_whitespace().nth(3).expect("an LWP");
+        let status = std::fs::read_to_string(format!("/proc/{pid}/task/{outer}/status")).expect("a thread of ours");
+        assert!(status.contains(&format!("NSpid:\t{outer}\t{inner}\n")), "{line}\n{status}");
+    }
+}

@@ -7,8 +7,10 @@ use crate::sys::{file, robust};
 use crate::target::{KernelFacts, LwpFacts, SchedCounters, TargetError};
 use crate::{InnerTid, Lwp, Pid};
 use nix::errno::Errno;
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io::Write;
+use std::sync::PoisonError;
 
 /// How often the files of one thread are read again when they tell of different moments.
 const TRIES: usize = 3;
@@ -60,14 +62,27 @@ impl<'a> Reader<'a> {
 }
 
 impl Live {
-    /// The thread that a target in a namespace of its own knows as `inner`.
+    /// The thread that a target in a namespace of its own knows as `inner`. All of its threads are asked
+    /// at once, and again only when one is missing or has another id by now.
     pub(super) fn search_inner(&self, inner: InnerTid) -> Option<Lwp> {
-        let mut reader = Reader::new(self);
-        let mut is_it = |lwp: &Lwp| {
-            let status = reader.read(*lwp, "status").ok().and_then(parse_status);
-            status.and_then(|status| status.inner_tid) == Some(inner)
-        };
-        self.list_tasks().ok()?.into_iter().find(|lwp| is_it(lwp))
+        let known = |map: &HashMap<InnerTid, Lwp>| map.get(&inner).copied();
+        let lock = || self.inner_ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lwp) = known(&lock())
+            && self.inner_of(lwp) == Some(inner)
+        {
+            return Some(lwp);
+        }
+        let lwps = self.list_tasks().ok()?;
+        let inners = in_parallel(&lwps, |part| part.iter().map(|lwp| self.inner_of(*lwp)).collect());
+        let fresh: HashMap<_, _> =
+            inners.into_iter().zip(lwps).filter_map(|(inner, lwp)| Some((inner?, lwp))).collect();
+        let found = known(&fresh);
+        *lock() = fresh;
+        found
+    }
+
+    fn inner_of(&self, lwp: Lwp) -> Option<InnerTid> {
+        parse_status(Reader::new(self).read(lwp, "status").ok()?)?.inner_tid
     }
 
     /// Facts of each of `lwps` from the files of `/proc`. Public for tests, which compare.

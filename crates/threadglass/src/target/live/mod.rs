@@ -18,11 +18,12 @@ use crate::sys::file;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use memory::LiveMemory;
 use nix::errno::Errno;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 /// A live process. Opening and reading it issues no ptrace, signal or write of any kind.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub struct Live {
     memory: LiveMemory,
     maps: OnceLock<Vec<MapEntry>>,
     modules: OnceLock<Vec<Module>>,
+    /// Ids of a target in a pid namespace of its own, as far as they were asked for.
+    inner_ids: Mutex<HashMap<InnerTid, Lwp>>,
     symbols: OnceLock<GlibcSymbols>,
     /// `None` inside where it cannot be used.
     iterator: OnceLock<Option<iterator::TaskIterator>>,
@@ -86,6 +89,7 @@ impl Live {
             status,
             maps: OnceLock::new(),
             modules: OnceLock::new(),
+            inner_ids: Mutex::default(),
             symbols: OnceLock::new(),
             iterator: OnceLock::new(),
         };
