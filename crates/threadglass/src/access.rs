@@ -20,7 +20,10 @@ pub enum Denial {
         scope: u32,
     },
     /// The process is ours but protected: it changed credentials, or has capabilities we lack.
-    Protected,
+    Protected {
+        /// Whether we are root already.
+        as_root: bool,
+    },
     /// Something else.
     Other(Errno),
 }
@@ -58,7 +61,7 @@ impl Denial {
             Some(uid) if uid != own => Self::OtherUser { uid, own },
             _ => match yama_scope() {
                 Some(scope) if scope > 0 => Self::Yama { scope },
-                _ => Self::Protected,
+                _ => Self::Protected { as_root: own == 0 },
             },
         }
     }
@@ -78,9 +81,13 @@ impl fmt::Display for Denial {
                 f,
                 "kernel.yama.ptrace_scope is {scope}: run as root, or `sudo sysctl kernel.yama.ptrace_scope=0`"
             ),
-            Self::Protected => f.write_str(
+            Self::Protected { as_root: false } => f.write_str(
                 "the process is protected (it changed user, has capabilities that we lack, or lives in another user \
                  namespace): run as root",
+            ),
+            Self::Protected { as_root: true } => f.write_str(
+                "not even root may look into this process from here (a container without CAP_SYS_PTRACE, or a security \
+                 module): run on the host, or give the container --cap-add=SYS_PTRACE",
             ),
             Self::Other(errno) => write!(f, "the kernel refuses to open its memory: {}", errno.desc()),
         }
