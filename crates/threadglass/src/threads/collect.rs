@@ -3,10 +3,9 @@
 use super::describe::Context;
 use super::main_stack::main_stack;
 use super::pairing::{self, Pairs};
-use super::running::{self, Verdict};
+use super::running;
 use crate::glibc::{Layout, LayoutError};
 use crate::model::{Gap, Libc, SCHEMA, Snapshot, TargetInfo, Thread};
-use crate::proc::{KernelState, SyscallFile};
 use crate::symbols::Symbolizer;
 use crate::target::{Identity, LwpFacts, Target, TargetError};
 use crate::{Lwp, RemoteAddr};
@@ -95,7 +94,7 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
         gaps.push(Gap::whole("threads that exited and were not joined", why));
     }
 
-    refine_running(target, &mut facts);
+    running::refine(target, facts.values_mut());
     if let Some(layout) = &layout {
         pairs.confirm(target, layout);
     }
@@ -154,33 +153,6 @@ fn why_no_descriptor(target: &dyn Target, facts: &LwpFacts) -> &'static str {
         // gdb up to 13 (at least) gives up on a whole stack whose guard it cannot read (glibc 2.42 on).
         Some(Ok(0)) => "the core has nothing but zeros where it is kept: its writer could not read that memory",
         _ => "it is starting, leaving, or was not made by pthread_create",
-    }
-}
-
-/// Tells apart the threads that the kernel calls running, and replaces the facts of those that
-/// went to sleep meanwhile.
-fn refine_running(target: &dyn Target, facts: &mut BTreeMap<Lwp, LwpFacts>) {
-    let running: Vec<_> = facts
-        .values()
-        .filter(|facts| {
-            facts.state == KernelState::Running && facts.syscall.is_none_or(|call| call == SyscallFile::Running)
-        })
-        .cloned()
-        .collect();
-    if running.is_empty() {
-        return;
-    }
-    for (before, verdict) in running.iter().zip(running::watch(target, &running)) {
-        match verdict {
-            Verdict::Moved(now) => {
-                facts.insert(before.lwp, *now);
-            }
-            Verdict::State(state, evidence) => {
-                if let Some(facts) = facts.get_mut(&before.lwp) {
-                    facts.running = Some((state, evidence));
-                }
-            }
-        }
     }
 }
 

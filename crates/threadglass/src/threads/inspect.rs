@@ -7,10 +7,9 @@ use super::collect::SUSPENDER;
 use super::describe::Context;
 use super::main_stack::main_stack;
 use super::pairing::{Pairs, hints, walk_lists};
-use super::running::{self, Verdict};
+use super::running;
 use crate::glibc::{Descriptor, DescriptorReader, Layout, ListFault};
 use crate::model::{Evidence, Thread, ThreadState};
-use crate::proc::{KernelState, SyscallFile};
 use crate::target::{LwpFacts, Memory, ReadError, ReadErrorKind, Target};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::HashMap;
@@ -135,25 +134,7 @@ impl Inspector<'_> {
     /// Kernel facts of the threads `lwps`, those that run told apart from those that only could.
     pub fn facts(target: &dyn Target, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         let mut facts = target.facts(lwps);
-        let running: Vec<_> = facts
-            .iter()
-            .flatten()
-            .filter(|facts| facts.state == KernelState::Running)
-            .filter(|facts| facts.syscall.is_none_or(|call| call == SyscallFile::Running))
-            .cloned()
-            .collect();
-        if running.is_empty() {
-            return facts;
-        }
-        let verdicts = running.iter().map(|facts| facts.lwp).zip(running::watch(target, &running));
-        let mut verdicts: HashMap<Lwp, Verdict> = verdicts.collect();
-        for slot in facts.iter_mut().flatten() {
-            match verdicts.remove(&slot.lwp) {
-                Some(Verdict::State(state, evidence)) => slot.running = Some((state, evidence)),
-                Some(Verdict::Moved(now)) => *slot = *now,
-                None => {}
-            }
-        }
+        running::refine(target, facts.iter_mut().flatten());
         facts
     }
 

@@ -5,12 +5,31 @@
 //! and only for threads that are `R`: a process that is all asleep is not kept waiting for.
 
 use crate::model::{Evidence, ThreadState};
-use crate::proc::KernelState;
+use crate::proc::{KernelState, SyscallFile};
 use crate::target::{KernelFacts, LwpFacts, SchedCounters};
 use std::time::{Duration, Instant};
 
+/// Tells apart those of `facts` that the kernel calls running, and replaces the facts of those that went
+/// on meanwhile.
+pub(super) fn refine<'a>(kernel: &dyn KernelFacts, facts: impl Iterator<Item = &'a mut LwpFacts>) {
+    let is_running = |facts: &&mut LwpFacts| {
+        facts.state == KernelState::Running && facts.syscall.is_none_or(|call| call == SyscallFile::Running)
+    };
+    let slots: Vec<_> = facts.filter(is_running).collect();
+    if slots.is_empty() {
+        return;
+    }
+    let running: Vec<LwpFacts> = slots.iter().map(|facts| (**facts).clone()).collect();
+    for (slot, verdict) in slots.into_iter().zip(watch(kernel, &running)) {
+        match verdict {
+            Verdict::State(state, evidence) => slot.running = Some((state, evidence)),
+            Verdict::Moved(now) => *slot = *now,
+        }
+    }
+}
+
 /// What was found out about a thread that was `R` at first.
-pub(super) enum Verdict {
+enum Verdict {
     /// Its state, and how it is known.
     State(ThreadState, Evidence),
     /// It went on; this is what it does now.
@@ -18,7 +37,7 @@ pub(super) enum Verdict {
 }
 
 /// Watches the threads `running` until each has run, moved on, or two ticks have passed.
-pub(super) fn watch(kernel: &dyn KernelFacts, running: &[LwpFacts]) -> Vec<Verdict> {
+fn watch(kernel: &dyn KernelFacts, running: &[LwpFacts]) -> Vec<Verdict> {
     let before: Vec<_> = running.iter().map(|facts| kernel.sched_counters(facts.lwp)).collect();
     let deadline = Instant::now() + two_ticks();
     let mut verdicts: Vec<Option<Verdict>> = running.iter().map(|_| None).collect();
