@@ -137,7 +137,12 @@ fn a_process_that_executes_itself_again_and_again() {
     let fixture = Fixture::start(&built("exec_loop.c"), &[path.to_str().unwrap()]);
     let mut log = Log::open(&path);
     let mut complete = 0;
-    for look in 0..150 {
+    for look in 0.. {
+        // On a busy machine most lives are shorter than a look: go on until some were not.
+        if look >= 150 && complete > 0 {
+            break;
+        }
+        assert!(look < 5000, "not one look succeeded");
         let mark = log.mark();
         let Some(snapshot) = answers(fixture.pid()) else { continue };
         let mut life = None;
@@ -150,7 +155,6 @@ fn a_process_that_executes_itself_again_and_again() {
             complete += 1;
         }
     }
-    assert!(complete > 0, "not one look succeeded");
     assert!(log.mark() > 6, "the program did not execute itself");
 }
 
