@@ -95,8 +95,16 @@ fn assert_same(thread: &Value, told: &[Told], whole: bool, context: &str) {
     }
 }
 
+/// Waits until every thread sleeps: on a busy machine one may still be about to begin.
+fn all_asleep(fixture: Fixture) -> Fixture {
+    eventually("all threads should sleep", || {
+        threads(&tool().threads(fixture.pid(), &[])).iter().all(|thread| thread["state"] == "sleep")
+    });
+    fixture
+}
+
 fn assert_all_same(test: &str, path: &Path, whole: bool) {
-    let fixture = Fixture::start(path, &[]).settled();
+    let fixture = all_asleep(Fixture::start(path, &[]).settled());
     let snapshot = tool().threads(fixture.pid(), &["--stacks"]);
     assert_eq!(snapshot["pause_us"], 0);
     assert_eq!(snapshot["gaps"], Value::Array(Vec::new()), "{test}");
@@ -124,7 +132,7 @@ fn cores_agree_with_gdb() {
         let path = Build::new(file).flags(&[flags]).path();
         for by_kernel in [false, true] {
             let mut dumpable = Dumpable::start(&path, &[]);
-            dumpable.fixture = dumpable.fixture.settled();
+            dumpable.fixture = all_asleep(dumpable.fixture.settled());
             let core = if by_kernel { dumpable.kernel_core(&test) } else { dumpable.gcore(&test) };
             let Some(core) = core else { continue };
             let snapshot = tool().run(&["threads", &core.name(), "--stacks", "--json"]).json();
