@@ -174,7 +174,9 @@ fn threads_that_come_and_go_disturb_nobody() {
     let truth = live.facts_by_proc(&sleeping);
     let steady: HashSet<_> = sleeping.iter().copied().collect();
     let mut passing = 0;
-    for look in 0..100 {
+    let mut look = 0;
+    // On a busy machine the passing threads are seen asleep in few of the looks.
+    eventually("a passing thread should be seen in one of a hundred looks or more", || {
         let lwps = live.lwps().unwrap();
         let facts = live.facts(&lwps);
         let known: Vec<_> = facts.iter().flatten().filter(|facts| steady.contains(&facts.lwp)).collect();
@@ -187,9 +189,10 @@ fn threads_that_come_and_go_disturb_nobody() {
             passing += usize::from(facts.name.as_deref() == Some(b"passing"));
             assert!(facts.agree(), "look {look}: two moments in {facts:?}");
         }
-    }
-    eprintln!("100 looks, {passing} passing threads seen");
-    assert!(passing > 0);
+        look += 1;
+        look >= 100 && passing > 0
+    });
+    eprintln!("{look} looks, {passing} passing threads seen");
 }
 
 /// Descriptors of this process that belong to BPF.

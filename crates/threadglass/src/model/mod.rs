@@ -1,13 +1,20 @@
 //! The plain data that every face prints: what was seen, how it is known, and what is missing.
 
 mod evidence;
+mod finding;
 mod frame;
 mod snapshot;
+mod sync;
 mod thread;
 mod tsd;
 
 pub use evidence::{Evidence, Gap};
+pub use finding::{Certainty, Finding, FindingKind};
 pub use frame::{CallSite, Frame, StackEnd};
 pub use snapshot::{CoreInfo, CoreWriter, Libc, SCHEMA, Snapshot, TargetInfo};
+pub use sync::{
+    Detail, Family, Holder, HolderStatus, Holds, MutexProtocol, MutexType, Preference, Side, SyncKind, SyncObject,
+    SyncState, Waiter, WaitsFor,
+};
 pub use thread::{Cpu, Stack, Syscall, Thread, ThreadState, ThreadType};
 pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot};

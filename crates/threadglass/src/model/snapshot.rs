@@ -1,6 +1,6 @@
 //! A look at a whole target.
 
-use super::{Gap, Thread};
+use super::{Finding, Gap, SyncObject, Thread};
 use crate::glibc::Provenance;
 use crate::signals::SignalSet;
 use crate::{Lwp, Pid, RemoteAddr};
@@ -98,6 +98,10 @@ pub struct Snapshot {
     pub longest_pause_us: u64,
     /// Its threads: the main thread first, then by LWP; ended ones last.
     pub threads: Vec<Thread>,
+    /// Synchronization objects that threads wait for or hold, where they were looked for.
+    pub objects: Vec<SyncObject>,
+    /// What is wrong, the worst first, where it was looked for.
+    pub findings: Vec<Finding>,
     /// What could not be seen.
     pub gaps: Vec<Gap>,
 }

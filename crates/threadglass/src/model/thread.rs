@@ -1,6 +1,6 @@
 //! One thread.
 
-use super::{CallSite, Evidence, Frame, StackEnd};
+use super::{CallSite, Evidence, Frame, Holds, StackEnd, WaitsFor};
 use crate::proc::{Policy, syscall_name};
 use crate::signals::SignalSet;
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
@@ -166,6 +166,10 @@ pub struct Thread {
     pub pending: Option<SignalSet>,
     /// The system call it is in.
     pub syscall: Option<Syscall>,
+    /// The synchronization object it waits for, where these were looked for.
+    pub waits_for: Option<WaitsFor>,
+    /// What it holds, as far as that is known.
+    pub holds: Vec<Holds>,
     /// CPU time.
     pub cpu: Option<Cpu>,
     /// Whether event reporting is on for it.

@@ -141,6 +141,8 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
         pause_us: 0,
         longest_pause_us: 0,
         threads,
+        objects: Vec::new(),
+        findings: Vec::new(),
         gaps,
     };
     Ok(Collected { snapshot, layout })

@@ -125,6 +125,8 @@ impl Context<'_> {
             signal_mask: None,
             pending: None,
             syscall: None,
+            waits_for: None,
+            holds: Vec::new(),
             cpu: None,
             traced_events: descriptor.and_then(|thread| thread.report_events),
             events: descriptor.and_then(|thread| thread.events),

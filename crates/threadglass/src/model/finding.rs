@@ -1,0 +1,83 @@
+//! What is wrong, or keeps others waiting.
+
+use crate::{Lwp, RemoteAddr};
+
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Certainty {
+    /// It may end by itself, or rests on more than one conclusion.
+    Possible,
+    /// It rests on a conclusion.
+    Likely,
+    /// Recorded by the objects and the kernel, and seen not to move.
+    Certain,
+}
+
+impl Certainty {
+    /// The word used on screens and in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Possible => "possible",
+            Self::Likely => "likely",
+            Self::Certain => "certain",
+        }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum FindingKind {
+    /// Threads that wait for each other in a circle.
+    Deadlock,
+    /// A thread that waits for what it holds itself.
+    SelfDeadlock,
+    /// A thread that reads again what it reads already, while a writer waits in between.
+    RecursiveRead,
+    /// A lock whose owner has ended.
+    OwnerExited,
+    /// A lock that was held by another thread of the parent at the time of a fork.
+    OwnerIsForkParent,
+    /// A robust mutex whose owner died.
+    OwnerDied,
+    /// A condition variable with waiters and nobody seen who could signal: not called a deadlock.
+    CondWithoutSignaller,
+    /// The longest chain of threads that wait for each other, and what its root does.
+    LongChain,
+}
+
+impl FindingKind {
+    /// Whether it means that threads hang for ever, when it is certain.
+    pub fn is_hang(self) -> bool {
+        matches!(
+            self,
+            Self::Deadlock | Self::SelfDeadlock | Self::RecursiveRead | Self::OwnerExited | Self::OwnerIsForkParent
+        )
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Finding {
+    /// What.
+    pub kind: FindingKind,
+    /// How sure.
+    pub certainty: Certainty,
+    /// The threads it is about; of a circle, each waits for what the next one holds.
+    pub threads: Vec<Lwp>,
+    /// The objects; of a circle, the one that the thread of the same place waits for.
+    pub objects: Vec<RemoteAddr>,
+    /// Threads that wait, directly or not, for those.
+    pub behind: Vec<Lwp>,
+    /// In a sentence.
+    pub text: String,
+}
+
+impl Finding {
+    /// Whether threads hang for ever, for sure.
+    pub fn is_certain_hang(&self) -> bool {
+        self.kind.is_hang() && self.certainty == Certainty::Certain
+    }
+}

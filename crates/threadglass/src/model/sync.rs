@@ -1,0 +1,379 @@
+//! Synchronization objects: what threads wait for, and who holds it.
+
+use super::Evidence;
+use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
+
+/// What a thread can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum SyncKind {
+    /// One holder at a time.
+    Mutex,
+    /// Waited on until somebody signals.
+    Cond,
+    /// Many readers or one writer.
+    Rwlock,
+    /// A count.
+    Semaphore,
+    /// Waited on until enough threads have come.
+    Barrier,
+    /// A mutex whose waiters spin.
+    Spinlock,
+    /// Something that is initialised once.
+    Once,
+    /// The end of a thread.
+    Join,
+    /// A thread that parked itself until another one wakes it.
+    Park,
+    /// A word that threads wait on, of which no more is known.
+    Futex,
+}
+
+impl SyncKind {
+    /// All kinds.
+    pub const ALL: [Self; 10] = [
+        Self::Mutex,
+        Self::Cond,
+        Self::Rwlock,
+        Self::Semaphore,
+        Self::Barrier,
+        Self::Spinlock,
+        Self::Once,
+        Self::Join,
+        Self::Park,
+        Self::Futex,
+    ];
+
+    /// The word used on the command line and in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Cond => "cond",
+            Self::Rwlock => "rwlock",
+            Self::Semaphore => "semaphore",
+            Self::Barrier => "barrier",
+            Self::Spinlock => "spinlock",
+            Self::Once => "once",
+            Self::Join => "join",
+            Self::Park => "park",
+            Self::Futex => "futex",
+        }
+    }
+}
+
+/// Whose object it is, which decides its layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum Family {
+    /// POSIX threads, and what is built on them (C11, C++).
+    Pthread,
+    /// A lock that libc keeps for itself: of a stream, of the allocator.
+    Libc,
+    /// Rust's standard library.
+    RustStd,
+    /// The `parking_lot` crate.
+    ParkingLot,
+    /// C++'s atomic waits, and what libstdc++ builds on them.
+    Cxx,
+    /// Not known.
+    Other,
+}
+
+/// The kinds of `PTHREAD_MUTEX_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum MutexType {
+    /// Relocking it deadlocks.
+    Normal,
+    /// May be locked again by its owner.
+    Recursive,
+    /// Relocking it is an error.
+    Errorcheck,
+    /// Spins before it sleeps.
+    Adaptive,
+}
+
+/// How a mutex treats the priority of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum MutexProtocol {
+    /// Leaves it alone.
+    None,
+    /// The owner inherits its waiters' priority.
+    Inherit,
+    /// The owner runs at the mutex's ceiling.
+    Protect,
+}
+
+/// Who is let in first by a rwlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum Preference {
+    /// Readers, also while writers wait.
+    Reader,
+    /// Writers, but threads that hold it for reading may do so again.
+    Writer,
+    /// Writers: reading again while one waits deadlocks.
+    WriterNonrecursive,
+}
+
+/// The state of an object in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum SyncState {
+    /// Nobody holds it.
+    Unlocked,
+    /// Held.
+    Locked,
+    /// A rwlock held by readers.
+    ReadLocked,
+    /// A rwlock held by a writer.
+    WriteLocked,
+    /// A robust mutex whose owner died, and nobody has taken it since.
+    OwnerDied,
+    /// A robust mutex taken after its owner died, and not yet declared consistent.
+    Inconsistent,
+    /// A robust mutex that was given up for good.
+    NotRecoverable,
+    /// Destroyed.
+    Destroyed,
+    /// A semaphore that can be taken.
+    Available,
+    /// A semaphore that cannot.
+    Exhausted,
+    /// A condition variable or barrier with threads in it.
+    Waiting,
+    /// One without.
+    Idle,
+    /// A once that nobody has begun.
+    New,
+    /// A once that somebody is at.
+    InProgress,
+    /// A once that is done.
+    Done,
+    /// A thread, to be joined, that has not ended.
+    Running,
+    /// One that has.
+    Exited,
+    /// Not known, or nothing but a number.
+    Unknown,
+}
+
+impl SyncState {
+    /// The word used on screens.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unlocked => "unlocked",
+            Self::Locked => "locked",
+            Self::ReadLocked => "read-locked",
+            Self::WriteLocked => "write-locked",
+            Self::OwnerDied => "owner died",
+            Self::Inconsistent => "inconsistent",
+            Self::NotRecoverable => "not recoverable",
+            Self::Destroyed => "destroyed",
+            Self::Available => "available",
+            Self::Exhausted => "exhausted",
+            Self::Waiting => "waiting",
+            Self::Idle => "idle",
+            Self::New => "new",
+            Self::InProgress => "in progress",
+            Self::Done => "done",
+            Self::Running => "running",
+            Self::Exited => "exited",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether somebody holds it.
+    pub fn is_held(self) -> bool {
+        matches!(self, Self::Locked | Self::ReadLocked | Self::WriteLocked | Self::Inconsistent | Self::InProgress)
+    }
+}
+
+/// What only objects of one kind have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(untagged))]
+pub enum Detail {
+    /// Of a mutex.
+    Mutex {
+        /// Its type.
+        #[cfg_attr(feature = "serde", serde(rename = "type"))]
+        kind: MutexType,
+        /// Whether it survives the death of its owner.
+        robust: bool,
+        /// What it does to priorities.
+        protocol: MutexProtocol,
+        /// Acquisitions by the owner beyond the first.
+        recursion: u32,
+        /// Priority ceiling, of a priority-protecting one.
+        ceiling: Option<u8>,
+    },
+    /// Of a condition variable.
+    Cond {
+        /// Threads inside a wait, as the object counts them.
+        inside: u32,
+        /// The mutex that its waiters gave up and will take again.
+        mutex: Option<RemoteAddr>,
+    },
+    /// Of a rwlock.
+    Rwlock {
+        /// Who is preferred.
+        preference: Preference,
+        /// Threads that hold it for reading.
+        readers: u32,
+        /// Whether a writer is queued.
+        writer_queued: bool,
+    },
+    /// Of a semaphore.
+    Semaphore {
+        /// How often it can be taken.
+        count: u32,
+    },
+    /// Of a barrier.
+    Barrier {
+        /// Threads it waits for.
+        needed: u32,
+        /// Threads that have come in this round.
+        arrived: u32,
+    },
+    /// Of a word.
+    Futex {
+        /// What it holds.
+        value: u32,
+    },
+    /// Nothing more.
+    None {},
+}
+
+/// Reading or writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Side {
+    /// Shared with other readers.
+    Read,
+    /// Exclusive.
+    Write,
+}
+
+/// What a holder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum HolderStatus {
+    /// A living thread of the target.
+    Alive,
+    /// A thread that does not exist any more, or never did here.
+    Gone,
+    /// A thread of the process that this one was forked from.
+    ForkParent,
+    /// A thread of another process.
+    OtherProcess,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// Who holds an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Holder {
+    /// Its LWP; of one that is gone, the number that the object has.
+    pub lwp: Option<Lwp>,
+    /// Its thread.
+    pub thread: Option<PthreadId>,
+    /// The id that the object holds, as the target sees it.
+    pub recorded: Option<InnerTid>,
+    /// The process it belongs to, where that is another one.
+    pub pid: Option<Pid>,
+    /// Of a rwlock: how it holds it.
+    pub side: Option<Side>,
+    /// What it is.
+    pub status: HolderStatus,
+    /// How it is known.
+    pub evidence: Evidence,
+    /// What leads to it, where it is inferred.
+    pub why: Option<String>,
+}
+
+/// Who waits for an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Waiter {
+    /// Its LWP.
+    pub lwp: Lwp,
+    /// Its thread.
+    pub thread: Option<PthreadId>,
+    /// Of a rwlock: what it wants.
+    pub side: Option<Side>,
+    /// Whether its wait ends by itself.
+    pub timed: bool,
+    /// Whether it was seen not to move while the object was read.
+    pub stable: bool,
+    /// How it is known that it waits for this object.
+    pub evidence: Evidence,
+}
+
+/// A synchronization object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SyncObject {
+    /// Where it begins.
+    pub address: RemoteAddr,
+    /// What it is.
+    pub kind: SyncKind,
+    /// Whose it is.
+    pub family: Family,
+    /// How the kind is known.
+    pub evidence: Evidence,
+    /// A name: a variable, a member of a type, or where it lies.
+    pub name: Option<String>,
+    /// Bytes it takes; `None` where that depends on what is not known.
+    pub size: Option<u64>,
+    /// Whether other processes may share it.
+    pub shared: Option<bool>,
+    /// Its state.
+    pub state: SyncState,
+    /// What only its kind has.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub detail: Detail,
+    /// Who holds it.
+    pub holders: Vec<Holder>,
+    /// Who waits for it.
+    pub waiters: Vec<Waiter>,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct WaitsFor {
+    /// The object's address.
+    pub address: RemoteAddr,
+    /// What it is.
+    pub kind: SyncKind,
+    /// Its name.
+    pub name: Option<String>,
+    /// Of a rwlock: what it wants.
+    pub side: Option<Side>,
+    /// Whether the wait ends by itself.
+    pub timed: bool,
+    /// How long it has been waiting, at least, in milliseconds.
+    pub since_ms: Option<u64>,
+    /// LWPs of those who hold it.
+    pub held_by: Vec<Lwp>,
+    /// How it is known.
+    pub evidence: Evidence,
+}
+
+/// What a thread holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Holds {
+    /// The object's address.
+    pub address: RemoteAddr,
+    /// What it is.
+    pub kind: SyncKind,
+    /// Its name.
+    pub name: Option<String>,
+    /// Of a rwlock: how.
+    pub side: Option<Side>,
+    /// How it is known.
+    pub evidence: Evidence,
+}
