@@ -222,6 +222,12 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
         false
     }
 
+    /// Another process on the same machine, with which this one shares memory; `None` where there is no such
+    /// thing, or it cannot be looked at.
+    fn other(&self, _pid: Pid) -> Option<Box<dyn Target>> {
+        None
+    }
+
     /// What this kind of target cannot tell of any process.
     fn losses(&self) -> Vec<Gap> {
         Vec::new()

@@ -21,7 +21,7 @@ pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
     if threads.is_empty() {
         return Ok(snapshot);
     }
-    let mut stacks = Stacks::new(target);
+    let mut stacks = Stacks::new(target).without_libc_lines();
     stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
     stacks.finish(&mut snapshot);
     let lwps: Vec<Lwp> = shown.into_iter().collect();

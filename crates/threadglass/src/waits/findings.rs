@@ -4,15 +4,15 @@ use super::graph::{Edge, Graph};
 use crate::Lwp;
 use crate::model::{
     Certainty, Detail, Evidence, Finding, FindingKind, Holder, HolderStatus, Side, Snapshot, SyncKind, SyncObject,
-    SyncState, Thread, ThreadState,
+    SyncState, Syscall, Thread, ThreadState,
 };
-use crate::proc::KernelState;
+use crate::proc::{KernelState, SyscallFile};
 use crate::target::LwpFacts;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// All findings of a snapshot whose objects are known; the worst first.
-pub(super) fn find(snapshot: &Snapshot, facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<Finding> {
-    let words = Words::new(snapshot, facts);
+pub(super) fn find(snapshot: &Snapshot, facts: &Facts, strangers: &Facts) -> Vec<Finding> {
+    let words = Words::new(snapshot, facts, strangers);
     let graph = Graph::new(&snapshot.objects);
     let mut findings: Vec<Finding> = graph.circles().iter().map(|circle| words.circle(circle, &graph)).collect();
     findings.extend(snapshot.objects.iter().flat_map(|object| words.owner(object, &graph)));
@@ -26,22 +26,33 @@ pub(super) fn find(snapshot: &Snapshot, facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<
     findings
 }
 
+type Facts = BTreeMap<Lwp, LwpFacts>;
+
 struct Words<'a> {
     objects: &'a [SyncObject],
     threads: HashMap<Lwp, &'a Thread>,
-    facts: &'a BTreeMap<Lwp, LwpFacts>,
+    facts: &'a Facts,
+    /// Of threads of other processes.
+    strangers: &'a Facts,
 }
 
 impl<'a> Words<'a> {
-    fn new(snapshot: &'a Snapshot, facts: &'a BTreeMap<Lwp, LwpFacts>) -> Self {
+    fn new(snapshot: &'a Snapshot, facts: &'a Facts, strangers: &'a Facts) -> Self {
         let threads = snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
-        Self { objects: &snapshot.objects, threads, facts }
+        Self { objects: &snapshot.objects, threads, facts, strangers }
     }
 
     fn thread(&self, lwp: Lwp) -> String {
+        let stranger = || {
+            let holders = self.objects.iter().flat_map(|object| &object.holders);
+            holders.filter(|holder| holder.lwp == Some(lwp)).find_map(|holder| holder.pid)
+        };
         match self.threads.get(&lwp).and_then(|thread| thread.name.as_deref()) {
             Some(name) => format!("{name} ({lwp})"),
-            None => format!("thread {lwp}"),
+            None => match stranger() {
+                Some(pid) => format!("thread {lwp} of process {pid}"),
+                None => format!("thread {lwp}"),
+            },
         }
     }
 
@@ -96,7 +107,8 @@ impl<'a> Words<'a> {
 
     /// Objects in the hands of nobody who lives.
     fn owner(&self, object: &SyncObject, graph: &Graph) -> Option<Finding> {
-        if object.waiters.is_empty() || object.kind == SyncKind::Join {
+        let died = matches!(object.state, SyncState::OwnerDied | SyncState::Inconsistent);
+        if object.waiters.is_empty() && !died || object.kind == SyncKind::Join {
             return None;
         }
         let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
@@ -161,11 +173,14 @@ impl<'a> Words<'a> {
         let weakest = chain.iter().map(|(_, edge)| edge.evidence).max()?;
         let behind = graph.behind(&[root]).into_iter().filter(|lwp| !threads.contains(lwp)).collect::<Vec<_>>();
         let waiting = threads.len() - 1 + behind.len();
+        let holding = match last.kind {
+            SyncKind::Join => String::new(),
+            _ => format!("holds {} and ", label(last)),
+        };
         let text = format!(
-            "{} for {} in the end, which holds {} and {}",
+            "{} for {} in the end, which {holding}{}",
             count(waiting, "thread waits", "threads wait"),
             self.thread(root),
-            label(last),
             self.doing(root)
         );
         let certainty = if weakest <= Evidence::Derived { Certainty::Certain } else { Certainty::Likely };
@@ -174,7 +189,7 @@ impl<'a> Words<'a> {
 
     /// What the thread at the end of a chain does.
     fn doing(&self, lwp: Lwp) -> String {
-        let Some(thread) = self.threads.get(&lwp) else { return "is not known".to_owned() };
+        let Some(thread) = self.threads.get(&lwp) else { return self.stranger_doing(lwp) };
         match thread.state {
             ThreadState::Active => "runs".to_owned(),
             ThreadState::Run => "is kept from a CPU".to_owned(),
@@ -192,6 +207,18 @@ impl<'a> Words<'a> {
                     (None, None) => format!("{stopped}is asleep{deep}"),
                 }
             }
+        }
+    }
+
+    /// What a thread of another process does.
+    fn stranger_doing(&self, lwp: Lwp) -> String {
+        match self.strangers.get(&lwp).and_then(|facts| facts.syscall) {
+            Some(SyscallFile::Inside { number, args, .. }) => {
+                format!("is asleep in {}", Syscall { number, args }.name())
+            }
+            Some(SyscallFile::Running) => "runs".to_owned(),
+            Some(SyscallFile::Outside { .. }) => "is stopped".to_owned(),
+            None => "is none of this process".to_owned(),
         }
     }
 

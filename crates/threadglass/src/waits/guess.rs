@@ -6,7 +6,7 @@
 
 use super::classify::{Class, cond_around};
 use super::futex::{FutexOp, FutexWait};
-use crate::glibc::sync::{CondLayout, Decoded, FUTEX_WAITERS, decode, size_of};
+use crate::glibc::sync::{CondLayout, Decoded, FUTEX_WAITERS, Mutex, decode, size_of};
 use crate::model::{Detail, Evidence, Family, Side, SyncKind};
 use crate::target::Memory;
 use crate::{InnerTid, RemoteAddr};
@@ -111,9 +111,10 @@ impl Around<'_> {
     }
 }
 
-/// An object whose kind is not known by any wait: which kinds its bytes can be, most telling first. Only a
-/// held mutex, or one written to by its owner, says anything about itself; the rest is left to the caller.
+/// `bytes` as a mutex that a thread of the target holds, if all of its fields say so.
 pub(super) fn held_mutex(bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> Option<Decoded> {
+    let mutex = Mutex::new(bytes)?;
     let decoded = decode(SyncKind::Mutex, bytes, CondLayout::Unknown)?;
-    (decoded.is_plausible && decoded.state.is_held() && decoded.owner.is_some_and(is_thread)).then_some(decoded)
+    let held = decoded.is_plausible && decoded.state.is_held() && mutex.users > 0;
+    (held && decoded.owner.is_some_and(is_thread)).then_some(decoded)
 }

@@ -5,6 +5,7 @@
 //! **What it will not do:** stop the target. A thread that is asleep cannot let go of anything; so a circle
 //! of threads that were all seen not to move, around the time at which the objects were read, is one.
 
+mod abroad;
 mod assemble;
 mod classify;
 mod confirm;
@@ -13,6 +14,7 @@ mod findings;
 mod futex;
 mod graph;
 mod guess;
+mod held;
 mod look_at;
 mod owners;
 mod rust;

@@ -35,14 +35,11 @@ pub(super) struct Wait {
     pub(super) class: Class,
     /// Of a wait on a condition variable: the mutex it gave up.
     pub(super) mutex: Option<RemoteAddr>,
-    /// Code addresses of its innermost frames.
-    pub(super) function: Option<String>,
 }
 
 /// Looks for what threads wait for.
 pub struct Survey<'a> {
     memory: &'a (dyn Memory + Sync),
-    target: &'a dyn Target,
     layout: Option<&'a Layout>,
     sites: Sites<'a>,
     symbolizer: Symbolizer<'a>,
@@ -70,7 +67,6 @@ impl<'a> Survey<'a> {
         }
         Self {
             memory,
-            target,
             layout,
             sites: Sites::new(target, memory),
             symbolizer: Symbolizer::new(target),
@@ -78,6 +74,11 @@ impl<'a> Survey<'a> {
             threads: inner,
             ids,
         }
+    }
+
+    /// Whether the target has a thread of this id.
+    pub(super) fn has_thread(&self, inner: InnerTid) -> bool {
+        self.threads.contains(&inner)
     }
 
     pub(super) fn cond(&self) -> CondLayout {
@@ -111,14 +112,14 @@ impl<'a> Survey<'a> {
         futexes
             .iter()
             .filter_map(|(sleeper, futex, _, pc)| {
-                let (class, mutex, function) = found[*first.get(&(*futex, *pc))?].clone()?;
-                Some(Wait { lwp: sleeper.lwp, futex: *futex, class, mutex, function })
+                let (class, mutex) = found[*first.get(&(*futex, *pc))?].clone()?;
+                Some(Wait { lwp: sleeper.lwp, futex: *futex, class, mutex })
             })
             .collect()
     }
 
-    /// What a wait is for, the mutex given up for it, and the function that waits.
-    fn look_closely(&mut self, futex: &FutexWait, site: &Site) -> Option<(Class, Option<RemoteAddr>, Option<String>)> {
+    /// What a wait is for, and the mutex given up for it.
+    fn look_closely(&mut self, futex: &FutexWait, site: &Site) -> Option<(Class, Option<RemoteAddr>)> {
         let function = site.call.as_ref().map(|call| call.function.clone());
         let class = self.by_call(futex, site);
         let class = match class {
@@ -131,7 +132,7 @@ impl<'a> Survey<'a> {
             SyncKind::Cond if class.family == Family::Pthread => self.given_up(class.address, &site.words),
             _ => None,
         };
-        Some((class, mutex, function))
+        Some((class, mutex))
     }
 
     fn by_call(&mut self, futex: &FutexWait, site: &Site) -> Option<Class> {
