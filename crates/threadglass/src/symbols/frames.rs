@@ -122,7 +122,11 @@ struct Object {
 }
 
 impl Object {
-    fn open(target: &dyn Target, module: &Module, #[cfg_attr(not(feature = "blazesym"), expect(unused))] lines: bool) -> Option<Self> {
+    fn open(
+        target: &dyn Target,
+        module: &Module,
+        #[cfg_attr(not(feature = "blazesym"), expect(unused))] lines: bool,
+    ) -> Option<Self> {
         let mut image = Image::load(target, module.base).ok()?;
         let _ = image.load_symbols(target);
         let file = target.open_module(module);

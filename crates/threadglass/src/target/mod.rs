@@ -289,6 +289,14 @@ pub enum TargetError {
         /// Why, and what to do.
         why: String,
     },
+    /// There is no synchronization object at an address.
+    #[error("no object at {address}: {why}")]
+    NoObject {
+        /// The address.
+        address: RemoteAddr,
+        /// Why not, and what to do.
+        why: String,
+    },
     /// `/proc` does not answer.
     #[error("cannot read {what}: {errno} (is /proc mounted, and does hidepid hide the process? try as root)")]
     Proc {

@@ -64,7 +64,8 @@ impl Abroad {
         known: &mut Known<'_>,
     ) -> Option<()> {
         if !self.processes.contains_key(&pid) {
-            let other = target.other(pid).filter(|other| other.denial().is_none() && self.processes.len() < MAX_PROCESSES)?;
+            let other =
+                target.other(pid).filter(|other| other.denial().is_none() && self.processes.len() < MAX_PROCESSES)?;
             self.processes.insert(pid, other);
         }
         let other = &**self.processes.get(&pid)?;

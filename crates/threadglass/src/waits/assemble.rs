@@ -37,6 +37,11 @@ pub fn collect(target: &dyn Target) -> Result<Snapshot, TargetError> {
 
 /// [`collect`], with more objects.
 pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, TargetError> {
+    collect_extra(target, scope, &[])
+}
+
+/// [`collect_scope`], with objects that are known from elsewhere.
+pub(super) fn collect_extra(target: &dyn Target, scope: Scope, extra: &[Class]) -> Result<Snapshot, TargetError> {
     let Collected { mut snapshot, layout, mut facts } = collect_with(target, &mut Symbolizer::new(target))?;
     if target.denial().is_some() {
         // The threads' gap says why.
@@ -49,7 +54,7 @@ pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, Targ
     let threads = snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
     let mut survey = Survey::new(target, target, layout.as_ref(), threads);
     for attempt in 0..TRIES {
-        let mut look = Look::take(target, &mut survey, layout.as_ref(), &snapshot, &facts, scope);
+        let mut look = Look::take(target, &mut survey, layout.as_ref(), &snapshot, &facts, (scope, extra));
         snapshot.objects = std::mem::take(&mut look.objects);
         let found = findings::find(&snapshot, &facts, &look.abroad.facts);
         let Look { objects: _, classes, contents, abroad } = &look;
@@ -86,7 +91,7 @@ impl Look {
         layout: Option<&Layout>,
         snapshot: &Snapshot,
         facts: &BTreeMap<Lwp, LwpFacts>,
-        scope: Scope,
+        (scope, extra): (Scope, &[Class]),
     ) -> Self {
         let ids: HashMap<Lwp, _> =
             snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
@@ -101,6 +106,9 @@ impl Look {
             .collect();
         let mut waits = survey.waits(&sleepers);
         let mut classes = classes(&waits);
+        for class in extra {
+            classes.entry(class.address).or_insert(*class);
+        }
         if scope >= Scope::Held {
             let mut found = held::given_up(&waits);
             if let Some(layout) = layout {
@@ -151,7 +159,8 @@ impl Look {
             &owners,
             &mut Known { objects: &mut objects, classes: &mut classes, contents: &mut contents },
         );
-        objects.retain(|_, object| is_in_scope(object, scope));
+        let is_extra = |object: &SyncObject| extra.iter().any(|class| class.address == object.address);
+        objects.retain(|_, object| is_in_scope(object, scope) || is_extra(object));
         Self { objects: objects.into_values().collect(), classes, contents, abroad }
     }
 }

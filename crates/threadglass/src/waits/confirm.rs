@@ -36,8 +36,7 @@ impl Confirm<'_, '_> {
         let after = self.abroad.facts_of(self.target, &lwps);
         let still = |(before, after): (&Option<LwpFacts>, &Option<LwpFacts>)| -> bool {
             let (Some(before), Some(after)) = (before, after) else { return false };
-            self.first(before.lwp)
-                .is_some_and(|first| has_not_moved(first, before) && has_not_moved(before, after))
+            self.first(before.lwp).is_some_and(|first| has_not_moved(first, before) && has_not_moved(before, after))
         };
         let resting: HashMap<Lwp, bool> = lwps.iter().copied().zip(before.iter().zip(&after).map(still)).collect();
         let same: HashMap<RemoteAddr, bool> = classes

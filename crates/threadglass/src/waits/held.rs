@@ -90,7 +90,8 @@ pub(super) fn on_stacks(target: &dyn Target, survey: &Survey<'_>, facts: &BTreeM
         target.read_many(&mut slots);
         for slot in &slots {
             let got = slot.outcome.unwrap_or(0).min(size);
-            let words = slot.buf[..got].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+            let words =
+                slot.buf[..got].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
             addresses.extend(words.filter(|word| word % 8 == 0 && is_data(*word)));
         }
         if addresses.len() > MAX_ADDRESSES {
@@ -104,7 +105,9 @@ pub(super) fn on_stacks(target: &dyn Target, survey: &Survey<'_>, facts: &BTreeM
         let mut slots: Vec<_> =
             part.iter().zip(&mut bytes).map(|(addr, bytes)| Slot::new(*addr, &mut bytes[..])).collect();
         target.read_many(&mut slots);
-        let held = slots.iter().filter(|slot| slot.is_whole() && held_mutex(slot.buf, &|tid| survey.has_thread(tid)).is_some());
+        let held = slots
+            .iter()
+            .filter(|slot| slot.is_whole() && held_mutex(slot.buf, &|tid| survey.has_thread(tid)).is_some());
         found.extend(held.map(|slot| mutex(slot.addr, Evidence::Inferred)));
     }
     found
