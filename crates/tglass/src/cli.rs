@@ -6,14 +6,16 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
+use threadglass::RemoteAddr;
 use threadglass::filter::ThreadFilter;
-use threadglass::model::ThreadState;
+use threadglass::model::{SyncKind, ThreadState};
 use threadglass::signals::SignalSet;
 
 /// See inside a running multithreaded process, or its core file: its threads, what they wait for, their
 /// data.
 ///
-/// Looking never stops, signals or changes the process. Exit status: 0 looked, 2 could not look.
+/// Looking never stops, signals or changes the process. Exit status: 0 looked, 1 threads hang for ever
+/// (`why`), 2 could not look.
 #[derive(Debug, Parser)]
 #[command(name = "tglass", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "First time here? Try `tglass demo`. Something not permitted? Ask `tglass doctor PID`.")]
@@ -24,6 +26,12 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Say why a process hangs: the deadlock, or the longest chain of waits and its root
+    ///
+    /// Exit status: 1 when threads hang for ever, for certain; 0 otherwise; 2 could not look.
+    Why(TargetArgs),
+    /// Show locks and other objects that threads wait for or hold, with holders and waiters
+    Locks(LocksArgs),
     /// Show the threads of a process or core: state, what each waits in, where it started
     Threads(ThreadsArgs),
     /// Show thread-specific data: keys, destructors, values of each thread
@@ -104,6 +112,56 @@ impl ThreadsArgs {
             signal_mask: self.sigmask,
             user_flags: self.flags,
         }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct LocksArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Only those that are held
+    #[arg(long)]
+    pub held: bool,
+    /// Only those that threads wait for
+    #[arg(long)]
+    pub waited: bool,
+    /// Idle ones too, as far as variables name them
+    #[arg(long, conflicts_with_all = ["held", "waited"])]
+    pub all: bool,
+    /// Only those of this kind
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<KindArg>,
+    /// Only the one at this address, whatever its state
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["held", "waited", "all"])]
+    pub address: Option<RemoteAddr>,
+}
+
+/// A kind to choose by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindArg(pub SyncKind);
+
+impl ValueEnum for KindArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [KindArg; 10] = {
+            let all = SyncKind::ALL;
+            [
+                KindArg(all[0]),
+                KindArg(all[1]),
+                KindArg(all[2]),
+                KindArg(all[3]),
+                KindArg(all[4]),
+                KindArg(all[5]),
+                KindArg(all[6]),
+                KindArg(all[7]),
+                KindArg(all[8]),
+                KindArg(all[9]),
+            ]
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        Some(clap::builder::PossibleValue::new(self.0.word()))
     }
 }
 
@@ -216,6 +274,13 @@ fn number(text: &str) -> Result<u32, String> {
         None => text.parse(),
     };
     parsed.map_err(|_| format!("`{text}` is not a number such as 64 or 0x40"))
+}
+
+/// An address: hexadecimal, with or without `0x`.
+fn address(text: &str) -> Result<RemoteAddr, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let bad = || format!("`{text}` is not an address such as 0x7f12a0b4c5d0");
+    u64::from_str_radix(digits, 16).map(RemoteAddr).map_err(|_| bad())
 }
 
 /// A duration as users write it: a number and `ns`, `us`, `ms`, `s` or `m`.

@@ -36,5 +36,6 @@ pub(crate) mod sys;
 pub mod target;
 pub mod threads;
 pub mod unwind;
+pub mod waits;
 
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};

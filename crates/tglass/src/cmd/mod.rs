@@ -3,9 +3,11 @@
 mod demo;
 mod doctor;
 mod generate;
+mod locks;
 mod suspend;
 mod threads;
 mod tsd;
+mod why;
 
 use crate::cli::{Cli, Command, TargetArgs, WhichTarget};
 use anyhow::{Result, ensure};
@@ -17,6 +19,8 @@ use threadglass::target::{Core, CoreOptions, Live, Target};
 /// Runs the chosen command.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
+        Command::Why(args) => why::run(&args),
+        Command::Locks(args) => locks::run(&args),
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),
         Command::Suspend(args) => suspend::run(&args),

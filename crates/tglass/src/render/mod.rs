@@ -2,11 +2,14 @@
 
 pub mod doctor;
 mod gaps;
+pub mod locks;
 pub mod stacks;
+mod sync;
 mod table;
 mod target;
 pub mod threads;
 pub mod tsd;
+pub mod why;
 
 use anstyle::{AnsiColor, Style};
 

@@ -84,7 +84,7 @@ fn frames(thread: &Thread) -> String {
 }
 
 /// `function+0x10 (module) file:line`, and how far it can be trusted.
-fn line(frame: &Frame) -> String {
+pub(super) fn line(frame: &Frame) -> String {
     let mut out = match (&frame.function, frame.offset) {
         (Some(function), Some(offset)) if offset > 0 => format!("{}+{offset:#x}", safe(function)),
         (Some(function), _) => safe(function),

@@ -1,6 +1,7 @@
 //! Where glibc keeps what, in this target.
 
 use super::events::EventLayout;
+use super::sync::CondLayout;
 use super::tls::TlsLayout;
 use crate::target::{Memory, ReadError, Symbols};
 use crate::{InnerTid, RemoteAddr};
@@ -120,6 +121,8 @@ pub struct Layout {
     pub tls: Option<TlsLayout>,
     /// Thread events.
     pub events: Option<EventLayout>,
+    /// How condition variables are laid out.
+    pub cond: CondLayout,
 }
 
 /// Where something of the dynamic linker's lies.
@@ -178,6 +181,7 @@ impl Layout {
             None => Self::structural(memory, symbols, hints)?,
         };
         layout.check_undescribed(memory, hints);
+        layout.cond = CondLayout::discover(memory, symbols, layout.version.as_deref());
         Ok(layout)
     }
 
@@ -213,6 +217,7 @@ impl Layout {
             keys: keys(symbols, fields),
             tls: TlsLayout::described(symbols, fields),
             events: EventLayout::described(symbols, fields),
+            cond: CondLayout::Unknown,
         };
         let in_bounds = |at: u64| size.is_some_and(|size| at + 8 <= size);
         if ![layout.list, layout.tid, layout.cancelhandling, layout.specific].into_iter().all(in_bounds) {

@@ -8,6 +8,7 @@ pub mod events;
 mod layout;
 mod list;
 mod symbols;
+pub mod sync;
 pub mod tls;
 pub mod tsd;
 mod versions;

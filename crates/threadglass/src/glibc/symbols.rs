@@ -62,6 +62,7 @@ pub const SYMBOLS: &[&str] = &[
     "_thread_db_sizeof_pthread_key_struct",
     "_thread_db_td_eventbuf_t_eventdata",
     "_thread_db_td_eventbuf_t_eventnum",
+    "cnd_signal",
     "nptl_version",
     "stack_used",
 ];

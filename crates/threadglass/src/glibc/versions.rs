@@ -55,6 +55,7 @@ impl Known {
             cancelhandling: self.tid + 56,
             specific: self.specific_1stblock + 512,
             report_events: None,
+            cond: super::sync::CondLayout::Unknown,
             eventmask: None,
             start_routine: Some(self.schedparam + 8),
             priority: Some(self.schedparam),

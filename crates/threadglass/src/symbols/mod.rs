@@ -55,6 +55,14 @@ impl<'a> Symbolizer<'a> {
         Self { target, objects: HashMap::new() }
     }
 
+    /// Name of the function that holds `addr`, demangled, and no more than that; `None` without a symbol.
+    pub fn enclosing_function(&mut self, addr: RemoteAddr) -> Option<String> {
+        let target = self.target;
+        let module = target.module_at(addr)?;
+        let object = self.objects.entry(module.base).or_insert_with(|| Object::open(target, module));
+        object.as_ref()?.function_at(addr).map(|(name, _)| demangle(&name))
+    }
+
     /// Name of the function that holds `addr`, demangled; with `+0x..` when it is not its first byte,
     /// and as `module+0x..` when the object has no symbol there. `None` outside all objects.
     pub fn function_at(&mut self, addr: RemoteAddr) -> Option<String> {

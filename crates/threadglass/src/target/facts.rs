@@ -6,7 +6,7 @@ use crate::model::{Evidence, ThreadState};
 use crate::proc::{KernelState, Policy, Stat, Status, SyscallFile};
 use crate::signals::SignalSet;
 use crate::unwind::Registers;
-use crate::{InnerTid, Lwp, RemoteAddr};
+use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 
 /// Facts about one LWP. Optional ones are those that a core, or a process of another user, lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +129,19 @@ pub struct SchedCounters {
     pub timeslices: u64,
 }
 
+/// A thread that is none of the target's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// There is none.
+    Nowhere,
+    /// In the process that made the target.
+    Parent(Pid, Lwp),
+    /// In another one.
+    Process(Pid, Lwp),
+    /// Nobody can be asked.
+    Unknown,
+}
+
 /// What the kernel (or a core's notes) knows about the target's LWPs.
 pub trait KernelFacts {
     /// The LWPs that exist now, in the kernel's order.
@@ -157,6 +170,16 @@ pub trait KernelFacts {
 
     /// Scheduler counters; `None` where they cannot be had.
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters>;
+
+    /// Where a thread lives that has the id `inner` (as the target counts) and is none of the target's.
+    fn elsewhere(&self, _inner: InnerTid) -> Elsewhere {
+        Elsewhere::Unknown
+    }
+
+    /// For how long each of `lwps` has not been on a CPU, in milliseconds, where that can be told.
+    fn idle_ms(&self, lwps: &[Lwp]) -> Vec<Option<u64>> {
+        vec![None; lwps.len()]
+    }
 
     /// Name of a tracing thread, to tell a debugger from our own `suspend`.
     fn tracer_name(&self, tracer: i32) -> Option<Vec<u8>>;

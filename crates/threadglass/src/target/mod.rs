@@ -18,7 +18,7 @@ mod symbols;
 
 pub use self::core::{Core, CoreError, CoreFault, CoreOptions, GeneralRegisters};
 pub use bytes::Bytes;
-pub use facts::{KernelFacts, LwpFacts, SchedCounters};
+pub use facts::{Elsewhere, KernelFacts, LwpFacts, SchedCounters};
 pub use live::Live;
 pub(crate) use live::parallel::in_parallel;
 pub use module::Module;

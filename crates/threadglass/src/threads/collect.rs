@@ -27,6 +27,8 @@ pub struct Collected {
     pub snapshot: Snapshot,
     /// glibc's layout in this target, where it has one.
     pub layout: Option<Layout>,
+    /// What the kernel told of each thread.
+    pub facts: BTreeMap<Lwp, LwpFacts>,
 }
 
 /// Looks at the threads of `target`, without stopping it.
@@ -145,7 +147,7 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
         findings: Vec::new(),
         gaps,
     };
-    Ok(Collected { snapshot, layout })
+    Ok(Collected { snapshot, layout, facts })
 }
 
 /// Why a living thread of a process with glibc has no descriptor of its own.

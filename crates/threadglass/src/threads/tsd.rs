@@ -9,7 +9,7 @@ use crate::target::{Module, Target, TargetError};
 /// Looks at the thread-specific data of `target`, without stopping it.
 pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
     let mut symbolizer = Symbolizer::new(target);
-    let Collected { snapshot, layout } = collect_with(target, &mut symbolizer)?;
+    let Collected { snapshot, layout, .. } = collect_with(target, &mut symbolizer)?;
     let mut gaps = snapshot.gaps;
     let unknown = |why: String| TargetError::NoTsd { pid: target.pid(), why };
     let Some(layout) = layout else {

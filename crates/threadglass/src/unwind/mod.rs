@@ -14,12 +14,14 @@ mod expression;
 mod infer;
 mod libc_site;
 mod registers;
+mod sites;
 mod space;
 mod stack;
 mod stacks;
 mod walk;
 
 pub use registers::Registers;
+pub(crate) use sites::{Site, Sites};
 pub use space::Space;
 pub use stacks::{Moving, Stacks, add_stacks, walk_bytes};
 pub use walk::{MAX_FRAMES, Place, Walk};

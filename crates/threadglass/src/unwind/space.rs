@@ -68,6 +68,12 @@ impl<'a> Space<'a> {
         space
     }
 
+    /// The same code, its memory read by another way.
+    pub(crate) fn through(mut self, memory: &'a (dyn Memory + Sync)) -> Self {
+        self.memory = memory;
+        self
+    }
+
     /// Code in plain memory: objects by their first and one past their last address, in order.
     pub fn new(memory: &'a (dyn Memory + Sync), objects: &[(RemoteAddr, RemoteAddr)]) -> Self {
         Self {
@@ -77,6 +83,11 @@ impl<'a> Space<'a> {
             find_loose: Box::new(Vec::new),
             tables: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether the C library is an object of its own.
+    pub(super) fn has_libc(&self) -> bool {
+        self.objects.iter().any(|object| object.libc)
     }
 
     /// The object that holds `addr`.

@@ -26,6 +26,11 @@ impl<'a> StackWords<'a> {
         stack
     }
 
+    /// What is above the stack pointer has been read already: `bytes`. More is read when asked.
+    pub(super) fn seeded(memory: &'a dyn Memory, sp: RemoteAddr, bytes: Vec<u8>) -> Self {
+        Self { memory: Some(memory), pieces: vec![(sp.0, bytes)] }
+    }
+
     /// The copy `bytes` of what was at `start`, and nothing else.
     pub(super) fn copied(start: RemoteAddr, bytes: Vec<u8>) -> Self {
         Self { memory: None, pieces: vec![(start.0, bytes)] }

@@ -132,7 +132,8 @@ impl<'a> Stacks<'a> {
         registers: Registers,
         start: Option<RemoteAddr>,
     ) -> Found {
-        let mut walker = Walker { space: &self.space, known, start_routine: start.map(|start| start.0) };
+        let mut walker =
+            Walker { space: &self.space, known, start_routine: start.map(|start| start.0), enough: usize::MAX };
         let walk = walker.walk(stack, registers);
         let site = call_site(&self.space, known, &walk.places);
         Found { walk, site, call: None }
@@ -219,7 +220,7 @@ pub fn add_stacks(target: &dyn Target, snapshot: &mut Snapshot) {
 pub fn walk_bytes(space: &Space<'_>, registers: Registers) -> (Walk, Option<CallSite>) {
     let mut known = Known::default();
     let mut stack = StackWords::live(space.memory, registers.sp);
-    let walk = Walker { space, known: &mut known, start_routine: None }.walk(&mut stack, registers);
+    let walk = Walker { space, known: &mut known, start_routine: None, enough: usize::MAX }.walk(&mut stack, registers);
     let site = call_site(space, &mut known, &walk.places);
     (walk, site)
 }

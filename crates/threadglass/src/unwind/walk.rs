@@ -54,6 +54,8 @@ pub(super) struct Walker<'w, 'a> {
     pub(super) known: &'w mut Known,
     /// Where the thread's start routine begins.
     pub(super) start_routine: Option<u64>,
+    /// How many frames outside libc are enough.
+    pub(super) enough: usize,
 }
 
 impl Walker<'_, '_> {
@@ -68,6 +70,7 @@ impl Walker<'_, '_> {
         let mut evidence = Evidence::Recorded;
         let mut exact = true;
         let mut jumps = 0;
+        let mut outside = 0;
         loop {
             if places.len() == MAX_FRAMES {
                 return StackEnd::Limit;
@@ -79,6 +82,12 @@ impl Walker<'_, '_> {
             // The frame behind a trampoline is looked up before its first instruction, on purpose.
             place.exact |= place.signal;
             places.push(place);
+            if !self.space.object_at(lookup).is_some_and(|object| object.libc) {
+                outside += 1;
+                if outside >= self.enough {
+                    return StackEnd::Limit;
+                }
+            }
             let Some(row) = row else {
                 return unknown(match self.space.object_at(lookup) {
                     Some(_) => format!("no unwind information for {}", registers.pc),

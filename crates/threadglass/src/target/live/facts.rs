@@ -4,7 +4,7 @@ use super::Live;
 use super::parallel::in_parallel;
 use crate::proc::{SyscallFile, parse_stat, parse_status, parse_syscall};
 use crate::sys::{file, robust};
-use crate::target::{KernelFacts, LwpFacts, SchedCounters, TargetError};
+use crate::target::{Elsewhere, KernelFacts, LwpFacts, SchedCounters, TargetError};
 use crate::{InnerTid, Lwp, Pid};
 use nix::errno::Errno;
 use std::collections::HashMap;
@@ -128,6 +128,14 @@ impl KernelFacts for Live {
         let mut numbers = text.split_whitespace().map(str::parse);
         let mut next = || numbers.next().and_then(Result::ok);
         Some(SchedCounters { run_ns: next()?, delay_ns: next()?, timeslices: next()? })
+    }
+
+    fn elsewhere(&self, inner: InnerTid) -> Elsewhere {
+        self.find_elsewhere(inner)
+    }
+
+    fn idle_ms(&self, lwps: &[Lwp]) -> Vec<Option<u64>> {
+        self.idle(lwps)
     }
 
     fn tracer_name(&self, tracer: i32) -> Option<Vec<u8>> {

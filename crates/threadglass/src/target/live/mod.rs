@@ -1,6 +1,8 @@
 //! A live process, looked at without stopping it.
 
+mod elsewhere;
 mod facts;
+mod idle;
 mod iterator;
 mod memory;
 mod modules;

@@ -1,0 +1,24 @@
+//! `tglass why`
+
+use crate::cli::TargetArgs;
+use crate::render;
+use anyhow::Result;
+use std::process::ExitCode;
+use std::time::Instant;
+use threadglass::model::Finding;
+use threadglass::waits;
+
+/// What it exits with when threads hang for ever.
+const HANGS: u8 = 1;
+
+pub fn run(args: &TargetArgs) -> Result<ExitCode> {
+    let started = Instant::now();
+    let target = super::open(args)?;
+    let snapshot = waits::explain(&*target)?;
+    let hangs = snapshot.findings.iter().any(Finding::is_certain_hang);
+    match args.json {
+        true => super::print_json(&snapshot)?,
+        false => super::print(&render::why::text(&snapshot, started.elapsed()))?,
+    };
+    Ok(if hangs { ExitCode::from(HANGS) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,62 @@
+//! The screen of `tglass locks`.
+
+use super::sync::{holder, state, thread_name, what};
+use super::table::{Cell, Table};
+use super::{DIM, FAIR, gaps, safe};
+use std::time::Duration;
+use threadglass::Lwp;
+use threadglass::model::{Evidence, Side, Snapshot, SyncObject};
+
+/// Holders and waiters listed of one object.
+const LISTED: usize = 4;
+
+/// The whole screen.
+pub fn text(snapshot: &Snapshot, took: Duration) -> String {
+    let mut out = super::threads::headline(snapshot, snapshot.threads.len(), took);
+    if snapshot.objects.is_empty() {
+        out += "no such objects were found: none is waited for, and none was found to be held\n";
+    } else {
+        let mut table = Table::new(&["ADDRESS", "KIND", "STATE", "HELD BY", "WAITERS", "NAME"]);
+        for object in &snapshot.objects {
+            table.row(row(snapshot, object));
+        }
+        out += &table.render();
+    }
+    out + &gaps::text(&snapshot.gaps)
+}
+
+fn row(snapshot: &Snapshot, object: &SyncObject) -> Vec<Cell> {
+    let dash = || Cell::styled("-", DIM);
+    let name = |lwp: Lwp| snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp)).map(thread_name);
+    let listed = |all: Vec<String>| match all.len() {
+        0 => None,
+        number if number > LISTED => Some(format!("{} .. ({number})", all[..LISTED].join(", "))),
+        _ => Some(all.join(", ")),
+    };
+    let holders = object.holders.iter().map(|one| holder(one, one.lwp.filter(|_| one.pid.is_none()).and_then(name)));
+    let waiters = object.waiters.iter().map(|waiter| {
+        let side = match waiter.side {
+            Some(Side::Read) => " (read)",
+            Some(Side::Write) => " (write)",
+            None => "",
+        };
+        format!("{}{side}", waiter.lwp)
+    });
+    let kind = match object.evidence {
+        Evidence::Inferred => Cell::styled(format!("{} (inferred)", what(object)), FAIR),
+        _ => Cell::from(what(object)),
+    };
+    let held = match listed(holders.collect()) {
+        Some(text) => Cell::from(text),
+        None if object.state.is_held() => Cell::styled("unknown", FAIR),
+        None => dash(),
+    };
+    vec![
+        Cell::from(object.address.to_string()),
+        kind,
+        Cell::from(state(object)),
+        held,
+        listed(waiters.collect()).map_or_else(dash, Cell::from),
+        object.name.as_deref().map_or_else(dash, |name| Cell::from(safe(name))),
+    ]
+}

@@ -1,0 +1,217 @@
+//! The screen of `tglass why`: the verdict first.
+
+use super::sync::{holder, label, thread_name, waits_for};
+use super::{BAD, BOLD, DIM, FAIR, GOOD, gaps, paint, safe};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use threadglass::Lwp;
+use threadglass::model::{Certainty, Finding, FindingKind, Frame, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
+
+/// Frames shown of each thread.
+const FRAMES: usize = 6;
+/// Threads of one finding that are shown in full.
+const THREADS: usize = 8;
+
+/// The whole screen.
+pub fn text(snapshot: &Snapshot, took: Duration) -> String {
+    let screen = Screen { snapshot };
+    let mut out = super::threads::headline(snapshot, snapshot.threads.len(), took);
+    let hangs: Vec<&Finding> = snapshot.findings.iter().filter(|finding| finding.kind.is_hang()).collect();
+    for finding in &hangs {
+        out += &screen.hang(finding);
+    }
+    if hangs.is_empty() {
+        out += &screen.no_hang();
+    }
+    for finding in snapshot.findings.iter().filter(|finding| !finding.kind.is_hang()) {
+        if finding.kind != FindingKind::LongChain {
+            out += &format!("{}  {}\n\n", paint(FAIR, heading(finding.kind)), safe(&finding.text));
+        }
+    }
+    out += &screen.next(&hangs);
+    out + &gaps::text(&snapshot.gaps)
+}
+
+fn heading(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Deadlock => "DEADLOCK",
+        FindingKind::SelfDeadlock => "SELF-DEADLOCK",
+        FindingKind::RecursiveRead => "DEADLOCK BY READING TWICE",
+        FindingKind::OwnerExited => "OWNER GONE",
+        FindingKind::OwnerIsForkParent => "LOCKED BEFORE THE FORK",
+        FindingKind::OwnerDied => "OWNER DIED",
+        FindingKind::CondWithoutSignaller => "NOBODY LEFT TO SIGNAL",
+        FindingKind::LongChain => "WAITS",
+    }
+}
+
+struct Screen<'a> {
+    snapshot: &'a Snapshot,
+}
+
+impl Screen<'_> {
+    fn thread(&self, lwp: Lwp) -> Option<&Thread> {
+        self.snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp))
+    }
+
+    fn object(&self, address: threadglass::RemoteAddr) -> Option<&SyncObject> {
+        self.snapshot.objects.iter().find(|object| object.address == address)
+    }
+
+    fn hang(&self, finding: &Finding) -> String {
+        let style = if finding.certainty == Certainty::Certain { BAD } else { FAIR };
+        let objects = match finding.objects.len() {
+            1 => "1 lock".to_owned(),
+            number => format!("{number} locks"),
+        };
+        let threads = match finding.threads.len() {
+            1 => "1 thread".to_owned(),
+            number => format!("{number} threads"),
+        };
+        let behind = match finding.behind.len() {
+            0 => String::new(),
+            1 => "; 1 more thread queues behind".to_owned(),
+            number => format!("; {number} more threads queue behind"),
+        };
+        let mut out = format!(
+            "{}  {threads}, {objects}{behind}.  {}\n",
+            paint(style.bold(), heading(finding.kind)),
+            paint(style, finding.certainty.word())
+        );
+        if finding.kind != FindingKind::Deadlock {
+            out += &format!("  {}\n", safe(&finding.text));
+        }
+        out.push('\n');
+        for lwp in finding.threads.iter().take(THREADS) {
+            out += &self.member(*lwp);
+        }
+        if let Some(more @ 1..) = finding.threads.len().checked_sub(THREADS) {
+            out += &format!("  .. and {more} more\n");
+        }
+        out += &self.behind(&finding.behind);
+        out
+    }
+
+    /// One thread: what it wants, what it holds, and where it is.
+    fn member(&self, lwp: Lwp) -> String {
+        let Some(thread) = self.thread(lwp) else { return format!("  thread {lwp}\n\n") };
+        let mut out = format!("  {}\n", paint(BOLD, &thread_name(thread)));
+        if let Some(waits) = &thread.waits_for {
+            let object = self.object(waits.address);
+            out += &format!("    waits {}\n", waits_for(waits, object));
+            if let Some(object) = object {
+                for owner in object.holders.iter().filter(|owner| owner.lwp != Some(lwp)) {
+                    let name = owner.lwp.and_then(|lwp| self.thread(lwp)).map(thread_name);
+                    out += &format!("    held by {}\n", holder(owner, name));
+                }
+            }
+        }
+        for held in &thread.holds {
+            let object = self.object(held.address).map_or_else(|| held.address.to_string(), label);
+            let how = if held.evidence == threadglass::model::Evidence::Inferred { " (inferred)" } else { "" };
+            out += &format!("    holds {object}{how}\n");
+        }
+        out += &frames(&thread.frames);
+        out.push('\n');
+        out
+    }
+
+    /// Who queues behind, by what they wait for and their names.
+    fn behind(&self, lwps: &[Lwp]) -> String {
+        let mut groups: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for lwp in lwps {
+            let thread = self.thread(*lwp);
+            let name = thread.and_then(|thread| thread.name.clone()).unwrap_or_default();
+            let what = thread.and_then(|thread| thread.waits_for.as_ref()).and_then(|waits| self.object(waits.address));
+            *groups.entry((name, what.map_or_else(|| "?".to_owned(), label))).or_default() += 1;
+        }
+        if groups.is_empty() {
+            return String::new();
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+        let listed: Vec<String> = groups
+            .iter()
+            .take(4)
+            .map(|((name, what), number)| match number {
+                1 => format!("{} waits for {what}", safe(name)),
+                number => format!("{number} x {} wait for {what}", safe(name)),
+            })
+            .collect();
+        let more = if groups.len() > 4 { " .." } else { "" };
+        format!("  {} {}{more}\n\n", paint(DIM, "behind:"), listed.join(", "))
+    }
+
+    fn no_hang(&self) -> String {
+        let chain = self.snapshot.findings.iter().find(|finding| finding.kind == FindingKind::LongChain);
+        let Some(chain) = chain else {
+            return format!(
+                "{}  no thread waits for another one.\n  {}\n\n",
+                paint(GOOD.bold(), "NO DEADLOCK"),
+                self.summary()
+            );
+        };
+        let mut out = format!("{}  {}.\n\n", paint(GOOD.bold(), "NO DEADLOCK"), safe(&chain.text));
+        for lwp in chain.threads.iter().take(THREADS) {
+            out += &self.member(*lwp);
+        }
+        out += &self.behind(&chain.behind);
+        out
+    }
+
+    /// What the threads do, when nothing is wrong.
+    fn summary(&self) -> String {
+        let mut groups: BTreeMap<String, usize> = BTreeMap::new();
+        for thread in &self.snapshot.threads {
+            let what = match (thread.state, &thread.waits_for, &thread.syscall) {
+                (_, Some(waits), _) if waits.kind == SyncKind::Futex => "asleep on a futex".to_owned(),
+                (_, Some(waits), _) => format!("waiting on a {}", waits.kind.word()),
+                (ThreadState::Sleep, None, Some(call)) => format!("asleep in {}", call.name()),
+                (state, ..) => state.word().replace('_', " "),
+            };
+            *groups.entry(what).or_default() += 1;
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+        groups.iter().map(|(what, number)| format!("{number} {}", safe(what))).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What to do next.
+    fn next(&self, hangs: &[&Finding]) -> String {
+        let target = match &self.snapshot.target.core {
+            Some(core) => safe(&core.path),
+            None => self.snapshot.target.pid.to_string(),
+        };
+        let mut out = String::new();
+        let mut line =
+            |what: &str, command: String| out += &format!("{} {command}\n", paint(DIM, &format!("{what:<15}")));
+        if let Some(finding) = hangs.first() {
+            if self.snapshot.target.core.is_none() {
+                line("keep evidence", format!("gcore {target}"));
+            }
+            line("all locks", format!("tglass locks {target}"));
+            let mutex = finding
+                .objects
+                .iter()
+                .find(|address| self.object(**address).is_some_and(|object| object.kind == SyncKind::Mutex));
+            if let (Some(address), None) = (mutex, &self.snapshot.target.core) {
+                line("break it", format!("tglass set {target} {address} 0   (shows first what it would do)"));
+            }
+        } else {
+            line("all stacks", format!("tglass threads {target} --stacks"));
+            line("all locks", format!("tglass locks {target}"));
+        }
+        out
+    }
+}
+
+fn frames(frames: &[Frame]) -> String {
+    // The frames of libc's own waiting say nothing.
+    let outside = frames.iter().position(|frame| frame.module.as_deref().is_none_or(|module| !is_libc(module)));
+    let shown = frames.iter().skip(outside.unwrap_or(0)).take(FRAMES);
+    shown.map(|frame| format!("      {}\n", super::stacks::line(frame))).collect()
+}
+
+fn is_libc(module: &str) -> bool {
+    module.starts_with("libc.so") || module.starts_with("libc-2") || module.starts_with("libpthread")
+}

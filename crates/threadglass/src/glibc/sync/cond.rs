@@ -1,0 +1,77 @@
+//! `pthread_cond_t`, in both of its layouts.
+
+use super::{Decoded, long, word};
+use crate::model::{Detail, SyncKind, SyncState};
+
+pub(super) const SIZE: usize = 48;
+const SHARED: u32 = 1;
+/// Above it, threads inside a wait are counted.
+const INSIDE_SHIFT: u32 = 3;
+
+/// Where a condition variable keeps what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CondLayout {
+    /// Up to 2.40, unless a distribution has taken the change over.
+    Old,
+    /// From 2.41 on.
+    New,
+    /// Nothing tells.
+    Unknown,
+}
+
+impl CondLayout {
+    /// Offset of the first of the two words that threads wait on.
+    pub fn signals(self) -> Option<u64> {
+        match self {
+            Self::Old => Some(40),
+            Self::New => Some(32),
+            Self::Unknown => None,
+        }
+    }
+
+    /// Offset of the count of threads inside.
+    fn inside(self) -> Option<usize> {
+        match self {
+            Self::Old => Some(36),
+            Self::New => Some(28),
+            Self::Unknown => None,
+        }
+    }
+}
+
+pub(super) fn decode(bytes: &[u8], layout: CondLayout) -> Option<Decoded> {
+    bytes.get(..SIZE)?;
+    let references = word(bytes, layout.inside()?)?;
+    let inside = references >> INSIDE_SHIFT;
+    Some(Decoded {
+        kind: SyncKind::Cond,
+        size: SIZE as u64,
+        shared: Some(references & SHARED != 0),
+        state: if inside == 0 { SyncState::Idle } else { SyncState::Waiting },
+        detail: Detail::Cond { inside, mutex: None },
+        owner: None,
+        has_waiters: inside != 0,
+        is_plausible: is_plausible(bytes, layout)?,
+    })
+}
+
+/// Whether a condition variable of this layout can have these bytes.
+fn is_plausible(bytes: &[u8], layout: CondLayout) -> Option<bool> {
+    let inside = word(bytes, layout.inside()?)? >> INSIDE_SHIFT;
+    let sequence = long(bytes, 0)? >> 1;
+    let start = long(bytes, 8)?;
+    Some(match layout {
+        CondLayout::Old => {
+            let users = [word(bytes, 16)? >> 1, word(bytes, 20)? >> 1];
+            inside < 1 << 22
+                && start >> 1 <= sequence
+                && u64::from(inside) <= sequence
+                && users.iter().all(|users| *users <= inside)
+        }
+        CondLayout::New => {
+            let unused = long(bytes, 40)?;
+            inside < 1 << 22 && start <= sequence && u64::from(inside) <= sequence && unused == 0
+        }
+        CondLayout::Unknown => false,
+    })
+}

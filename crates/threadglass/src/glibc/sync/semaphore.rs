@@ -1,0 +1,39 @@
+//! `sem_t`.
+
+use super::{Decoded, word};
+use crate::model::{Detail, SyncKind, SyncState};
+
+pub(super) const SIZE: usize = 32;
+/// What `sem_init` keeps for one that processes share.
+const SHARED: u32 = 128;
+
+/// The fields of a semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Semaphore {
+    /// How often it can be taken.
+    pub value: u32,
+    /// Threads that wait, or have just been woken.
+    pub waiters: u32,
+    private: u32,
+}
+
+impl Semaphore {
+    /// From its bytes.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        bytes.get(..SIZE)?;
+        Some(Self { value: word(bytes, 0)?, waiters: word(bytes, 4)?, private: word(bytes, 8)? })
+    }
+
+    pub(super) fn decoded(&self) -> Decoded {
+        Decoded {
+            kind: SyncKind::Semaphore,
+            size: SIZE as u64,
+            shared: Some(self.private == SHARED),
+            state: if self.value == 0 { SyncState::Exhausted } else { SyncState::Available },
+            detail: Detail::Semaphore { count: self.value },
+            owner: None,
+            has_waiters: self.waiters != 0,
+            is_plausible: self.value <= i32::MAX as u32 && self.waiters < 1 << 22 && matches!(self.private, 0 | SHARED),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Threads of other processes, which locks in shared memory or copied by a fork may name.
+
+use super::{Live, leader_file, parent_of};
+use crate::proc::parse_status;
+use crate::sys::file;
+use crate::target::Elsewhere;
+use crate::{InnerTid, Lwp, Pid};
+use std::path::Path;
+
+/// Processes that are asked for an id of a pid namespace.
+const MAX_PROCESSES: usize = 8192;
+
+impl Live {
+    /// The process that made this one, as of now: it may have been inherited since.
+    fn parent(&self) -> Option<Pid> {
+        let mut stat = Vec::new();
+        file::read_record(&self.task_dir, &leader_file(self.pid, "stat"), &mut stat).ok()?;
+        Some(parent_of(&stat)).filter(|pid| pid.0 > 0)
+    }
+
+    /// Where the thread lives that the target would know as `inner`.
+    pub(super) fn find_elsewhere(&self, inner: InnerTid) -> Elsewhere {
+        let parent = self.parent();
+        let found = match self.status.namespaces > 1 {
+            false => owner_of(Lwp(inner.0)).map(|pid| (pid, Lwp(inner.0))),
+            true => self.search_namespace(inner, parent),
+        };
+        match found {
+            None => Elsewhere::Nowhere,
+            Some((pid, lwp)) if Some(pid) == parent => Elsewhere::Parent(pid, lwp),
+            Some((pid, lwp)) => Elsewhere::Process(pid, lwp),
+        }
+    }
+
+    /// Ids of a namespace are not what `/proc` goes by: its processes are asked one after the other, the
+    /// parent first.
+    fn search_namespace(&self, inner: InnerTid, parent: Option<Pid>) -> Option<(Pid, Lwp)> {
+        let ours = namespace(self.pid)?;
+        let others = file::open_dir(Path::new("/proc")).and_then(|dir| file::list_numbers(&dir)).unwrap_or_default();
+        let others = others.into_iter().map(Pid).filter(|pid| *pid != self.pid && Some(*pid) != parent);
+        parent
+            .into_iter()
+            .chain(others.take(MAX_PROCESSES))
+            .filter(|pid| namespace(*pid).as_ref() == Some(&ours))
+            .find_map(|pid| thread_with(pid, inner).map(|lwp| (pid, lwp)))
+    }
+}
+
+fn namespace(pid: Pid) -> Option<std::path::PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+}
+
+fn thread_with(pid: Pid, inner: InnerTid) -> Option<Lwp> {
+    let dir = file::open_dir(Path::new(&format!("/proc/{pid}/task"))).ok()?;
+    let lwps = file::list_numbers(&dir).ok()?;
+    lwps.into_iter().find(|lwp| status_of(Lwp(*lwp)).is_some_and(|status| status.inner_tid == Some(inner))).map(Lwp)
+}
+
+fn owner_of(lwp: Lwp) -> Option<Pid> {
+    status_of(lwp)?.tgid
+}
+
+fn status_of(lwp: Lwp) -> Option<crate::proc::Status> {
+    parse_status(&std::fs::read(format!("/proc/{lwp}/status")).ok()?)
+}

@@ -1,0 +1,70 @@
+//! For how long threads have not been on a CPU.
+//!
+//! The kernel notes by a CPU's own clock when a thread was last there (`se.exec_start` in its `sched`
+//! file). That clock stands still while the host has taken the CPU away, and differs from CPU to CPU; so
+//! the time now is read on the same CPU, by a thread of ours that goes there. What comes out is a lower
+//! bound, and short by the time the host took.
+
+use super::Live;
+use crate::proc::parse_stat;
+use crate::sys::file;
+use crate::{Lwp, Pid};
+use nix::sched::{CpuSet, sched_setaffinity};
+use std::collections::HashMap;
+use std::thread;
+
+impl Live {
+    pub(super) fn idle(&self, lwps: &[Lwp]) -> Vec<Option<u64>> {
+        let last: Vec<Option<(usize, f64)>> = lwps.iter().map(|lwp| self.last_run(*lwp)).collect();
+        let mut now: HashMap<usize, Option<f64>> = HashMap::new();
+        for (cpu, _) in last.iter().flatten() {
+            now.entry(*cpu).or_insert_with(|| clock_of(*cpu));
+        }
+        last.iter()
+            .map(|last| {
+                let (cpu, at) = (*last)?;
+                let idle = (now.get(&cpu).copied().flatten()? - at).max(0.0);
+                Some(idle as u64)
+            })
+            .collect()
+    }
+
+    /// The CPU a thread was on last, and when, by that CPU's clock.
+    fn last_run(&self, lwp: Lwp) -> Option<(usize, f64)> {
+        let mut buf = Vec::new();
+        file::read_record(&self.task_dir, &super::leader_file(Pid(lwp.0), "stat"), &mut buf).ok()?;
+        let stat = parse_stat(&buf)?;
+        let sched = file::read_stream(&self.task_dir, &super::leader_file(Pid(lwp.0), "sched")).ok()?;
+        Some((usize::try_from(stat.processor).ok()?, exec_start(&sched)?))
+    }
+}
+
+/// The time on `cpu` now, in milliseconds; `None` when we may not run there.
+fn clock_of(cpu: usize) -> Option<f64> {
+    let read = move || {
+        let mut here = CpuSet::new();
+        here.set(cpu).ok()?;
+        sched_setaffinity(nix::unistd::Pid::from_raw(0), &here).ok()?;
+        exec_start(&std::fs::read("/proc/thread-self/sched").ok()?)
+    };
+    thread::Builder::new().spawn(read).ok()?.join().ok()?
+}
+
+fn exec_start(sched: &[u8]) -> Option<f64> {
+    let text = String::from_utf8_lossy(sched);
+    let line = text.lines().find(|line| line.starts_with("se.exec_start"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_file() {
+        let file = b"x (1, #threads: 1)\n---\nse.exec_start                                :      11082416.314320\n";
+        assert_eq!(exec_start(file), Some(11082416.314320));
+        assert_eq!(exec_start(b"se.exec_start : x\n"), None);
+        assert_eq!(exec_start(b""), None);
+    }
+}

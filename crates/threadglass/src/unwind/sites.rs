@@ -1,0 +1,76 @@
+//! The call sites of many blocked threads, and no more of their stacks than that takes.
+
+use super::libc_site::call_site;
+use super::registers::Registers;
+use super::space::{Known, Space};
+use super::stack::StackWords;
+use super::walk::{Place, Walker};
+use crate::RemoteAddr;
+use crate::model::CallSite;
+use crate::target::{Memory, Slot, Target};
+
+/// Bytes of each stack that are read at once: libc's frames around a wait are small.
+const TOP: usize = 1024;
+/// Stacks read by one call.
+const BATCH: usize = 1024;
+/// Frames that are looked at in a program that has libc in itself, where nothing tells the two apart.
+const STATIC: usize = 6;
+
+/// Where a blocked thread's program called libc.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// The function of libc, where it can be told.
+    pub(crate) call: Option<CallSite>,
+    /// The innermost frames: those in libc and the first outside.
+    pub(crate) places: Vec<Place>,
+    /// The words from the stack pointer on.
+    pub(crate) words: Vec<u64>,
+}
+
+/// Finds call sites.
+pub(crate) struct Sites<'a> {
+    space: Space<'a>,
+    memory: &'a (dyn Memory + Sync),
+    target: &'a dyn Target,
+    known: Known,
+    /// Frames outside libc that are looked at.
+    enough: usize,
+}
+
+impl<'a> Sites<'a> {
+    /// For the threads of `target`, whose memory is read through `memory`.
+    pub(crate) fn new(target: &'a dyn Target, memory: &'a (dyn Memory + Sync)) -> Self {
+        let space = Space::of_target(target).through(memory);
+        let enough = if space.has_libc() { 1 } else { STATIC };
+        Self { space, memory, target, known: Known::default(), enough }
+    }
+
+    /// The sites of threads that are blocked with these stack pointers and program counters; `lwp` finds
+    /// the registers of one that cannot move any more.
+    pub(crate) fn find(&mut self, threads: &[(crate::Lwp, RemoteAddr, RemoteAddr)]) -> Vec<Site> {
+        let mut out = Vec::with_capacity(threads.len());
+        for part in threads.chunks(BATCH) {
+            let mut tops = vec![0; part.len() * TOP];
+            let mut slots: Vec<_> =
+                part.iter().zip(tops.chunks_exact_mut(TOP)).map(|((_, sp, _), top)| Slot::new(*sp, top)).collect();
+            self.memory.read_many(&mut slots);
+            let tops: Vec<Vec<u8>> =
+                slots.iter().map(|slot| slot.buf[..slot.outcome.unwrap_or(0).min(TOP)].to_vec()).collect();
+            for ((lwp, sp, pc), top) in part.iter().zip(tops) {
+                let registers = self.target.registers_at_rest(*lwp).unwrap_or_else(|| Registers::blocked(*pc, *sp));
+                out.push(self.one(registers, *sp, top));
+            }
+        }
+        out
+    }
+
+    fn one(&mut self, registers: Registers, sp: RemoteAddr, top: Vec<u8>) -> Site {
+        let words = top.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
+        let mut stack = StackWords::seeded(self.memory, sp, top);
+        let mut walker =
+            Walker { space: &self.space, known: &mut self.known, start_routine: None, enough: self.enough };
+        let walk = walker.walk(&mut stack, registers);
+        let call = call_site(&self.space, &mut self.known, &walk.places);
+        Site { call, places: walk.places, words }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a blocked thread told the kernel about its wait.
+
+use crate::RemoteAddr;
+use crate::proc::SyscallFile;
+
+const SYS_FUTEX: i64 = 202;
+const SYS_RESTART: i64 = 219;
+const SYS_FUTEX_WAIT: i64 = 455;
+
+const COMMAND: u64 = 127;
+const PRIVATE: u64 = 128;
+const REALTIME: u64 = 256;
+
+/// The commands of futex(2) that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FutexOp {
+    /// While the word has a value.
+    Wait,
+    /// Likewise, for some wakers only. With all bits set, which is usual, no different.
+    WaitBitset,
+    /// Until the kernel makes the waiter the owner.
+    LockPi,
+    /// To be moved to a priority-inheriting lock.
+    WaitRequeuePi,
+}
+
+/// A thread's wait on a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FutexWait {
+    /// The word.
+    pub word: RemoteAddr,
+    /// How it waits.
+    pub op: FutexOp,
+    /// Whether only threads of the same process can wake it.
+    pub private: bool,
+    /// Whether a deadline would be one of the wall clock. libc's newer waits say so without a deadline too.
+    pub realtime: bool,
+    /// The value the word had.
+    pub value: u32,
+    /// Whether the wait ends by itself.
+    pub timed: bool,
+    /// Whether the call was restarted after a stop, so that it is not certain to be a futex call at all.
+    pub restarted: bool,
+}
+
+impl FutexWait {
+    /// The wait of a thread that is blocked in `call`; `None` when it is not in such a call.
+    pub fn of(call: &SyscallFile) -> Option<Self> {
+        let SyscallFile::Inside { number, args, .. } = call else { return None };
+        if *number == SYS_FUTEX_WAIT {
+            // word, value, mask, flags (size in the low bits), deadline
+            return Some(Self {
+                word: RemoteAddr(args[0]),
+                op: FutexOp::Wait,
+                private: args[3] & PRIVATE != 0,
+                realtime: false,
+                value: args[1] as u32,
+                timed: args[4] != 0,
+                restarted: false,
+            });
+        }
+        let restarted = *number == SYS_RESTART;
+        if *number != SYS_FUTEX && !restarted {
+            return None;
+        }
+        let op = match args[1] & COMMAND {
+            0 => FutexOp::Wait,
+            9 => FutexOp::WaitBitset,
+            6 | 13 => FutexOp::LockPi,
+            11 => FutexOp::WaitRequeuePi,
+            _ => return None,
+        };
+        // What only looks like one: the registers are those of some other call.
+        if args[1] & !(COMMAND | PRIVATE | REALTIME) & 0xffff_ffff != 0 || args[0] % 4 != 0 || args[0] < 4096 {
+            return None;
+        }
+        Some(Self {
+            word: RemoteAddr(args[0]),
+            op,
+            private: args[1] & PRIVATE != 0,
+            realtime: args[1] & REALTIME != 0,
+            value: args[2] as u32,
+            timed: restarted || args[3] != 0,
+            restarted,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: i64, args: [u64; 6]) -> SyscallFile {
+        SyscallFile::Inside { number, args, sp: RemoteAddr::NULL, pc: RemoteAddr::NULL }
+    }
+
+    #[test]
+    fn futex_calls_that_wait() {
+        let wait = FutexWait::of(&call(202, [0x5000, 0x80, 0xffff_ffff_8000_0002, 0, 0, 0])).unwrap();
+        assert_eq!((wait.op, wait.private, wait.value, wait.timed), (FutexOp::Wait, true, 0x8000_0002, false));
+        let wait = FutexWait::of(&call(202, [0x5000, 393, 0, 0x7000, 0, 0xffff_ffff])).unwrap();
+        assert_eq!((wait.op, wait.realtime, wait.timed), (FutexOp::WaitBitset, true, true));
+        assert_eq!(FutexWait::of(&call(202, [0x5000, 0x81, 1, 0, 0, 0])), None, "a wake");
+        assert_eq!(FutexWait::of(&call(0, [0x5000, 0x80, 2, 0, 0, 0])), None, "a read");
+    }
+
+    #[test]
+    fn restarted_calls_are_not_taken_for_what_they_are_not() {
+        assert!(FutexWait::of(&call(219, [0x5000, 0x189, 0, 0x7000, 0, 0])).unwrap().timed);
+        assert_eq!(FutexWait::of(&call(219, [1, 0, 0x7000, 0x7000, 0, 0])), None, "clock_nanosleep");
+    }
+}

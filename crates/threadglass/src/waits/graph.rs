@@ -1,0 +1,227 @@
+//! The graph of who waits for whom.
+
+use crate::Lwp;
+use crate::model::{Evidence, HolderStatus, SyncObject};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+/// One thread waits for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Edge {
+    /// For whom.
+    pub(super) to: Lwp,
+    /// Place of the object among the snapshot's.
+    pub(super) object: usize,
+    /// How it is known that this thread waits for the object, and that one holds it.
+    pub(super) evidence: Evidence,
+}
+
+/// Who waits for whom.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    /// The best known edge first.
+    pub(super) edges: BTreeMap<Lwp, Vec<Edge>>,
+}
+
+impl Graph {
+    pub(super) fn new(objects: &[SyncObject]) -> Self {
+        let mut edges: BTreeMap<Lwp, Vec<Edge>> = BTreeMap::new();
+        for (index, object) in objects.iter().enumerate() {
+            for waiter in &object.waiters {
+                let of_waiter = edges.entry(waiter.lwp).or_default();
+                let alive = object.holders.iter().filter(|holder| holder.status == HolderStatus::Alive);
+                for holder in alive {
+                    let Some(to) = holder.lwp else { continue };
+                    of_waiter.push(Edge { to, object: index, evidence: waiter.evidence.max(holder.evidence) });
+                }
+                of_waiter.sort_by_key(|edge| (edge.evidence, edge.to));
+            }
+        }
+        Self { edges }
+    }
+
+    /// Circles: at least one through every thread that is part of any. Each is given as its edges, in
+    /// order, with the thread each one comes from.
+    pub(super) fn circles(&self) -> Vec<Vec<(Lwp, Edge)>> {
+        let mut live = self.on_circles();
+        let mut circles = Vec::new();
+        while let Some(start) = live.iter().next().copied() {
+            match self.circle_through(start, &live) {
+                Some(circle) => {
+                    for (lwp, _) in &circle {
+                        live.remove(lwp);
+                    }
+                    circles.push(circle);
+                }
+                // Between two circles, or part of one that another one has been taken from.
+                None => {
+                    live.remove(&start);
+                }
+            }
+        }
+        circles
+    }
+
+    /// Threads that are left when those that wait for nobody, and those that nobody waits for, are taken
+    /// away again and again.
+    fn on_circles(&self) -> BTreeSet<Lwp> {
+        let mut forward: HashMap<Lwp, Vec<Lwp>> = HashMap::new();
+        let mut backward: HashMap<Lwp, Vec<Lwp>> = HashMap::new();
+        for (from, edges) in &self.edges {
+            for edge in edges {
+                forward.entry(*from).or_default().push(edge.to);
+                backward.entry(edge.to).or_default().push(*from);
+            }
+        }
+        let mut live: BTreeSet<Lwp> = self.edges.keys().copied().chain(backward.keys().copied()).collect();
+        prune(&mut live, &forward, &backward);
+        prune(&mut live, &backward, &forward);
+        live
+    }
+
+    /// A shortest circle through `start`, within `live`.
+    fn circle_through(&self, start: Lwp, live: &BTreeSet<Lwp>) -> Option<Vec<(Lwp, Edge)>> {
+        let mut came: HashMap<Lwp, (Lwp, Edge)> = HashMap::new();
+        let mut queue = VecDeque::from([start]);
+        while let Some(lwp) = queue.pop_front() {
+            for edge in self.edges.get(&lwp).into_iter().flatten() {
+                if edge.to == start {
+                    let mut circle = vec![(lwp, *edge)];
+                    let mut at = lwp;
+                    while at != start {
+                        let (from, edge) = came[&at];
+                        circle.push((from, edge));
+                        at = from;
+                    }
+                    circle.reverse();
+                    return Some(circle);
+                }
+                if live.contains(&edge.to) && !came.contains_key(&edge.to) {
+                    came.insert(edge.to, (lwp, *edge));
+                    queue.push_back(edge.to);
+                }
+            }
+        }
+        None
+    }
+
+    /// Threads that wait, directly or not, for one of `these`, and are none of them.
+    pub(super) fn behind(&self, these: &[Lwp]) -> Vec<Lwp> {
+        let mut waiters: HashMap<Lwp, Vec<Lwp>> = HashMap::new();
+        for (from, edges) in &self.edges {
+            for edge in edges {
+                waiters.entry(edge.to).or_default().push(*from);
+            }
+        }
+        let mut seen: BTreeSet<Lwp> = these.iter().copied().collect();
+        let mut todo: Vec<Lwp> = these.to_vec();
+        while let Some(lwp) = todo.pop() {
+            for waiter in waiters.get(&lwp).into_iter().flatten() {
+                if seen.insert(*waiter) {
+                    todo.push(*waiter);
+                }
+            }
+        }
+        seen.into_iter().filter(|lwp| !these.contains(lwp)).collect()
+    }
+
+    /// The longest chain of threads that wait for one another, with the thread at its end that waits for
+    /// nobody we know; only where there is no circle on the way.
+    pub(super) fn longest_chain(&self) -> Option<(Vec<(Lwp, Edge)>, Lwp)> {
+        let mut depth: HashMap<Lwp, Option<usize>> = HashMap::new();
+        for start in self.edges.keys() {
+            // Along the best edge each: with a stack of our own, for chains of any length.
+            let mut path = Vec::new();
+            let mut at = *start;
+            while !depth.contains_key(&at) {
+                depth.insert(at, None);
+                path.push(at);
+                match self.edges.get(&at).and_then(|edges| edges.first()) {
+                    Some(edge) => at = edge.to,
+                    None => break,
+                }
+            }
+            // `None` there is a circle, or the end of this path.
+            let mut below = match depth.get(&at) {
+                Some(Some(known)) => Some(*known),
+                _ if path.last() == Some(&at) && self.edges.get(&at).is_none_or(Vec::is_empty) => {
+                    path.pop();
+                    depth.insert(at, Some(0));
+                    Some(0)
+                }
+                _ => None,
+            };
+            for lwp in path.into_iter().rev() {
+                below = below.map(|below| below + 1);
+                depth.insert(lwp, below);
+            }
+        }
+        let longest =
+            depth.iter().filter_map(|(lwp, depth)| Some((*depth.as_ref()?, std::cmp::Reverse(*lwp)))).max()?;
+        if longest.0 == 0 {
+            return None;
+        }
+        let mut chain = Vec::new();
+        let mut at = longest.1.0;
+        while let Some(edge) = self.edges.get(&at).and_then(|edges| edges.first()) {
+            chain.push((at, *edge));
+            at = edge.to;
+        }
+        Some((chain, at))
+    }
+}
+
+/// Takes away those without a way `out`, until all that are left have one.
+fn prune(live: &mut BTreeSet<Lwp>, out: &HashMap<Lwp, Vec<Lwp>>, back: &HashMap<Lwp, Vec<Lwp>>) {
+    let ways = |lwp: &Lwp| out.get(lwp).into_iter().flatten().filter(|to| live.contains(to)).count();
+    let mut left: HashMap<Lwp, usize> = live.iter().map(|lwp| (*lwp, ways(lwp))).collect();
+    let mut ends: Vec<Lwp> = left.iter().filter(|(_, ways)| **ways == 0).map(|(lwp, _)| *lwp).collect();
+    while let Some(end) = ends.pop() {
+        live.remove(&end);
+        for from in back.get(&end).into_iter().flatten().filter(|from| live.contains(from)) {
+            if let Some(ways) = left.get_mut(from) {
+                *ways -= 1;
+                if *ways == 0 {
+                    ends.push(*from);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(edges: &[(i32, i32)]) -> Graph {
+        let mut graph = Graph::default();
+        for (from, to) in edges {
+            let edge = Edge { to: Lwp(*to), object: 0, evidence: Evidence::Recorded };
+            graph.edges.entry(Lwp(*from)).or_default().push(edge);
+        }
+        graph
+    }
+
+    fn circles(edges: &[(i32, i32)]) -> Vec<Vec<i32>> {
+        let circles = graph(edges).circles();
+        circles.iter().map(|circle| circle.iter().map(|(lwp, _)| lwp.0).collect()).collect()
+    }
+
+    #[test]
+    fn circles_and_what_leads_to_them() {
+        assert_eq!(circles(&[(1, 2), (2, 1), (3, 1), (4, 3), (5, 6)]), [[1, 2]]);
+        assert_eq!(circles(&[(1, 1)]), [[1]]);
+        assert_eq!(circles(&[(1, 2), (2, 3), (3, 1), (4, 5), (5, 4), (6, 4), (6, 1)]), vec![vec![1, 2, 3], vec![4, 5]]);
+        assert!(circles(&[(1, 2), (2, 3)]).is_empty());
+        // Two readers hold what one writer wants; one of them waits for the writer.
+        assert_eq!(circles(&[(1, 2), (1, 3), (3, 1)]), [[1, 3]]);
+        assert_eq!(graph(&[(1, 2), (2, 1), (3, 1), (4, 3)]).behind(&[Lwp(1), Lwp(2)]), [Lwp(3), Lwp(4)]);
+    }
+
+    #[test]
+    fn the_longest_chain() {
+        let (chain, root) = graph(&[(1, 2), (2, 3), (4, 3), (5, 1)]).longest_chain().unwrap();
+        assert_eq!((chain.iter().map(|(lwp, _)| lwp.0).collect::<Vec<_>>(), root.0), (vec![5, 1, 2], 3));
+        assert!(graph(&[(1, 2), (2, 1), (3, 1)]).longest_chain().is_none());
+        assert!(graph(&[]).longest_chain().is_none());
+    }
+}

@@ -1,0 +1,119 @@
+//! What a wait is for, by its numbers and by what lies around the word: for programs that have no call
+//! to go by (static ones without symbols, libc's own locks, foreign cores).
+//!
+//! Numbers alone are ambiguous, so everything that fits is tried against the contents, and only what is
+//! left alone counts; it is `inferred` at best, but for the two forms that nothing else has.
+
+use super::classify::{Class, cond_around};
+use super::futex::{FutexOp, FutexWait};
+use crate::glibc::sync::{CondLayout, Decoded, FUTEX_WAITERS, decode, size_of};
+use crate::model::{Detail, Evidence, Family, Side, SyncKind};
+use crate::target::Memory;
+use crate::{InnerTid, RemoteAddr};
+
+/// What the guess may know of the target.
+pub(super) struct Around<'a> {
+    pub(super) memory: &'a dyn Memory,
+    pub(super) cond: CondLayout,
+    /// Whether a thread of the target has this id.
+    pub(super) is_thread: &'a dyn Fn(InnerTid) -> bool,
+}
+
+impl Around<'_> {
+    /// The object of `wait`; `None` when nothing fits, or more than one thing does.
+    pub(super) fn guess(&self, wait: &FutexWait) -> Option<Class> {
+        if wait.op == FutexOp::LockPi {
+            // Nothing but priority-inheriting mutexes makes the kernel the judge.
+            return self.fits(SyncKind::Mutex, wait.word, None, Evidence::Derived);
+        }
+        if wait.op == FutexOp::Wait && !wait.private && wait.value & FUTEX_WAITERS != 0 {
+            return self.fits(SyncKind::Mutex, wait.word, None, Evidence::Derived);
+        }
+        let candidates: Vec<Class> = self.candidates(wait);
+        match candidates.as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        }
+    }
+
+    fn candidates(&self, wait: &FutexWait) -> Vec<Class> {
+        let word = wait.word;
+        let inferred = |kind, address: Option<RemoteAddr>, side| {
+            address.and_then(|address| self.fits(kind, address, side, Evidence::Inferred))
+        };
+        let mut found = Vec::new();
+        match (wait.op, wait.value) {
+            (FutexOp::Wait | FutexOp::WaitBitset, 2) if !wait.realtime || wait.timed => {
+                found.extend(inferred(SyncKind::Mutex, Some(word), None));
+            }
+            _ => {}
+        }
+        match (wait.op, wait.value) {
+            (FutexOp::Wait, value) => {
+                found.extend(inferred(SyncKind::Barrier, word.checked_sub(4), None));
+                if value & 3 == 1 {
+                    found.extend(inferred(SyncKind::Once, Some(word), None));
+                }
+            }
+            (FutexOp::WaitBitset, value) => {
+                if value == 0 {
+                    found.extend(inferred(SyncKind::Semaphore, Some(word), None));
+                }
+                let layouts = match self.cond {
+                    CondLayout::Unknown => vec![CondLayout::Old, CondLayout::New],
+                    known => vec![known],
+                };
+                for layout in layouts {
+                    let around = Around { cond: layout, ..*self };
+                    let address = cond_around(word, layout);
+                    found.extend(address.and_then(|at| around.fits(SyncKind::Cond, at, None, Evidence::Inferred)));
+                }
+                if value == 3 {
+                    found.extend(inferred(SyncKind::Rwlock, word.checked_sub(8), Some(Side::Read)));
+                    found.extend(inferred(SyncKind::Rwlock, word.checked_sub(12), Some(Side::Write)));
+                }
+                if value == 2 {
+                    found.extend(inferred(SyncKind::Rwlock, word.checked_sub(8), Some(Side::Write)));
+                }
+                if value & 4 != 0 {
+                    found.extend(inferred(SyncKind::Rwlock, Some(word), Some(Side::Read)));
+                }
+            }
+            _ => {}
+        }
+        found
+    }
+
+    /// An object of `kind` at `address`, if what lies there is one that can have waiters now.
+    fn fits(&self, kind: SyncKind, address: RemoteAddr, side: Option<Side>, evidence: Evidence) -> Option<Class> {
+        let mut bytes = vec![0; size_of(kind)?];
+        self.memory.read_exact(address, &mut bytes).ok()?;
+        let decoded = decode(kind, &bytes, self.cond)?;
+        (decoded.is_plausible && self.can_be_waited_for(&decoded)).then_some(Class {
+            kind,
+            family: Family::Pthread,
+            address,
+            side,
+            evidence,
+        })
+    }
+
+    fn can_be_waited_for(&self, decoded: &Decoded) -> bool {
+        match decoded.detail {
+            Detail::Mutex { .. } => {
+                decoded.has_waiters
+                    && decoded.owner.is_none_or(|owner| decoded.shared != Some(false) || (self.is_thread)(owner))
+            }
+            Detail::Rwlock { .. } => decoded.state.is_held() && decoded.has_waiters,
+            Detail::Barrier { .. } | Detail::Cond { .. } | Detail::Semaphore { .. } => decoded.has_waiters,
+            _ => decoded.state.is_held(),
+        }
+    }
+}
+
+/// An object whose kind is not known by any wait: which kinds its bytes can be, most telling first. Only a
+/// held mutex, or one written to by its owner, says anything about itself; the rest is left to the caller.
+pub(super) fn held_mutex(bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> Option<Decoded> {
+    let decoded = decode(SyncKind::Mutex, bytes, CondLayout::Unknown)?;
+    (decoded.is_plausible && decoded.state.is_held() && decoded.owner.is_some_and(is_thread)).then_some(decoded)
+}

@@ -1,0 +1,25 @@
+//! Who waits for what, who holds it, and what is wrong with that.
+//!
+//! **What you give:** a target ([`collect`]). **What you get:** its threads with `waits_for` and `holds`, the
+//! objects that are waited for or held, and the findings: circles, owners that are gone, the longest chain.
+//! **What it will not do:** stop the target. A thread that is asleep cannot let go of anything; so a circle
+//! of threads that were all seen not to move, around the time at which the objects were read, is one.
+
+mod assemble;
+mod classify;
+mod confirm;
+mod explain;
+mod findings;
+mod futex;
+mod graph;
+mod guess;
+mod look_at;
+mod owners;
+mod rust;
+mod survey;
+
+pub use assemble::{Scope, collect, collect_scope};
+pub use explain::explain;
+pub use futex::{FutexOp, FutexWait};
+pub use look_at::look_at;
+pub use survey::{Sleeper, Survey};
