@@ -128,7 +128,8 @@ fn one_object(truth: &Value, object: &Value, view: SyncView, add: &mut impl FnMu
         let (told, seen) = (&truth[field], &object[field]);
         // The truth is silent about what the object does not record.
         let is_open = is_word(truth) && (field == "state" || field == "family");
-        if !told.is_null() && told != seen && !is_open {
+        let is_unknown = !view.functions && (seen.is_null() || seen == "unknown");
+        if !told.is_null() && told != seen && !is_open && !is_unknown {
             add(format!("{field} is {told}, seen as {seen}"));
         }
     }
@@ -142,7 +143,8 @@ fn one_object(truth: &Value, object: &Value, view: SyncView, add: &mut impl FnMu
         }
     }
     let has_size = truth["family"] == "pthread" && truth["kind"] != "join";
-    if has_size && truth["bytes"] != object["size"] {
+    let is_unknown = !view.functions && object["size"].is_null();
+    if has_size && truth["bytes"] != object["size"] && !is_unknown {
         add(format!("takes {} bytes, seen as {}", truth["bytes"], object["size"]));
     }
     // Weak: the call comes from a library that may jump to it, which leaves no trace.

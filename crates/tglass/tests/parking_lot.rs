@@ -64,7 +64,7 @@ fn fixture() {
     std::process::exit(0);
 }
 
-/// A parked thread is told as one, by the word it sleeps on; or, better, by the lock it waits for.
+/// A parked thread is told as one, by the word it sleeps on or, better, by the lock it waits for.
 fn parked_threads() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env("TG_PARKING_LOT_FIXTURE", "1");
@@ -74,9 +74,9 @@ fn parked_threads() {
     assert_eq!(told.len(), 5);
     for told in told {
         let wait = &thread(&snapshot, told["lwp"].as_i64().unwrap())["waits_for"];
-        let is_park = wait["kind"] == "park" && wait["address"] == told["word"];
-        let is_lock = wait["kind"] == told["kind"] && wait["address"] == told["address"];
-        assert!(is_park || is_lock, "{told} waits for {wait}");
+        let is_word = wait["kind"] == "park" && wait["address"] == told["word"];
+        let is_lock = (wait["kind"] == "park" || wait["kind"] == told["kind"]) && wait["address"] == told["address"];
+        assert!(is_word || is_lock, "{told} waits for {wait}");
         assert_eq!(wait["timed"], told["timed"], "{told} waits for {wait}");
         let objects = snapshot["objects"].as_array().unwrap();
         let object = objects.iter().find(|object| object["address"] == wait["address"]).unwrap();
