@@ -1,0 +1,84 @@
+//! A program that is busy with its locks, looked at thousands of times: nothing in it ever hangs.
+
+use std::collections::BTreeSet;
+use testkit::{Build, Fixture, Tool, Variant, is_hang};
+use threadglass::model::{Certainty, Evidence, HolderStatus, Snapshot, SyncKind};
+use threadglass::target::Live;
+use threadglass::{Pid, waits};
+
+/// In each of two programs.
+const LOOKS: usize = 1000;
+
+fn tasks(pid: i32) -> BTreeSet<i32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the fixture lives");
+    entries.flatten().filter_map(|entry| entry.file_name().to_string_lossy().parse().ok()).collect()
+}
+
+fn start(args: &[&str]) -> Fixture {
+    Fixture::start(&Build::new("busy_locks.c").variant(Variant::Default).path(), args)
+}
+
+/// Looks again and again. `each` checks more of every snapshot, and counts what it has checked.
+fn look_often(args: &[&str], mut each: impl FnMut(&BTreeSet<i32>, &Snapshot) -> usize) {
+    let mut fixture = start(args);
+    let lasting = tasks(fixture.pid());
+    let live = Live::open(Pid(fixture.pid())).unwrap();
+    let (mut waiters, mut checked, mut rounds) = (0, 0, 0);
+    for look in 0..LOOKS {
+        let snapshot = waits::collect(&live).unwrap();
+        for finding in &snapshot.findings {
+            let is_alarm = finding.kind.is_hang() && finding.certainty != Certainty::Possible;
+            assert!(!is_alarm, "look {look}: {finding:?}\n{:#?}", snapshot.objects);
+        }
+        waiters += snapshot.objects.iter().map(|object| object.waiters.len()).sum::<usize>();
+        checked += each(&lasting, &snapshot);
+        if look % 100 == 0 {
+            // It lives: what it has done since the last time.
+            let now: u64 = fixture.ask("").parse().unwrap();
+            assert!(now > rounds, "the fixture itself is stuck");
+            rounds = now;
+        }
+    }
+    // Looks that see nothing prove nothing.
+    assert!(waiters > LOOKS && checked > LOOKS / 10, "{waiters} waiters, {checked} checked in {LOOKS} looks");
+}
+
+/// Threads come and go here, and each has just held what others wait for.
+#[test]
+fn a_busy_program_does_not_hang() {
+    look_often(&[], |_, snapshot| snapshot.objects.len());
+}
+
+/// No thread comes or goes here, so who holds something is there.
+#[test]
+fn holders_are_threads() {
+    look_often(&["steady"], |lasting, snapshot| {
+        let mut checked = 0;
+        for object in &snapshot.objects {
+            let asserted: Vec<_> = (object.holders.iter())
+                .filter(|holder| matches!(holder.evidence, Evidence::Recorded | Evidence::Derived))
+                .collect();
+            for holder in &asserted {
+                assert_eq!(holder.status, HolderStatus::Alive, "{object:#?}");
+                assert!(holder.lwp.is_some_and(|lwp| lasting.contains(&lwp.0)), "{object:#?}");
+                checked += 1;
+            }
+            assert!(object.kind != SyncKind::Mutex || asserted.len() <= 1, "{object:#?}");
+        }
+        checked
+    });
+}
+
+#[test]
+fn the_command_is_calm_too() {
+    let fixture = start(&[]);
+    let tool = Tool::new(env!("CARGO_BIN_EXE_tglass"));
+    for _ in 0..50 {
+        let answer = tool.run(&["why", &fixture.pid().to_string(), "--json"]);
+        assert_eq!(answer.code, Some(0), "{}{}", answer.text(), answer.stderr);
+        let snapshot = answer.json();
+        let findings = snapshot["findings"].as_array().unwrap();
+        let alarm = findings.iter().find(|finding| is_hang(finding) && finding["certainty"] != "possible");
+        assert!(alarm.is_none(), "{alarm:#?}");
+    }
+}
