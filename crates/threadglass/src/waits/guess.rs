@@ -43,7 +43,8 @@ impl Around<'_> {
         };
         let mut found = Vec::new();
         match (wait.op, wait.value) {
-            (FutexOp::Wait | FutexOp::WaitBitset, 2) if !wait.realtime || wait.timed => {
+            // Without a deadline, a mutex is waited for by the plain call.
+            (op, 2) if op == FutexOp::Wait || wait.timed => {
                 found.extend(inferred(SyncKind::Mutex, Some(word), None));
             }
             _ => {}
@@ -54,20 +55,15 @@ impl Around<'_> {
                 if value & 3 == 1 {
                     found.extend(inferred(SyncKind::Once, Some(word), None));
                 }
+                if value == 0 {
+                    found.extend(self.conds(word));
+                }
             }
             (FutexOp::WaitBitset, value) => {
                 if value == 0 {
                     found.extend(inferred(SyncKind::Semaphore, Some(word), None));
                 }
-                let layouts = match self.cond {
-                    CondLayout::Unknown => vec![CondLayout::Old, CondLayout::New],
-                    known => vec![known],
-                };
-                for layout in layouts {
-                    let around = Around { cond: layout, ..*self };
-                    let address = cond_around(word, layout);
-                    found.extend(address.and_then(|at| around.fits(SyncKind::Cond, at, None, Evidence::Inferred)));
-                }
+                found.extend(self.conds(word));
                 if value == 3 {
                     found.extend(inferred(SyncKind::Rwlock, word.checked_sub(8), Some(Side::Read)));
                     found.extend(inferred(SyncKind::Rwlock, word.checked_sub(12), Some(Side::Write)));
@@ -82,6 +78,19 @@ impl Around<'_> {
             _ => {}
         }
         found
+    }
+
+    /// Condition variables that threads can wait for on `word`.
+    fn conds(&self, word: RemoteAddr) -> Vec<Class> {
+        let layouts = match self.cond {
+            CondLayout::Unknown => vec![CondLayout::Old, CondLayout::New],
+            known => vec![known],
+        };
+        let fit = |layout| {
+            let around = Around { cond: layout, ..*self };
+            around.fits(SyncKind::Cond, cond_around(word, layout)?, None, Evidence::Inferred)
+        };
+        layouts.into_iter().filter_map(fit).collect()
     }
 
     /// An object of `kind` at `address`, if what lies there is one that can have waiters now.

@@ -205,6 +205,12 @@ impl<'a> Survey<'a> {
             if let Some(class) = around.guess(futex) {
                 return class;
             }
+            // Nothing of libc's: in a program that has no libc of its own beside it, Rust's library may wait.
+            if function.is_none()
+                && let Some(class) = rust::by_numbers(futex)
+            {
+                return class;
+            }
             // Some other function of libc waits: for a lock that libc keeps for itself.
             if function.is_some() && futex.private && futex.op == FutexOp::Wait && futex.value == 2 {
                 return class(SyncKind::Mutex, Family::Libc, Evidence::Inferred);
@@ -348,5 +354,6 @@ impl Content {
 fn is_waited_mutex(memory: &dyn Memory, addr: RemoteAddr) -> bool {
     let mut bytes = [0; 40];
     memory.read_exact(addr, &mut bytes).is_ok()
-        && decode(SyncKind::Mutex, &bytes, CondLayout::Unknown).is_some_and(|mutex| mutex.is_plausible)
+        && decode(SyncKind::Mutex, &bytes, CondLayout::Unknown)
+            .is_some_and(|mutex| mutex.is_plausible && mutex.has_waiters)
 }
