@@ -190,34 +190,39 @@ impl<'a> Session<'a> {
     /// The name of `at` with the names of the scopes it is declared in: `ns::Session::lock`.
     fn qualified_name(&mut self, at: EntryAt) -> Option<String> {
         let mut parts = Vec::new();
-        let mut at = at;
-        'scopes: for _ in 0..MAX_SCOPES {
-            for _ in 0..MAX_REFERENCES {
-                let (parsed, entry) = self.entry(at)?;
-                let name = self.attribute_name(&parsed, &entry);
-                if name.is_none()
-                    && let Some(origin) = self.origin(&parsed, &entry)
-                {
-                    at = origin;
-                    continue;
-                }
-                if let Some(name) = name {
-                    parts.push(name);
-                } else if entry.tag() == dw::DW_TAG_namespace {
-                    parts.push("(anonymous namespace)".to_owned());
-                } else if parts.is_empty() {
-                    return None;
-                }
-                let start = self.units.get(parsed.index)?.start;
-                match self.index(parsed.index)?.scope_of(at.checked_sub(start)?) {
-                    Some(scope) => at = start.checked_add(scope)?,
-                    None => break 'scopes,
-                }
-                continue 'scopes;
+        let mut scope = Some(at);
+        for _ in 0..MAX_SCOPES {
+            let Some(at) = scope else { break };
+            let (name, around) = self.scoped_name(at)?;
+            match name {
+                Some(name) => parts.push(name),
+                None if parts.is_empty() => return None,
+                // A structure without a name, around one with a name.
+                None => {}
             }
-            return None;
+            scope = around;
         }
         parts.reverse();
         Some(parts.join("::"))
+    }
+
+    /// The name of `at` alone, and the scope it was declared in, which may not be where it is defined.
+    fn scoped_name(&mut self, at: EntryAt) -> Option<(Option<String>, Option<EntryAt>)> {
+        let (mut at, mut name) = (at, None);
+        for _ in 0..MAX_REFERENCES {
+            let (parsed, entry) = self.entry(at)?;
+            name = name.or_else(|| self.attribute_name(&parsed, &entry));
+            if let Some(origin) = self.origin(&parsed, &entry) {
+                at = origin;
+                continue;
+            }
+            if name.is_none() && entry.tag() == dw::DW_TAG_namespace {
+                name = Some("(anonymous namespace)".to_owned());
+            }
+            let start = self.units.get(parsed.index)?.start;
+            let scope = self.index(parsed.index)?.scope_of(at.checked_sub(start)?);
+            return Some((name, scope.and_then(|scope| start.checked_add(scope))));
+        }
+        None
     }
 }
