@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::process::Command;
-use testkit::{Build, Fixture, Value, Variant, address, eventually, has_static_libc};
-use threadglass::model::{Evidence, SyncKind};
+use testkit::{Build, Dumpable, Fixture, Value, Variant, address, eventually, has_static_libc};
+use threadglass::model::{Evidence, Snapshot, SyncKind};
 use threadglass::symbols::{DataNames, LockVariable, ObjectNames};
-use threadglass::target::{Live, Memory};
+use threadglass::target::{Core, CoreOptions, Live, Memory};
 use threadglass::{Lwp, Pid, RemoteAddr, threads, unwind};
 
 fn open(fixture: &Fixture) -> Live {
@@ -51,37 +51,46 @@ fn find<'a>(locks: &'a [LockVariable], truth: &Value) -> &'a LockVariable {
 /// The locks in structures on the heap have the names of members, by way of the threads that wait for them.
 fn check_members(fixture: &Fixture) {
     let live = open(fixture);
-    for truth in list(fixture.truth(), "members") {
-        let lwp = match truth["lwp"].as_i64() {
-            Some(lwp) => Lwp(lwp as i32),
-            None => thread_named(fixture, truth["thread"].as_str().expect("a thread's name")),
-        };
-        let kind = match truth["kind"].as_str() {
-            Some(word) => SyncKind::ALL.into_iter().find(|kind| kind.word() == word).expect("a kind"),
-            None => SyncKind::Mutex,
-        };
-        let (frames, words) = stack_of(&live, lwp);
-        let mut names = DataNames::new(&live);
+    let members = list(fixture.truth(), "members");
+    let lwps: Vec<Lwp> = members.iter().map(|truth| waiter(fixture, truth)).collect();
+    for lwp in &lwps {
+        // A futex call, whose number is 202.
+        eventually("the thread waits for a lock", || call_of(&live, *lwp).starts_with("202 "));
+    }
+    let mut snapshot = threads::collect(&live).expect("its threads");
+    unwind::add_stacks(&live, &mut snapshot);
+    let mut names = DataNames::new(&live);
+    for (truth, lwp) in members.iter().zip(lwps) {
+        let (frames, words) = stack_of(&live, &snapshot, lwp);
+        let kind = SyncKind::ALL.into_iter().find(|kind| Some(kind.word()) == truth["kind"].as_str()).expect("a kind");
         let at = RemoteAddr(address(&truth["at"]));
         assert_eq!(names.variable_at(at), None, "{truth}");
-        assert_eq!(names.member_of(at, kind, &frames, &words).as_deref(), name(truth), "{truth} by {frames:?}");
-        // A lock of another kind is not there.
+        let found = names.member_of(at, kind, &frames, &words);
+        assert_eq!(found.as_deref(), name(truth), "{truth} by {frames:?}");
+        // A lock of another kind is not there, nor one where no pointer leads.
         assert_eq!(names.member_of(at, SyncKind::Barrier, &frames, &words), None);
+        assert_eq!(names.member_of(at.offset(0x10000), kind, &frames, &words), None);
     }
 }
 
-/// Places and words of a thread's stack, once it waits for a futex.
-fn stack_of(live: &Live, lwp: Lwp) -> (Vec<RemoteAddr>, Vec<u64>) {
-    let call = || std::fs::read_to_string(format!("/proc/{}/task/{lwp}/syscall", live.pid())).unwrap_or_default();
-    eventually("the thread waits for a futex", || call().starts_with("202 "));
-    let text = call();
-    let sp = text.split_whitespace().nth(7).and_then(|sp| u64::from_str_radix(&sp[2..], 16).ok()).expect("its sp");
-    let mut stack = vec![0; 8192];
-    let got = live.read_at(RemoteAddr(sp), &mut stack).expect("its stack");
-    let words = stack[..got].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
-    let mut snapshot = threads::collect(live).expect("its threads");
-    unwind::add_stacks(live, &mut snapshot);
+fn waiter(fixture: &Fixture, truth: &Value) -> Lwp {
+    match truth["lwp"].as_i64() {
+        Some(lwp) => Lwp(lwp as i32),
+        None => thread_named(fixture, truth["thread"].as_str().expect("a thread's name")),
+    }
+}
+
+fn call_of(live: &Live, lwp: Lwp) -> String {
+    std::fs::read_to_string(format!("/proc/{}/task/{lwp}/syscall", live.pid())).unwrap_or_default()
+}
+
+/// Places and words of a thread's stack.
+fn stack_of(live: &Live, snapshot: &Snapshot, lwp: Lwp) -> (Vec<RemoteAddr>, Vec<u64>) {
     let thread = snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp)).expect("the thread");
+    let sp = thread.sp.expect("a blocked thread has a stack pointer");
+    let mut stack = vec![0; 8192];
+    let got = live.read_at(sp, &mut stack).expect("its stack");
+    let words = stack[..got].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
     let mut pcs: Vec<u64> = thread.frames.iter().map(|frame| frame.pc.0).collect();
     pcs.dedup();
     let frames = pcs.iter().enumerate().map(|(index, pc)| RemoteAddr(if index == 0 { *pc } else { pc - 1 }));
@@ -138,6 +147,21 @@ fn variables_and_members_of_rust() {
 }
 
 #[test]
+fn a_core_has_the_same_names() {
+    let program = Build::new("names_data.c").variant(Variant::Default).path();
+    let running = Dumpable::start(&program, &[]);
+    let truth = running.fixture.truth().clone();
+    let Some(file) = running.gcore("a_core_has_the_same_names") else { return };
+    let core = Core::open(file.path(), CoreOptions::default()).expect("the core can be read");
+    let mut names = DataNames::new(&core);
+    for truth in list(&truth, "variables") {
+        assert_eq!(names.variable_at(RemoteAddr(address(&truth["at"]))).as_deref(), name(truth), "{truth}");
+    }
+    let place = names.place_of(RemoteAddr(address(&truth["room"])));
+    assert!(place.is_some_and(|place| place.starts_with("names_data-")));
+}
+
+#[test]
 fn symbols_name_variables_without_debug_information() {
     let build = Build::new("names_data.c").variant(Variant::Default).flags(&["-g0"]);
     let fixture = Fixture::start(&build.path(), &[]);
@@ -162,8 +186,10 @@ fn symbols_name_variables_without_debug_information() {
         assert_eq!(lock.address.0, address(&truth["at"]));
     }
     assert!(locks.iter().all(|lock| lock.name != "room" && lock.name != "registry"));
+    let mut snapshot = threads::collect(&live).expect("its threads");
+    unwind::add_stacks(&live, &mut snapshot);
     for truth in list(fixture.truth(), "members") {
-        let (frames, words) = stack_of(&live, Lwp(truth["lwp"].as_i64().expect("a thread") as i32));
+        let (frames, words) = stack_of(&live, &snapshot, waiter(&fixture, truth));
         assert_eq!(names.member_of(RemoteAddr(address(&truth["at"])), SyncKind::Mutex, &frames, &words), None);
     }
 }

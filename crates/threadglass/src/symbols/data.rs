@@ -32,6 +32,8 @@ pub struct LockVariable {
 /// Names data of one process. Objects are opened when something in them is asked for.
 pub struct DataNames<'a> {
     target: &'a dyn Target,
+    /// Where the segments of objects are, without opening their files.
+    images: HashMap<RemoteAddr, Option<Image>>,
     objects: HashMap<RemoteAddr, Option<Object>>,
 }
 
@@ -46,7 +48,7 @@ struct Object {
 impl<'a> DataNames<'a> {
     /// Prepares to name the data of `target`; reads nothing yet.
     pub fn new(target: &'a dyn Target) -> Self {
-        Self { target, objects: HashMap::new() }
+        Self { target, images: HashMap::new(), objects: HashMap::new() }
     }
 
     /// The global or static variable at `addr`. With debug information this is the innermost member there:
@@ -62,7 +64,7 @@ impl<'a> DataNames<'a> {
     /// `stack` (that of the main thread), `[anon]`. `None` where nothing is mapped.
     pub fn place_of(&mut self, addr: RemoteAddr) -> Option<String> {
         if let Some(module) = self.module_of(addr)
-            && self.object(module).is_some()
+            && self.image(module).is_some()
         {
             return Some(format!("{}+{:#x}", module.name(), addr.0 - module.base.0));
         }
@@ -104,25 +106,23 @@ impl<'a> DataNames<'a> {
         // is on the stack anyhow: only who called the lock's function is believed.
         let mut is_caller = true;
         for pc in frames.iter().take(MAX_FRAMES) {
-            let Some(module) = self.module_of(*pc) else {
-                is_caller = false;
-                continue;
-            };
+            // Behind code of which nothing is known there is no telling whose lock it is: a structure of its
+            // own may look like one of its callers'.
+            let Some(module) = self.module_of(*pc) else { break };
             if passes_on(module) {
                 continue;
             }
-            let Some(object) = self.object(module) else {
-                is_caller = false;
-                continue;
-            };
+            let Some(object) = self.object(module) else { break };
             let offset = pc.0.wrapping_sub(object.image.bias());
-            let Some(fits) = object.names.fits(offset, addr.0, kind, &words) else {
-                is_caller &= object.is_locking(offset);
-                continue;
-            };
-            let believes_first = is_caller && !fits.has_bare;
-            found.extend(fits.fits.into_iter().filter(|fit| !fit.is_first || believes_first));
-            is_caller &= !fits.is_own;
+            match object.names.fits(offset, addr.0, kind, &words) {
+                Some(fits) => {
+                    let believes_first = is_caller && !fits.has_bare;
+                    found.extend(fits.fits.into_iter().filter(|fit| !fit.is_first || believes_first));
+                    is_caller &= !fits.is_own;
+                }
+                None if object.is_locking(offset) => {}
+                None => break,
+            }
         }
         // One that names the structures around all the others.
         let whole = found
@@ -158,8 +158,13 @@ impl<'a> DataNames<'a> {
         }
         let before = target.modules().iter().filter(|module| module.end <= addr);
         let module = before.max_by_key(|module| module.end)?;
-        self.object(module)?.image.segment_end(addr)?;
+        self.image(module)?.segment_end(addr)?;
         Some(module)
+    }
+
+    fn image(&mut self, module: &Module) -> Option<&Image> {
+        let target = self.target;
+        self.images.entry(module.base).or_insert_with(|| Image::load(target, module.base).ok()).as_ref()
     }
 
     fn object(&mut self, module: &Module) -> Option<&mut Object> {

@@ -133,6 +133,14 @@ impl ObjectNames {
             .collect()
     }
 
+    /// The members that are locks of the types that the functions at `pc` have pointers to.
+    pub fn members_at(&mut self, pc: u64) -> Vec<String> {
+        let Some(debug) = self.debug() else { return Vec::new() };
+        let Some(facts) = debug.code_at(pc) else { return Vec::new() };
+        let locks = facts.pointees.iter().flat_map(|pointee| pointee.locks.iter());
+        locks.filter_map(|lock| debug.member_names(lock).pop()).collect()
+    }
+
     /// What the functions at `pc` say of a lock of `kind` at `addr` (in the target), given the `words` (sorted)
     /// of the stack they run on. `None` where no function is known.
     pub(super) fn fits(&mut self, pc: u64, addr: u64, kind: SyncKind, words: &[u64]) -> Option<Fits> {
@@ -150,16 +158,16 @@ impl ObjectNames {
                     fits.has_bare |= offset == 0;
                     continue;
                 }
-                if lock.path.is_empty() {
-                    continue;
-                }
                 let mut names = debug.member_names(lock);
                 // A structure without a name of its own is known by its other one.
-                if names.is_empty() {
+                if names.is_empty() && !lock.path.is_empty() {
                     names.push(join(&pointee.name, &lock.path));
                 }
                 names.reverse();
-                fits.fits.push(Fit { names, is_first: offset == 0 });
+                // From afar, a pointer to the first member says nothing.
+                if !names.is_empty() && (offset != 0 || pointee.is_near) {
+                    fits.fits.push(Fit { names, is_first: offset == 0 });
+                }
             }
         }
         Some(fits)

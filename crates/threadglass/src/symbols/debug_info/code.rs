@@ -4,7 +4,7 @@ use super::index::{UnitIndex, absolute};
 use super::locks::LockMember;
 use super::types::Shape;
 use super::unit::Parsed;
-use super::{DebugInfo, Entry, EntryAt, Session};
+use super::{DebugInfo, Entry, EntryAt, Language, Session};
 use gimli::{UnitOffset, constants as dw};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ const MAX_POINTEES: usize = 512;
 const MAX_DEPTH: usize = 8;
 /// How many pointers may follow one another.
 const MAX_HOPS: usize = 2;
+/// Types that are looked at for one address.
+const MAX_VISITS: usize = 2048;
 
 /// A type that a function at some address has a pointer to.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub(in crate::symbols) struct Pointee {
     pub(in crate::symbols) offset: u64,
     /// Whether a variable of the program's own code points to a lock that is nothing but that.
     pub(in crate::symbols) is_bare: bool,
+    /// Whether a variable points to it, not something that a variable points to.
+    pub(in crate::symbols) is_near: bool,
 }
 
 /// What is known of the functions at an address.
@@ -70,21 +74,23 @@ impl DebugInfo {
     }
 
     /// The names that `lock`, a part of some structure, has as a member of the structures around it: the
-    /// innermost first. A member of a base class is the base's.
+    /// innermost first. A member of a base class is the base's. A lock of Rust that has a value in it is known
+    /// by the value's type, for want of anything better.
     pub(in crate::symbols) fn member_names(&mut self, lock: &LockMember) -> Vec<String> {
+        const WITH_VALUE: [&str; 3] = ["Mutex<", "RwLock<", "ReentrantLock<"];
         let mut session = self.session();
         let mut names: Vec<String> = Vec::new();
-        let mut last = "";
-        let around: Vec<_> = lock.around.iter().map(|(at, start)| (*at, session.locks_in(*at), *start)).collect();
-        for (at, locks, start) in &around {
-            let inner = lock.offset.checked_sub(*start);
+        let mut last = String::new();
+        for (at, start) in &lock.around {
+            let (locks, inner) = (session.locks_in(*at), lock.offset.checked_sub(*start));
             let Some(inner) = locks.iter().find(|other| Some(other.offset) == inner) else { continue };
-            if inner.path.is_empty() || inner.path == last {
-                continue;
-            }
-            last = &inner.path;
-            if let Some(name) = session.type_at(*at).and_then(|found| session.type_name(&found, None)) {
-                names.push(join(&name, &inner.path));
+            let Some(found) = session.type_at(*at) else { continue };
+            if inner.path.is_empty() {
+                let name = found.name.as_ref().filter(|_| found.language == Language::Rust && names.is_empty());
+                names.extend(name.filter(|name| WITH_VALUE.iter().any(|prefix| name.starts_with(prefix))).cloned());
+            } else if inner.path != last {
+                last.clone_from(&inner.path);
+                names.extend(session.type_name(&found, None).map(|name| join(&name, &inner.path)));
             }
         }
         names
@@ -146,11 +152,24 @@ impl<'a> Session<'a> {
         let index = self.index(unit)?;
         let function = function_at(&index, pc)?;
         let parsed = self.unit(unit)?;
-        let mut found = Pointees::default();
         let (variables, any_own) = self.variables_in(&parsed, function, pc)?;
+        let mut found = Pointees { is_near: true, ..Pointees::default() };
         for (variable, is_own) in variables {
             if let Some(of) = self.type_of(variable) {
-                self.follow(of, &mut found, MAX_DEPTH, MAX_HOPS, is_own);
+                // Only what a variable is itself, not what lies in it.
+                if is_own
+                    && let Some((value, _)) = self.strip(of)
+                    && let Shape::Pointer(target) = value.shape
+                {
+                    self.add_bare(target, &mut found);
+                }
+                self.follow(of, &mut found, MAX_DEPTH);
+            }
+        }
+        for _ in 1..MAX_HOPS {
+            found.is_near = false;
+            for target in std::mem::take(&mut found.next) {
+                self.follow(target, &mut found, MAX_DEPTH);
             }
         }
         Some(CodeFacts { pointees: found.list, is_own: any_own })
@@ -217,60 +236,63 @@ impl<'a> Session<'a> {
     }
 
     /// Adds what pointers in a value of the type `of` lead to.
-    fn follow(&mut self, of: EntryAt, found: &mut Pointees, depth: usize, hops: usize, is_own: bool) {
-        if found.list.len() >= MAX_POINTEES || !found.seen.insert((of, hops, is_own)) || depth == 0 {
+    fn follow(&mut self, of: EntryAt, found: &mut Pointees, depth: usize) {
+        let is_done = found.list.len() >= MAX_POINTEES || found.seen.len() >= MAX_VISITS;
+        if depth == 0 || is_done || !found.seen.insert((of, found.is_near)) {
             return;
         }
         let Some((value, _)) = self.strip(of) else { return };
         match &value.shape {
-            Shape::Pointer(target) if hops > 0 => {
-                self.add(*target, found, is_own && hops == MAX_HOPS && depth == MAX_DEPTH);
-                self.follow(*target, found, MAX_DEPTH, hops - 1, false);
+            Shape::Pointer(target) => {
+                self.add(*target, found);
+                found.next.push(*target);
             }
-            Shape::Struct(members) => {
-                for member in members {
-                    // What a structure contains is not what the function's variable is.
-                    self.follow(member.of, found, depth - 1, hops, is_own);
-                }
-            }
+            Shape::Struct(members) => members.iter().for_each(|member| self.follow(member.of, found, depth - 1)),
             _ => {}
         }
     }
 
-    /// Adds the type `target`, which something points to.
-    fn add(&mut self, target: EntryAt, found: &mut Pointees, is_direct: bool) {
+    /// Notes a pointer to a lock that has nothing around it.
+    fn add_bare(&mut self, target: EntryAt, found: &mut Pointees) {
         let locks = self.locks_in(target);
-        let Some((value, alias)) = self.strip(target).filter(|_| !locks.is_empty()) else { return };
-        if locks.iter().any(|lock| lock.path.is_empty() && lock.offset == 0) && is_direct {
+        let is_bare = locks.iter().any(|lock| lock.path.is_empty() && lock.offset == 0);
+        if is_bare && self.strip(target).is_some_and(|(value, _)| value.language != Language::Rust) {
             let name = String::new();
-            found.list.push(Pointee { name, locks, offset: 0, is_bare: true });
+            found.list.push(Pointee { name, locks, offset: 0, is_bare, is_near: true });
+        }
+    }
+
+    /// Adds the type `target`, which something points to.
+    fn add(&mut self, target: EntryAt, found: &mut Pointees) {
+        const COUNTED: [&str; 3] = ["ArcInner<", "RcInner<", "RcBox<"];
+        if self.locks_in(target).is_empty() {
             return;
         }
+        let Some((value, _)) = self.strip(target) else { return };
         // Rust keeps counts before what an `Arc` or `Rc` owns.
+        let (mut target, mut offset) = (target, 0);
         if let Shape::Struct(members) = &value.shape
-            && value
-                .name
-                .as_deref()
-                .is_some_and(|name| ["ArcInner<", "RcInner<", "RcBox<"].iter().any(|p| name.starts_with(p)))
+            && value.name.as_deref().is_some_and(|name| COUNTED.iter().any(|prefix| name.starts_with(prefix)))
             && let Some(member) = members.iter().find(|member| matches!(member.name.as_deref(), Some("data" | "value")))
         {
-            let locks = self.locks_in(member.of);
-            let Some((value, alias)) = self.strip(member.of) else { return };
-            if let Some(name) = self.type_name(&value, alias) {
-                found.list.push(Pointee { name, locks, offset: member.offset, is_bare: false });
-            }
-            return;
+            (target, offset) = (member.of, member.offset);
         }
+        let locks = self.locks_in(target);
+        let Some((value, alias)) = self.strip(target) else { return };
         if let Some(name) = self.type_name(&value, alias) {
-            found.list.push(Pointee { name, locks, offset: 0, is_bare: false });
+            found.list.push(Pointee { name, locks, offset, is_bare: false, is_near: found.is_near });
         }
     }
 }
 
+/// What was found so far.
 #[derive(Default)]
 struct Pointees {
     list: Vec<Pointee>,
-    seen: HashSet<(EntryAt, usize, bool)>,
+    /// What is pointed to, to be looked at in the next round.
+    next: Vec<EntryAt>,
+    seen: HashSet<(EntryAt, bool)>,
+    is_near: bool,
 }
 
 /// The smallest piece of code that holds `pc`.

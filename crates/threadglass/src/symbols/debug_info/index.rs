@@ -23,22 +23,25 @@ pub(super) struct UnitIndex {
     scopes: Vec<Scope>,
 }
 
+/// Numbers are small: sections are bounded, and there may be very many scopes.
 struct Scope {
-    start: usize,
-    end: usize,
-    /// The one around it.
-    parent: Option<usize>,
+    start: u32,
+    end: u32,
+    /// The one around it, or `NO_PARENT`.
+    parent: u32,
 }
+
+const NO_PARENT: u32 = u32::MAX;
 
 impl UnitIndex {
     /// The innermost scope around the entry at `offset`.
     pub(super) fn scope_of(&self, offset: usize) -> Option<usize> {
-        let mut scope = self.scopes.partition_point(|scope| scope.start < offset).checked_sub(1);
-        while let Some(index) = scope {
-            if offset < self.scopes[index].end {
-                return Some(self.scopes[index].start);
+        let mut scope = self.scopes.partition_point(|scope| (scope.start as usize) < offset).checked_sub(1)?;
+        while let Some(found) = self.scopes.get(scope) {
+            if offset < found.end as usize {
+                return Some(found.start as usize);
             }
-            scope = self.scopes[index].parent;
+            scope = found.parent as usize;
         }
         None
     }
@@ -74,7 +77,7 @@ impl<'a> Session<'a> {
             let (offset, depth) = (entries.next_offset().0, entries.next_depth());
             let Some(abbreviation) = entries.read_abbreviation()? else {
                 if let Some((_, scope)) = open.pop_if(|(at, _)| *at >= entries.next_depth()) {
-                    index.scopes[scope].end = offset;
+                    index.scopes[scope].end = u32::try_from(offset).unwrap_or(u32::MAX);
                 }
                 continue;
             };
@@ -107,9 +110,10 @@ impl<'a> Session<'a> {
                 if open.len() >= MAX_DEPTH {
                     break;
                 }
-                let parent = open.last().map(|(_, scope)| *scope);
+                let parent = open.last().and_then(|(_, scope)| u32::try_from(*scope).ok()).unwrap_or(NO_PARENT);
+                let Ok(start) = u32::try_from(offset) else { break };
                 open.push((depth, index.scopes.len()));
-                index.scopes.push(Scope { start: offset, end: usize::MAX, parent });
+                index.scopes.push(Scope { start, end: u32::MAX, parent });
             }
         }
         index.functions.sort_unstable();

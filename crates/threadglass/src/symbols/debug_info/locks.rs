@@ -9,6 +9,8 @@ use std::sync::Arc;
 const MAX_LOCKS: usize = 8192;
 /// Elements of an array that are looked into.
 const MAX_ELEMENTS: u64 = 4096;
+/// A way through members that is longer than this is nobody's.
+const MAX_PATH: usize = 1024;
 /// How deep structures are looked into.
 const MAX_DEPTH: usize = 24;
 
@@ -126,8 +128,10 @@ impl Session<'_> {
         if self.known.open.len() >= MAX_DEPTH || !self.known.open.insert(at) {
             return Arc::default();
         }
-        let found = self.find_locks(at).unwrap_or_default();
+        let found = if self.is_exhausted() { None } else { self.find_locks(at) }.unwrap_or_default();
         self.known.open.remove(&at);
+        let bytes = |lock: &LockMember| lock.path.len() + size_of_val(lock) + size_of_val(lock.around.as_slice());
+        self.known.bytes += found.iter().map(bytes).sum::<usize>();
         let found = Arc::new(found);
         // Below the greatest depth nothing is remembered: a shorter way may lead deeper.
         if self.known.open.len() < MAX_DEPTH / 2 {
@@ -191,7 +195,8 @@ impl Session<'_> {
 /// Adds the locks of a part that begins at `offset` and is written as `segment`.
 fn append(locks: &mut Vec<LockMember>, inner: &[LockMember], offset: u64, segment: &str) {
     let room = MAX_LOCKS.saturating_sub(locks.len());
-    locks.extend(inner.iter().take(room).filter_map(|lock| {
+    let short = |lock: &&LockMember| lock.path.len() + segment.len() <= MAX_PATH;
+    locks.extend(inner.iter().filter(short).take(room).filter_map(|lock| {
         let around = lock.around.iter().map(|(at, start)| Some((*at, start.checked_add(offset)?)));
         Some(LockMember {
             offset: lock.offset.checked_add(offset)?,

@@ -33,6 +33,10 @@ const MAX_UNITS: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many references are followed from one entry to the one that has the name or type.
 const MAX_REFERENCES: usize = 4;
+/// How much of a name is read. Those of templates are long, but not endless.
+const MAX_NAME: usize = 4096;
+/// What names and lists of locks may take, all in all: few bytes of a file can claim very many of them.
+const MAX_BYTES: usize = 256 << 20;
 /// How deep names of scopes are followed outwards.
 const MAX_SCOPES: usize = 64;
 
@@ -62,6 +66,8 @@ struct UnitSpan {
 #[derive(Default)]
 struct Known {
     spent: Duration,
+    /// Bytes of names and lists, about.
+    bytes: usize,
     abbreviations: HashMap<usize, Arc<gimli::Abbreviations>>,
     indexes: HashMap<usize, Arc<UnitIndex>>,
     types: HashMap<EntryAt, Option<Arc<Type>>>,
@@ -135,7 +141,7 @@ impl Drop for Session<'_> {
 impl<'a> Session<'a> {
     /// Whether this object has cost enough.
     fn is_exhausted(&self) -> bool {
-        self.known.spent + self.started.elapsed() > PATIENCE
+        self.known.bytes > MAX_BYTES || self.known.spent + self.started.elapsed() > PATIENCE
     }
 
     /// The unit that holds the entry `at`.
@@ -184,7 +190,8 @@ impl<'a> Session<'a> {
 
     fn attribute_name(&self, parsed: &Parsed<'a>, entry: &Entry<'a>) -> Option<String> {
         let text = self.dwarf.attr_string(&parsed.unit, entry.attr_value(dw::DW_AT_name)?).ok()?;
-        Some(String::from_utf8_lossy(text.slice()).into_owned())
+        let text = text.slice();
+        Some(String::from_utf8_lossy(&text[..text.len().min(MAX_NAME)]).into_owned())
     }
 
     /// The name of `at` with the names of the scopes it is declared in: `ns::Session::lock`.

@@ -9,19 +9,25 @@ const MAX_DEPTH: usize = 48;
 
 impl Session<'_> {
     /// The innermost part of a value of the type `at` that holds its byte `offset`, as it is written behind a
-    /// variable, and how far into that part it is. A lock is not looked into.
+    /// variable, and how far into that part it is. A lock is not looked into, and nobody is told what lies
+    /// before it in parts that have no name of their own.
     pub(super) fn path_at(&mut self, at: EntryAt, offset: u64) -> (String, u64) {
         let (mut at, mut offset, mut path) = (at, offset, String::new());
+        let mut into_named = offset;
         for _ in 0..MAX_DEPTH {
             match self.step(at, offset) {
                 Some((part, inner, segment)) => {
                     path += &segment;
                     (at, offset) = (part, inner);
+                    if !segment.is_empty() {
+                        into_named = offset;
+                    }
                 }
                 None => break,
             }
         }
-        (path, offset)
+        let is_lock = self.type_at(at).is_some_and(|found| self.lock_of(&found).is_some());
+        (path, if is_lock { offset } else { into_named })
     }
 
     /// One step inwards: the part's type, the offset in it, and how it is written.

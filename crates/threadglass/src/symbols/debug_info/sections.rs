@@ -8,6 +8,7 @@ use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, SectionId};
 use object::read::elf::ElfFile64;
 use object::{CompressionFormat, Endianness, Object, ObjectSection, ReadCache};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// More debug information than this is not read; everything has a name by its symbol all the same.
 const MAX_SECTIONS: u64 = 512 << 20;
@@ -40,7 +41,7 @@ impl Sections {
             }
             let limit = if id == SectionId::DebugAbbrev { room.min(MAX_ABBREVIATIONS) } else { room };
             let bytes = match elf.section_by_name(id.name()) {
-                Some(section) => contents(&section, limit).ok_or(())?,
+                Some(section) => contents(file, &section, limit).ok_or(())?,
                 None => Vec::new(),
             };
             room = room.saturating_sub(bytes.len() as u64);
@@ -73,14 +74,18 @@ fn is_needed(id: SectionId) -> bool {
 }
 
 /// The bytes of a section, unpacked.
-fn contents<'data>(section: &impl ObjectSection<'data>, limit: u64) -> Option<Vec<u8>> {
-    let packed = section.compressed_data().ok()?;
-    if packed.uncompressed_size > limit || packed.data.len() as u64 > limit {
+fn contents<'data>(file: &File, section: &impl ObjectSection<'data>, limit: u64) -> Option<Vec<u8>> {
+    let range = section.compressed_file_range().ok()?;
+    let end = range.offset.checked_add(range.compressed_size)?;
+    // What a section says of its size is believed only as far as there is a file.
+    if range.uncompressed_size > limit || range.compressed_size > limit || end > file.metadata().ok()?.len() {
         return None;
     }
-    match packed.format {
-        CompressionFormat::None => Some(packed.data.to_vec()),
-        CompressionFormat::Zlib => inflate(packed.data, usize::try_from(packed.uncompressed_size).ok()?),
+    let mut bytes = vec![0; usize::try_from(range.compressed_size).ok()?];
+    file.read_exact_at(&mut bytes, range.offset).ok()?;
+    match range.format {
+        CompressionFormat::None => Some(bytes),
+        CompressionFormat::Zlib => inflate(&bytes, usize::try_from(range.uncompressed_size).ok()?),
         _ => None,
     }
 }

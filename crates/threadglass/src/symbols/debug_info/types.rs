@@ -51,6 +51,18 @@ pub(super) struct Member {
     pub(super) is_base: bool,
 }
 
+impl Type {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        let members = match &self.shape {
+            Shape::Struct(members) | Shape::Union(members) => members.as_slice(),
+            _ => &[],
+        };
+        let names = members.iter().filter_map(|member| member.name.as_ref());
+        size_of::<Self>() + size_of_val(members) + names.chain(&self.name).map(String::len).sum::<usize>()
+    }
+}
+
 impl<'a> Session<'a> {
     /// The type `at`.
     pub(super) fn type_at(&mut self, at: EntryAt) -> Option<Arc<Type>> {
@@ -59,6 +71,9 @@ impl<'a> Session<'a> {
         }
         let found = self.read_type(at).map(Arc::new);
         // What was not decoded for want of time is asked for again in vain, but not remembered as absent.
+        if let Some(found) = &found {
+            self.known.bytes += found.bytes();
+        }
         if found.is_some() || !self.is_exhausted() {
             self.known.types.insert(at, found.clone());
         }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 /// Decoded units that one question keeps.
 const MAX_PARSED: usize = 64;
+/// Tables of abbreviations that are kept.
+const MAX_TABLES: usize = 256;
 
 /// A unit, ready to read its entries.
 pub(super) struct Parsed<'a> {
@@ -40,6 +42,9 @@ impl<'a> Session<'a> {
             Some(known) => known.clone(),
             None => {
                 let read = self.dwarf.abbreviations(&header).ok()?;
+                if self.known.abbreviations.len() >= MAX_TABLES {
+                    self.known.abbreviations.clear();
+                }
                 self.known.abbreviations.insert(place, read.clone());
                 read
             }

@@ -77,6 +77,10 @@ impl Session<'_> {
         self.known.scanned += 1;
         let start = self.units[unit].start;
         if let Some(index) = self.index(unit) {
+            if index.variables.is_empty() {
+                // Most units of a large program are not asked for again.
+                self.known.indexes.remove(&unit);
+            }
             for (addr, offset) in &index.variables {
                 if let Some(at) = absolute(start, *offset) {
                     self.known.variables.entry(*addr).or_insert(at);
