@@ -105,7 +105,8 @@ fn thread_named(fixture: &Fixture, name: &str) -> Lwp {
 }
 
 /// Ways of compiling that change what debug information looks like.
-const FLAGS: [&[&str]; 5] = [&["-O2"], &["-O0"], &["-gdwarf-4"], &["-gz=zlib"], &["-O1", "-fdebug-types-section"]];
+const FLAGS: [&[&str]; 6] =
+    [&["-O2"], &["-flto"], &["-O0"], &["-gdwarf-4"], &["-gz=zlib"], &["-O1", "-fdebug-types-section"]];
 
 #[test]
 fn variables_and_members_of_c() {

@@ -116,8 +116,9 @@ impl<'a> DataNames<'a> {
             let offset = pc.0.wrapping_sub(object.image.bias());
             match object.names.fits(offset, addr.0, kind, &words) {
                 Some(fits) => {
-                    let believes_first = is_caller && !fits.has_bare;
-                    found.extend(fits.fits.into_iter().filter(|fit| !fit.is_first || believes_first));
+                    let has_bare = fits.has_bare;
+                    let is_believed = |fit: &Fit| !fit.is_first || (is_caller && (!has_bare || fit.is_alone));
+                    found.extend(fits.fits.into_iter().filter(is_believed));
                     is_caller &= !fits.is_own;
                 }
                 None if object.is_locking(offset) => {}

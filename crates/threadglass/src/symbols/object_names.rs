@@ -32,6 +32,8 @@ pub(super) struct Fit {
     pub(super) names: Vec<String>,
     /// Whether the structure begins with the lock, so that a pointer to one looks like a pointer to the other.
     pub(super) is_first: bool,
+    /// Whether it is named by its own type only.
+    pub(super) is_alone: bool,
 }
 
 /// What the functions at an address say of a lock.
@@ -166,7 +168,7 @@ impl ObjectNames {
                 names.reverse();
                 // From afar, a pointer to the first member says nothing.
                 if !names.is_empty() && (offset != 0 || pointee.is_near) {
-                    fits.fits.push(Fit { names, is_first: offset == 0 });
+                    fits.fits.push(Fit { names, is_first: offset == 0, is_alone: lock.path.is_empty() });
                 }
             }
         }

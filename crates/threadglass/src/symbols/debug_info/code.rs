@@ -1,6 +1,6 @@
 //! What the functions at an address have pointers to.
 
-use super::index::{UnitIndex, absolute};
+use super::index::UnitIndex;
 use super::locks::LockMember;
 use super::types::Shape;
 use super::unit::Parsed;
@@ -195,7 +195,7 @@ impl<'a> Session<'a> {
             if is_entry && skipped.is_none_or(|at| depth <= at) {
                 skipped = None;
                 functions.retain(|(at, _)| *at < depth);
-                let at = absolute(start, entry.offset().0)?;
+                let at = start.checked_add(entry.offset().0)?;
                 let is_open = match entry.tag() {
                     dw::DW_TAG_formal_parameter | dw::DW_TAG_variable => {
                         variables.push((at, functions.last().is_some_and(|(_, is_own)| *is_own)));
@@ -256,7 +256,7 @@ impl<'a> Session<'a> {
     fn add_bare(&mut self, target: EntryAt, found: &mut Pointees) {
         let locks = self.locks_in(target);
         let is_bare = locks.iter().any(|lock| lock.path.is_empty() && lock.offset == 0);
-        if is_bare && self.strip(target).is_some_and(|(value, _)| value.language != Language::Rust) {
+        if is_bare {
             let name = String::new();
             found.list.push(Pointee { name, locks, offset: 0, is_bare, is_near: true });
         }

@@ -1,8 +1,8 @@
 //! One pass over a unit: where its variables, functions and scopes are.
 
 use super::unit::Parsed;
-use super::{EntryAt, Session, Slice};
-use gimli::{Attribute, AttributeValue, Operation, constants as dw};
+use super::{Session, Slice};
+use gimli::{Attribute, Operation, constants as dw};
 use std::sync::Arc;
 
 /// Scopes do not nest deeper in any program.
@@ -157,19 +157,10 @@ impl<'a> Session<'a> {
         let high = match value(dw::DW_AT_high_pc) {
             Some(high) => match self.dwarf.attr_address(&parsed.unit, high) {
                 Ok(Some(high)) => Some(high),
-                _ => udata(&high).and_then(|size| low.checked_add(size)),
+                _ => high.udata_value().and_then(|size| low.checked_add(size)),
             },
             None => None,
         };
         high.filter(|high| *high > low).map(|high| (low, high)).into_iter().collect()
     }
-}
-
-fn udata(value: &AttributeValue<Slice<'_>>) -> Option<u64> {
-    value.udata_value()
-}
-
-/// An entry's place in the section.
-pub(super) fn absolute(unit_start: usize, offset: usize) -> Option<EntryAt> {
-    unit_start.checked_add(offset)
 }

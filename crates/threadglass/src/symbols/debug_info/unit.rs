@@ -83,10 +83,12 @@ impl<'a> Session<'a> {
 }
 
 fn language(value: Option<AttributeValue<Slice<'_>>>) -> Language {
+    // C23 came with DWARF 6.
+    const C23: gimli::DwLang = gimli::DwLang(0x3e);
     match value {
         Some(AttributeValue::Language(dw::DW_LANG_Rust)) => Language::Rust,
         Some(AttributeValue::Language(
-            dw::DW_LANG_C | dw::DW_LANG_C89 | dw::DW_LANG_C99 | dw::DW_LANG_C11 | dw::DW_LANG_C17,
+            dw::DW_LANG_C | dw::DW_LANG_C89 | dw::DW_LANG_C99 | dw::DW_LANG_C11 | dw::DW_LANG_C17 | C23,
         )) => Language::C,
         _ => Language::Other,
     }

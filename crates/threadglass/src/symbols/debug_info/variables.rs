@@ -1,6 +1,5 @@
 //! Variables at fixed addresses.
 
-use super::index::absolute;
 use super::locks::LockMember;
 use super::{DebugInfo, EntryAt, Session};
 use std::sync::Arc;
@@ -82,7 +81,7 @@ impl Session<'_> {
                 self.known.indexes.remove(&unit);
             }
             for (addr, offset) in &index.variables {
-                if let Some(at) = absolute(start, *offset) {
+                if let Some(at) = start.checked_add(*offset) {
                     self.known.variables.entry(*addr).or_insert(at);
                 }
             }
