@@ -148,6 +148,27 @@ fn variables_and_members_of_rust() {
 }
 
 #[test]
+fn a_lock_of_unknown_code_is_not_given_the_name_of_a_callers_type() {
+    let library = |flags: &[&str]| {
+        let build = Build::new("names_blind.c").variant(Variant::Library).flags(&["-DLIBRARY"]).flags(flags);
+        build.path().to_string_lossy().into_owned()
+    };
+    let program = Build::new("names_blind.c").variant(Variant::Default).path();
+    // Where the library is known, its type fits as well as the caller's, and is nearer.
+    for (library, expected) in [(library(&["-g0"]), None), (library(&[]), Some("struct inside::lock"))] {
+        let fixture = Fixture::start(&program, &[&library]);
+        let live = open(&fixture);
+        let mut snapshot = threads::collect(&live).expect("its threads");
+        unwind::add_stacks(&live, &mut snapshot);
+        let (frames, words) = stack_of(&live, &snapshot, waiter(&fixture, fixture.truth()));
+        let [at, start] = ["at", "start"].map(|member| address(&fixture.truth()[member]));
+        assert!(words.contains(&start), "the pointer is on the stack");
+        let found = DataNames::new(&live).member_of(RemoteAddr(at), SyncKind::Mutex, &frames, &words);
+        assert_eq!(found.as_deref(), expected);
+    }
+}
+
+#[test]
 fn a_core_has_the_same_names() {
     let program = Build::new("names_data.c").variant(Variant::Default).path();
     let running = Dumpable::start(&program, &[]);

@@ -101,7 +101,7 @@ impl<'a> DataNames<'a> {
     ) -> Option<String> {
         let mut words = words.to_vec();
         words.sort_unstable();
-        let mut found: Vec<Fit> = Vec::new();
+        let (mut near, mut far): (Vec<Fit>, Vec<Fit>) = (Vec::new(), Vec::new());
         // A pointer to a structure that begins with the lock cannot be told from a pointer to the lock, which
         // is on the stack anyhow: only who called the lock's function is believed.
         let mut is_caller = true;
@@ -118,6 +118,7 @@ impl<'a> DataNames<'a> {
                 Some(fits) => {
                     let has_bare = fits.has_bare;
                     let is_believed = |fit: &Fit| !fit.is_first || (is_caller && (!has_bare || fit.is_alone));
+                    let found = if is_caller { &mut near } else { &mut far };
                     found.extend(fits.fits.into_iter().filter(is_believed));
                     is_caller &= !fits.is_own;
                 }
@@ -125,11 +126,13 @@ impl<'a> DataNames<'a> {
                 None => break,
             }
         }
-        // One that names the structures around all the others.
-        let whole = found
-            .iter()
-            .find(|fit| found.iter().all(|other| other.names.first().is_some_and(|name| fit.names.contains(name))));
-        whole.and_then(|fit| fit.names.first().cloned())
+        if near.is_empty() {
+            return widest(far.iter()).cloned();
+        }
+        // Who called the lock's function knows best. Its own callers may only say what is around that.
+        let name = widest(near.iter())?;
+        let around = near.iter().chain(&far).filter(|fit| fit.names.contains(name));
+        widest(around).or(Some(name)).cloned()
     }
 
     /// All global and static variables, those of functions too, that are or contain a lock. Those of libc
@@ -208,6 +211,14 @@ impl Object {
             NAMES.iter().any(|prefix| name.starts_with(prefix)) || demangle(&symbol.name).starts_with("std::")
         })
     }
+}
+
+/// The name in the widest structure, if all of `fits` agree that the others lie in it.
+fn widest<'f>(fits: impl Iterator<Item = &'f Fit> + Clone) -> Option<&'f String> {
+    let mut all = fits.clone();
+    let holds_all =
+        |fit: &&Fit| fits.clone().all(|other| other.names.first().is_some_and(|name| fit.names.contains(name)));
+    all.find(holds_all)?.names.first()
 }
 
 /// Whether `file` has a full symbol table.
