@@ -43,6 +43,8 @@ struct Object {
     names: ObjectNames,
     /// For the functions of a program that has libc in it.
     functions: Option<FileSymbols>,
+    /// What is known of addresses in them: a look at all symbols costs, and many threads are at few places.
+    locking: HashMap<u64, bool>,
 }
 
 impl<'a> DataNames<'a> {
@@ -197,18 +199,22 @@ impl Object {
         }
         // libc's own types are nobody's business, and there are very many of them.
         let debug = debug.filter(|_| !passes_on(module));
-        Some(Self { image, names: ObjectNames::with(symbols, debug), functions: file.map(FileSymbols::new) })
+        let (names, functions) = (ObjectNames::with(symbols, debug), file.map(FileSymbols::new));
+        Some(Self { image, names, functions, locking: HashMap::new() })
     }
 
     /// Whether the function at `offset`, of which debug information says nothing, is one of libc's that take
     /// locks, linked into the program.
-    fn is_locking(&self, offset: u64) -> bool {
+    fn is_locking(&mut self, offset: u64) -> bool {
         const NAMES: [&str; 10] =
-            ["pthread_", "lll_", "futex_", "sem_", "new_sem_", "mtx_", "cnd_", "libc_lock", "syscall", "old_sem_"];
-        let symbol = self.functions.as_ref().and_then(|functions| functions.function_at(offset));
-        symbol.is_some_and(|symbol| {
-            let name = symbol.name.trim_start_matches('_');
-            NAMES.iter().any(|prefix| name.starts_with(prefix)) || demangle(&symbol.name).starts_with("std::")
+            ["pthread_", "lll_", "futex_", "sem_", "new_sem_", "old_sem_", "mtx_", "cnd_", "libc_lock", "syscall"];
+        let functions = &self.functions;
+        *self.locking.entry(offset).or_insert_with(|| {
+            let symbol = functions.as_ref().and_then(|functions| functions.function_at(offset));
+            symbol.is_some_and(|symbol| {
+                let name = symbol.name.trim_start_matches('_');
+                NAMES.iter().any(|prefix| name.starts_with(prefix)) || demangle(&symbol.name).starts_with("std::")
+            })
         })
     }
 }
