@@ -223,6 +223,16 @@ impl Image {
         Some(&rest[..end])
     }
 
+    /// Name, link-time address and size of every dynamic variable; [`Self::load_symbols`] must have run.
+    pub fn data_symbols(&self) -> impl Iterator<Item = (&[u8], u64, u64)> {
+        const STT_OBJECT: u8 = 1;
+        let data = self.by_hash.iter().map(|(_, index)| *index);
+        data.filter(|index| self.symbol(*index)[4] & 0xf == STT_OBJECT).filter_map(|index| {
+            let symbol = self.symbol(index);
+            Some((self.name_of(index)?, u64_at(symbol, 8), u64_at(symbol, 16)))
+        })
+    }
+
     /// Address of a dynamic symbol; [`Self::load_symbols`] must have run.
     pub fn address_of(&self, name: &str) -> Option<RemoteAddr> {
         let hash = name_hash(name.as_bytes());
