@@ -6,7 +6,7 @@ use threadglass::guards::{Stander, Suspect, Wanted, suspects};
 use threadglass::model::{Family, SyncKind};
 use threadglass::proc::SyscallFile;
 use threadglass::target::{KernelFacts, Live};
-use threadglass::{Lwp, Pid, RemoteAddr};
+use threadglass::{Lwp, Pid, RemoteAddr, threads};
 
 /// Who holds what, by a fixture's own account: by lock, and thread.
 struct Truth {
@@ -22,15 +22,16 @@ impl Truth {
         for word in fixture.truth().as_array().expect("a list") {
             let (lock, tid) = (address(&word["lock"]), word["tid"].as_i64().unwrap() as i32);
             let text = |key: &str| word[key].as_str().unwrap().to_owned();
-            let kind = match text("kind").as_str() {
-                "mutex" => SyncKind::Mutex,
-                "rwlock" => SyncKind::Rwlock,
-                "semaphore" => SyncKind::Semaphore,
+            let rust = text("family") == "rust";
+            let (kind, size) = match text("kind").as_str() {
+                "mutex" => (SyncKind::Mutex, 4),
+                "rwlock" => (SyncKind::Rwlock, if rust { 8 } else { 56 }),
+                "semaphore" => (SyncKind::Semaphore, 32),
                 other => panic!("{other}"),
             };
-            let family = if text("family") == "rust" { Family::RustStd } else { Family::Pthread };
+            let family = if rust { Family::RustStd } else { Family::Pthread };
             if truth.wanted.iter().all(|wanted| wanted.address.0 != lock) {
-                truth.wanted.push(Wanted { address: RemoteAddr(lock), size: 8, kind, family });
+                truth.wanted.push(Wanted { address: RemoteAddr(lock), size, kind, family });
             }
             if address(&word["waits"]) != 0 {
                 truth.waits.insert(tid, address(&word["waits"]));
@@ -46,7 +47,9 @@ fn standers(live: &Live, pid: i32, truth: &Truth) -> Vec<Stander> {
     for lwp in &lwps {
         wait_asleep(pid, lwp.0);
     }
+    let snapshot = threads::collect(live).unwrap();
     let stander = |lwp: &Lwp| {
+        let thread = snapshot.threads.iter().find(|thread| thread.lwp == Some(*lwp));
         let call = live.wait_call(*lwp)?;
         let (sp, pc) = call.registers()?;
         let futex = match call {
@@ -54,7 +57,15 @@ fn standers(live: &Live, pid: i32, truth: &Truth) -> Vec<Stander> {
             _ => None,
         };
         let waits_on = truth.waits.get(&lwp.0).map(|addr| RemoteAddr(*addr));
-        Some(Stander { lwp: *lwp, sp, pc, stack_base: None, start: None, waits_on, futex })
+        Some(Stander {
+            lwp: *lwp,
+            sp,
+            pc,
+            stack_base: None,
+            start: thread.and_then(|thread| thread.start),
+            waits_on,
+            futex,
+        })
     };
     lwps.iter().filter_map(stander).collect()
 }
@@ -141,5 +152,38 @@ fn cxx() {
     ] {
         let score = score("guard_cxx.cc", flags);
         assert!(score.wrong.is_empty(), "{flags:?}: {:#?}", score.wrong);
+    }
+}
+
+#[test]
+fn debug_one() {
+    let Ok(spec) = std::env::var("GUARDS_ONE") else { return };
+    let mut words = spec.split(' ');
+    let program = words.next().unwrap();
+    let what = words.next().unwrap();
+    let flags: Vec<&str> = words.collect();
+    let fixture = Fixture::start(&Build::new(program).flags(&flags).path(), &[]).settled();
+    let truth = Truth::of(&fixture);
+    let live = Live::open(Pid(fixture.pid())).unwrap();
+    let standers = standers(&live, fixture.pid(), &truth);
+    let ((lock, tid), _) = truth.roles.iter().find(|(_, (role, _))| role == what).unwrap();
+    let wanted: Vec<_> = truth.wanted.iter().filter(|w| w.address.0 == *lock).copied().collect();
+    let standers: Vec<_> = standers.into_iter().filter(|s| s.lwp.0 == *tid).collect();
+    println!("{wanted:?} {standers:?}");
+    println!("{:?}", suspects(&live, &wanted, &standers));
+    println!("{}", std::fs::read_to_string(format!("/proc/{}/maps", fixture.pid())).unwrap().lines().next().unwrap());
+}
+
+#[test]
+fn many() {
+    let fixture = Fixture::start(&Build::new("guard_many.rs").path(), &["1000"]).settled();
+    let truth = Truth::of(&fixture);
+    let live = Live::open(Pid(fixture.pid())).unwrap();
+    let standers = standers(&live, fixture.pid(), &truth);
+    for _ in 0..5 {
+        let begin = std::time::Instant::now();
+        let found = suspects(&live, &truth.wanted, &standers);
+        println!("{} standers, {:?}", standers.len(), begin.elapsed());
+        assert_eq!(found.len(), 10, "{found:#?}");
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn of_atomic(wanted: &Wanted, atomic: &Atomic) -> Option<Effect> {
             return match by.signum() {
                 1 => Some(Effect::Take),
                 -1 => Some(Effect::Release),
-                _ => None,
+                _ => queues(wanted),
             };
         }
         Change::Exchange(from, to) => (from?, to?),
@@ -94,9 +94,9 @@ pub(super) fn of_atomic(wanted: &Wanted, atomic: &Atomic) -> Option<Effect> {
     let held = |word: u64| match (wanted.family, wanted.kind) {
         // What can still be taken is in the lower half.
         (_, SyncKind::Semaphore) => u64::from(u32::MAX - word as u32),
-        (Family::Pthread, SyncKind::Rwlock) => (word & u64::from(u32::MAX)) >> 3,
-        (Family::RustStd, SyncKind::Rwlock) => word & 0x3fff_ffff,
         // Readers, and the bit of a writer.
+        (Family::Pthread, SyncKind::Rwlock) => ((word & u64::from(u32::MAX)) >> 3) + (word >> 1 & 1),
+        (Family::RustStd, SyncKind::Rwlock) => word & 0x3fff_ffff,
         (Family::ParkingLot, SyncKind::Rwlock) => word & !7,
         (Family::ParkingLot, _) => word & 1,
         _ => u64::from(word != 0),
@@ -104,8 +104,14 @@ pub(super) fn of_atomic(wanted: &Wanted, atomic: &Atomic) -> Option<Effect> {
     match held(to).cmp(&held(from)) {
         std::cmp::Ordering::Greater => Some(Effect::Take),
         std::cmp::Ordering::Less => Some(Effect::Release),
-        std::cmp::Ordering::Equal => None,
+        std::cmp::Ordering::Equal => queues(wanted),
     }
+}
+
+/// What a change means that neither takes nor releases: only who wants a lock of POSIX threads queues for it
+/// in its word. (Others do such things after a release, too.)
+fn queues(wanted: &Wanted) -> Option<Effect> {
+    matches!(wanted.family, Family::Pthread | Family::Cxx | Family::Libc).then_some(Effect::Take)
 }
 
 /// Whether `atomic`, of which it is not known where it is, may take a lock of the kind of `wanted`.
@@ -163,7 +169,7 @@ mod tests {
             (&rwlock, Change::Exchange(Some(1), Some(2)), Some(Effect::Take)),
             (&rwlock, Change::Exchange(Some(0xc000_0000), Some(0x4000_0000)), None),
             (&semaphore, Change::Exchange(Some(1 << 32), Some((1 << 32) + 1)), Some(Effect::Release)),
-            (&semaphore, Change::Add(Some(1 << 32)), None),
+            (&semaphore, Change::Add(Some(1 << 32)), Some(Effect::Take)),
             (&semaphore, Change::Exchange(Some(1), Some(0)), Some(Effect::Take)),
         ];
         for (lock, change, effect) in cases {

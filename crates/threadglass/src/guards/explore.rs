@@ -7,7 +7,7 @@ use super::effect::{Effect, may_take, of_atomic};
 use super::machine::{Atomic, Machine, Next, Value};
 use super::pages::Pages;
 use crate::model::{Family, SyncKind};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Instructions from one place on.
 const STEPS: usize = 6_000;
@@ -17,6 +17,8 @@ const STEPS_IN_CALL: usize = 800;
 const MAX_DEPTH: usize = 12;
 /// Ways that wait to be gone.
 const MAX_WAYS: usize = 64;
+/// How often loops are gone round to see which registers they change.
+const ROUNDS: u8 = 3;
 /// Locks looked at together.
 pub(super) const MAX_LOCKS: usize = 16;
 
@@ -66,12 +68,22 @@ pub(super) struct Explorer<'e, 'c, 'a> {
     pages: &'e mut Pages<'a>,
     wanted: &'e [&'e Wanted],
     seen: [Seen; MAX_LOCKS],
-    visited: HashSet<(u64, u64, [Standing; MAX_LOCKS])>,
+    visited: HashMap<(u64, u64, [Standing; MAX_LOCKS]), u8>,
+    /// How often a way may come to the same place.
+    rounds: u8,
     spent: HashMap<(u64, u64), usize>,
     ways: Vec<Way>,
     steps: usize,
     /// Where ways of the first function end.
     until: Option<u64>,
+    watch: Option<Watch>,
+}
+
+/// A place that the thread is known to have come to, and the registers it can have had there.
+struct Watch {
+    pc: u64,
+    sp: u64,
+    registers: Option<[Value; 16]>,
 }
 
 impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
@@ -89,16 +101,49 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             pages,
             wanted,
             seen: [Seen::default(); MAX_LOCKS],
-            visited: HashSet::new(),
+            visited: HashMap::new(),
+            rounds: 1,
             spent: HashMap::new(),
             ways: vec![Way { machine, locks: owed.map(Standing::Open), calls: Vec::new() }],
             steps: 0,
             until,
+            watch: None,
         };
-        while let Some(way) = explorer.ways.pop() {
-            explorer.go(way);
-        }
+        explorer.go_all();
         explorer.seen
+    }
+
+    /// The registers with which a thread comes from `machine` to `pc` with the stack pointer `sp`: those that
+    /// are the same on all ways and in all rounds.
+    pub(super) fn arrival(
+        code: &'e mut Code<'c>,
+        pages: &'e mut Pages<'a>,
+        machine: Machine,
+        (pc, sp): (u64, u64),
+    ) -> Option<[Value; 16]> {
+        let way = Way { machine, locks: [Standing::Released; MAX_LOCKS], calls: Vec::new() };
+        let mut explorer = Self {
+            code,
+            pages,
+            wanted: &[],
+            seen: [Seen::default(); MAX_LOCKS],
+            visited: HashMap::new(),
+            rounds: ROUNDS,
+            spent: HashMap::new(),
+            ways: vec![way],
+            steps: 0,
+            until: None,
+            watch: Some(Watch { pc, sp, registers: None }),
+        };
+        explorer.go_all();
+        // What was not gone to the end may have had other values.
+        explorer.watch.filter(|_| explorer.steps <= STEPS)?.registers
+    }
+
+    fn go_all(&mut self) {
+        while let Some(way) = self.ways.pop() {
+            self.go(way);
+        }
     }
 
     fn go(&mut self, mut way: Way) {
@@ -121,6 +166,9 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
                     continue;
                 }
             }
+            if let Some(watch) = self.watch.as_mut().filter(|watch| watch.pc == way.machine.pc) {
+                watch.see(&way.machine);
+            }
             if way.calls.is_empty() && self.until == Some(way.machine.pc) {
                 return self.ended(&way);
             }
@@ -140,7 +188,7 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
                 Next::Either(target) => {
                     self.fork(&way, target);
                     way.machine.pc = end;
-                    self.arrive(&way)
+                    self.arrive(&way) || self.come_back(&mut way)
                 }
                 Next::Call(target) => self.call(&mut way, target, end),
                 Next::Return if way.calls.is_empty() => {
@@ -163,7 +211,9 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
 
     /// Whether a way that is here now has not been gone before.
     fn arrive(&mut self, way: &Way) -> bool {
-        self.visited.insert((way.machine.pc, way.machine.sp().unwrap_or(0), way.locks))
+        let visits = self.visited.entry((way.machine.pc, way.machine.sp().unwrap_or(0), way.locks)).or_default();
+        *visits = visits.saturating_add(1);
+        *visits <= self.rounds
     }
 
     fn fork(&mut self, way: &Way, target: u64) {
@@ -196,9 +246,9 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
         // Round a loop: what comes behind it, or back from the call that loops.
         if matches!(insn.op, super::insn::Op::Jcc(_)) {
             way.machine.pc = end;
-            return self.arrive(way);
+            return self.arrive(way) || self.come_back(way);
         }
-        !way.calls.is_empty() && self.come_back(way)
+        self.come_back(way)
     }
 
     fn call(&mut self, way: &mut Way, target: Option<u64>, back: u64) -> bool {
@@ -247,24 +297,38 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
         true
     }
 
-    /// Back from the innermost call, of which nothing else is known.
+    /// Back from the innermost call, of which nothing else is known; from further ones while that leads
+    /// only where ways have been before.
     fn come_back(&mut self, way: &mut Way) -> bool {
-        let Some(entered) = way.calls.pop() else { return false };
-        way.machine.after_call();
-        for (number, value) in PRESERVED.into_iter().zip(entered.preserved) {
-            way.machine.regs[number] = value;
+        while self.leave(way) {
+            way.machine.after_call();
+            if self.arrive(way) {
+                return true;
+            }
         }
-        way.machine.set_sp(entered.sp);
-        way.machine.pc = entered.back;
-        !self.code.ends_at(entered.back) && self.arrive(way)
+        false
     }
 
     /// Back from a call whose return was reached.
     fn come_back_with_result(&mut self, way: &mut Way) -> bool {
         let results = (way.machine.regs[0], way.machine.regs[2]);
-        let alive = self.come_back(way);
+        if !self.leave(way) {
+            return false;
+        }
+        way.machine.after_call();
         (way.machine.regs[0], way.machine.regs[2]) = results;
-        alive
+        self.arrive(way) || self.come_back(way)
+    }
+
+    /// Behind the innermost call; whether there is a place behind it.
+    fn leave(&mut self, way: &mut Way) -> bool {
+        let Some(entered) = way.calls.pop() else { return false };
+        for (number, value) in PRESERVED.into_iter().zip(entered.preserved) {
+            way.machine.regs[number] = value;
+        }
+        way.machine.set_sp(entered.sp);
+        way.machine.pc = entered.back;
+        !self.code.ends_at(entered.back)
     }
 
     fn change(&mut self, way: &mut Way, atomic: &Atomic) {
@@ -309,6 +373,20 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
         for (seen, standing) in self.seen.iter_mut().zip(way.locks) {
             seen.ends = true;
             seen.keeps |= matches!(standing, Standing::Taken(count) | Standing::Open(count) if count > 0);
+        }
+    }
+}
+
+impl Watch {
+    fn see(&mut self, machine: &Machine) {
+        if machine.sp() != Some(self.sp) {
+            return;
+        }
+        let registers = self.registers.get_or_insert(machine.regs);
+        for (known, now) in registers.iter_mut().zip(machine.regs) {
+            if *known != now {
+                *known = Value::UNKNOWN;
+            }
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use super::code::Code;
 use super::explore::{Explorer, MAX_LOCKS, Seen};
-use super::insn::Op;
+use super::insn::{Op, RSP};
 use super::lsda::{MAX_LSDA, landing_pad};
 use super::machine::{Machine, Value};
 use super::pages::Pages;
-use super::recover::argument;
+use super::recover::{argument, block_before, set_up};
 use super::{Clue, Grade, Stander, Wanted};
 use crate::RemoteAddr;
 use crate::model::SyncKind;
@@ -20,8 +20,8 @@ const MAX_FRAMES: usize = 96;
 const FIRST: u64 = 8 << 10;
 /// Of a function, what is searched for where it took a lock.
 const MAX_FUNCTION: u64 = 64 << 10;
-/// Instructions before a call that set up its arguments.
-const ARGUMENTS: usize = 12;
+/// Frames whose registers may be known to nobody but the thread.
+const REPLAYED: usize = 6;
 
 /// Registers in the order of the encoding, by their DWARF numbers.
 const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -46,8 +46,9 @@ pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], 
     let sizes: Vec<usize> = slots.iter().map(|slot| slot.outcome.unwrap_or(0)).collect();
     for ((stander, mut stack), size) in standers.iter().zip(stacks).zip(sizes) {
         stack.truncate(size);
-        let frames = search.frames(stander, &stack);
+        let mut frames = search.frames(stander, &stack);
         search.pages.set_stack(stander.sp.0, stack);
+        search.replay(&mut frames, stander.start);
         for part in wanted.chunks(MAX_LOCKS) {
             search.look(stander, &frames, &part.iter().collect::<Vec<_>>());
         }
@@ -58,6 +59,12 @@ pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], 
 fn stack_size(stander: &Stander) -> usize {
     let whole = stander.stack_base.and_then(|base| base.0.checked_sub(stander.sp.0)).unwrap_or(FIRST);
     whole.min(FIRST) as usize
+}
+
+/// Whether the word that the thread's system call waits on belongs to `lock`.
+fn sleeps_on(stander: &Stander, lock: &Wanted) -> bool {
+    let at = stander.futex.and_then(|word| word.0.checked_sub(lock.address.0));
+    at.is_some_and(|at| at < lock.size)
 }
 
 struct Search<'s> {
@@ -76,6 +83,10 @@ struct Search<'s> {
 struct Frame {
     place: Place,
     registers: Registers,
+    /// The frame that called it; `None` where that is not known, or is the C library.
+    caller: Option<usize>,
+    /// Stack pointer of the caller.
+    top: Option<u64>,
 }
 
 impl Search<'_> {
@@ -83,20 +94,63 @@ impl Search<'_> {
         let registers = self.target.registers_at_rest(stander.lwp);
         let registers = registers.unwrap_or_else(|| Registers::blocked(stander.pc, stander.sp));
         let mut words = StackWords::begun(self.target, stander.sp, stack.to_vec());
-        let mut frames = Vec::new();
+        let mut frames: Vec<Frame> = Vec::new();
         let space = self.space;
         let mut walker =
             Walker { space, known: &mut self.code.known, start_routine: stander.start.map(|start| start.0) };
         walker.frames(&mut words, registers, &mut |place, registers| {
             // What the C library does there is its own affair: it calls nobody back with a lock held.
-            if frames.len() < MAX_FRAMES && !place.signal && !space.is_libc(place.lookup().0) {
-                frames.push(Frame { place, registers: *registers });
+            let ours = frames.len() < MAX_FRAMES && !place.signal && !space.is_libc(place.lookup().0);
+            let index = frames.len();
+            if let Some(inner) = frames.last_mut().filter(|inner| inner.top.is_none() && !place.exact) {
+                inner.top = Some(registers.sp.0);
+                inner.caller = ours.then_some(index);
+            }
+            if ours {
+                frames.push(Frame { place, registers: *registers, caller: None, top: None });
             }
         });
         if let Some((frame, futex)) = frames.first_mut().zip(stander.futex) {
             self.recover(frame, futex.0);
         }
         frames
+    }
+
+    /// Completes the registers of the innermost frames, which nothing has saved: by going again the way from
+    /// the call of each frame's function to where it stands. Outer ones first, as inner ones need them.
+    fn replay(&mut self, frames: &mut [Frame], start_routine: Option<RemoteAddr>) {
+        for index in (0..frames.len().min(REPLAYED)).rev() {
+            let frame = &frames[index];
+            let unknown = |number: &usize| frame.registers.get(DWARF[*number]).is_none();
+            let (Some(top), true) = (frame.top, KEPT.iter().any(unknown)) else { continue };
+            let Some(row) = self.code.known.row(self.space, frame.place.lookup().0) else { continue };
+            let start = match frame.caller.map(|caller| &frames[caller]) {
+                Some(caller) => self.at_call(caller, caller.place.pc.0),
+                // The start routine may have jumped to the function instead of calling it.
+                None => {
+                    let start = start_routine.map_or(row.function.0, |start| start.0);
+                    let mut regs = [Value::UNKNOWN; 16];
+                    regs[usize::from(RSP)] = Value::of(top.wrapping_sub(8));
+                    Some(Machine::new(start, regs))
+                }
+            };
+            let Some(start) = start else { continue };
+            let here = (frame.place.pc.0, frame.registers.sp.0);
+            let Some(found) = Explorer::arrival(&mut self.code, &mut self.pages, start, here) else { continue };
+            for number in KEPT {
+                let slot = &mut frames[index].registers.general[usize::from(DWARF[number])];
+                *slot = slot.or(found[number].get(8));
+            }
+        }
+    }
+
+    /// The frame as it was at the call of its function that returns to `back`, with the call's arguments.
+    fn at_call(&mut self, frame: &Frame, back: u64) -> Option<Machine> {
+        let row = self.code.known.row(self.space, frame.place.lookup().0)?;
+        let block = block_before(&mut self.code, &mut self.pages, row.function.0, back)?;
+        let mut state = machine(frame, 0);
+        set_up(&mut state, &mut self.pages, &block);
+        Some(state)
     }
 
     /// Completes the registers of the innermost frame by what the system call was given.
@@ -113,7 +167,7 @@ impl Search<'_> {
     }
 
     fn look(&mut self, stander: &Stander, frames: &[Frame], wanted: &[&Wanted]) {
-        let waits = |lock: &Wanted| stander.waits_on == Some(lock.address);
+        let waits = |lock: &Wanted| stander.waits_on == Some(lock.address) || sleeps_on(stander, lock);
         let mut owed = [0; MAX_LOCKS];
         for (owed, lock) in owed.iter_mut().zip(wanted) {
             *owed = i8::from(waits(lock));
@@ -136,8 +190,9 @@ impl Search<'_> {
                 let unwound = unwound.as_ref().is_some_and(|unwound| holds(unwound[index]));
                 // A frame that goes on to take the lock has given it up for a while, as waits for conditions do.
                 let unwound = unwound && (!ahead.takes || waits(lock));
-                if ahead.ends {
-                    owed[index] = i8::from(ahead.keeps);
+                // What became of it in a function whose end was not seen is not known: as much as can be.
+                if ahead.ends || ahead.takes {
+                    owed[index] = i8::from(ahead.keeps || !ahead.ends);
                 }
                 if named[index] || !(unwound || holds(ahead)) {
                     continue;
@@ -197,24 +252,22 @@ impl Search<'_> {
         if end.saturating_sub(at) > MAX_FUNCTION {
             return false;
         }
-        let mut block: Vec<u64> = Vec::new();
+        let mut block = Vec::new();
         while at < end {
             let Some(insn) = self.code.insn(&mut self.pages, at) else { return false };
             let next = at.wrapping_add(u64::from(insn.len));
-            block.push(at);
-            match insn.op {
-                Op::Call | Op::Cmpxchg if next < end || insn.op == Op::Cmpxchg => {
-                    let from = block[block.len().saturating_sub(ARGUMENTS)];
-                    let seen = self.explore(&[lock], machine(frame, from), &[0; MAX_LOCKS], Some(next));
-                    if seen[0].takes {
-                        return true;
-                    }
-                    if insn.op == Op::Call {
-                        block.clear();
-                    }
+            block.push((at, insn));
+            // The call in which it stands is not before that.
+            if insn.op == Op::Call && next < end || insn.op == Op::Cmpxchg {
+                let mut state = machine(frame, 0);
+                set_up(&mut state, &mut self.pages, &block);
+                let seen = self.explore(&[lock], state, &[0; MAX_LOCKS], Some(next));
+                if seen[0].takes {
+                    return true;
                 }
-                Op::Jmp | Op::Jcc(_) | Op::Ret | Op::Stop => block.clear(),
-                _ => {}
+            }
+            if matches!(insn.op, Op::Jmp | Op::Jcc(_) | Op::Ret | Op::Stop | Op::Call) {
+                block.clear();
             }
             at = next;
         }
