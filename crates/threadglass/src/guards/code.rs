@@ -1,10 +1,10 @@
 //! The target's code, each place of it looked at once.
 
+use super::addresses::ByAddress;
 use super::effect::{Named, named};
 use super::insn::{Insn, LONGEST, decode};
 use super::pages::Pages;
 use crate::unwind::{Known, Space, through_stubs, unbound_import};
-use std::collections::HashMap;
 
 /// Places that are remembered.
 const MAX_PLACES: usize = 1 << 20;
@@ -26,20 +26,36 @@ pub(super) enum Callee {
 pub(super) struct Code<'c> {
     space: &'c Space<'c>,
     pub(super) known: Known,
-    insns: HashMap<u64, Option<Insn>>,
-    callees: HashMap<u64, Callee>,
+    insns: ByAddress<Option<Insn>>,
+    callees: ByAddress<Callee>,
+    /// By address: whether a function ends there.
+    ends: ByAddress<bool>,
     spent: usize,
+    budget: usize,
 }
 
 impl<'c> Code<'c> {
     pub(super) fn new(space: &'c Space<'c>) -> Self {
-        Self { space, known: Known::default(), insns: HashMap::new(), callees: HashMap::new(), spent: 0 }
+        Self {
+            space,
+            known: Known::default(),
+            insns: ByAddress::default(),
+            callees: ByAddress::default(),
+            ends: ByAddress::default(),
+            spent: 0,
+            budget: BUDGET,
+        }
     }
 
     /// Takes one instruction off the budget.
     pub(super) fn spend(&mut self) -> bool {
         self.spent += 1;
-        self.spent <= BUDGET
+        self.spent <= self.budget
+    }
+
+    /// Allows `steps` more instructions at most.
+    pub(super) fn limit(&mut self, steps: usize) {
+        self.budget = self.budget.min(self.spent.saturating_add(steps));
     }
 
     /// The instruction at `addr`.
@@ -93,6 +109,8 @@ impl<'c> Code<'c> {
 
     /// Whether a function ends at `addr`.
     pub(super) fn ends_at(&mut self, addr: u64) -> bool {
-        self.known.row(self.space, addr.wrapping_sub(1)).is_some_and(|row| row.function.1 == addr)
+        let Self { known, space, ends, .. } = self;
+        let find = || known.row(space, addr.wrapping_sub(1)).is_some_and(|row| row.function.1 == addr);
+        *ends.entry(addr).or_insert_with(find)
     }
 }

@@ -2,12 +2,12 @@
 //! budget reaches.
 
 use super::Wanted;
+use super::addresses::ByWords;
 use super::code::{Callee, Code};
 use super::effect::{Effect, may_take, of_atomic};
 use super::machine::{Atomic, Machine, Next, Value};
 use super::pages::Pages;
 use crate::model::{Family, SyncKind};
-use std::collections::HashMap;
 
 /// Instructions from one place on.
 const STEPS: usize = 6_000;
@@ -68,10 +68,11 @@ pub(super) struct Explorer<'e, 'c, 'a> {
     pages: &'e mut Pages<'a>,
     wanted: &'e [&'e Wanted],
     seen: [Seen; MAX_LOCKS],
-    visited: HashMap<(u64, u64, [Standing; MAX_LOCKS]), u8>,
+    visited: ByWords<(u64, u64, u64), u8>,
     /// How often a way may come to the same place.
     rounds: u8,
-    spent: HashMap<(u64, u64), usize>,
+    /// By outermost call: its steps.
+    spent: ByWords<(u64, u64), usize>,
     ways: Vec<Way>,
     steps: usize,
     /// Where ways of the first function end.
@@ -101,9 +102,9 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             pages,
             wanted,
             seen: [Seen::default(); MAX_LOCKS],
-            visited: HashMap::new(),
+            visited: ByWords::default(),
             rounds: 1,
-            spent: HashMap::new(),
+            spent: ByWords::default(),
             ways: vec![Way { machine, locks: owed.map(Standing::Open), calls: Vec::new() }],
             steps: 0,
             until,
@@ -127,9 +128,9 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             pages,
             wanted: &[],
             seen: [Seen::default(); MAX_LOCKS],
-            visited: HashMap::new(),
+            visited: ByWords::default(),
             rounds: ROUNDS,
-            spent: HashMap::new(),
+            spent: ByWords::default(),
             ways: vec![way],
             steps: 0,
             until: None,
@@ -211,7 +212,8 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
 
     /// Whether a way that is here now has not been gone before.
     fn arrive(&mut self, way: &Way) -> bool {
-        let visits = self.visited.entry((way.machine.pc, way.machine.sp().unwrap_or(0), way.locks)).or_default();
+        let place = (way.machine.pc, way.machine.sp().unwrap_or(0), packed(&way.locks[..self.wanted.len()]));
+        let visits = self.visited.entry(place).or_default();
         *visits = visits.saturating_add(1);
         *visits <= self.rounds
     }
@@ -375,6 +377,18 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             seen.keeps |= matches!(standing, Standing::Taken(count) | Standing::Open(count) if count > 0);
         }
     }
+}
+
+/// All standings in one word, four bits each; counts beyond a few are not told apart.
+fn packed(locks: &[Standing]) -> u64 {
+    locks.iter().fold(0, |word, standing| {
+        let number = match standing {
+            Standing::Open(count) => (*count).clamp(0, 4) as u64,
+            Standing::Released => 5,
+            Standing::Taken(count) => 6 + (*count).clamp(0, 4) as u64,
+        };
+        word << 4 | number
+    })
 }
 
 impl Watch {

@@ -7,12 +7,14 @@ use super::lsda::{MAX_LSDA, landing_pad};
 use super::machine::{Machine, Value};
 use super::pages::Pages;
 use super::recover::{argument, block_before, set_up};
+use super::relevance::{References, is_near};
+use super::shape;
 use super::{Clue, Grade, Stander, Wanted};
 use crate::RemoteAddr;
 use crate::model::SyncKind;
 use crate::target::{Slot, Target};
 use crate::unwind::{Place, Registers, Space, StackWords, Walker};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Frames of one stack that are looked at.
 const MAX_FRAMES: usize = 96;
@@ -20,6 +22,8 @@ const MAX_FRAMES: usize = 96;
 const FIRST: u64 = 8 << 10;
 /// Of a function, what is searched for where it took a lock.
 const MAX_FUNCTION: u64 = 64 << 10;
+/// Instructions of the second look.
+const SECOND_LOOK: usize = 300_000;
 /// Frames whose registers may be known to nobody but the thread.
 const REPLAYED: usize = 6;
 
@@ -37,6 +41,7 @@ pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], 
         pages: Pages::new(target),
         pads: HashMap::new(),
         recovered: HashMap::new(),
+        references: References::default(),
         found: Vec::new(),
     };
     let mut stacks: Vec<Vec<u8>> = standers.iter().map(|stander| vec![0; stack_size(stander)]).collect();
@@ -44,14 +49,16 @@ pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], 
         standers.iter().zip(&mut stacks).map(|(stander, stack)| Slot::new(stander.sp, stack)).collect();
     target.read_many(&mut slots);
     let sizes: Vec<usize> = slots.iter().map(|slot| slot.outcome.unwrap_or(0)).collect();
-    for ((stander, mut stack), size) in standers.iter().zip(stacks).zip(sizes) {
+    for (stack, size) in stacks.iter_mut().zip(sizes) {
         stack.truncate(size);
-        let mut frames = search.frames(stander, &stack);
-        search.pages.set_stack(stander.sp.0, stack);
-        search.replay(&mut frames, stander.start);
-        for part in wanted.chunks(MAX_LOCKS) {
-            search.look(stander, &frames, &part.iter().collect::<Vec<_>>());
-        }
+    }
+    search.pass(wanted, standers, &stacks, false);
+    // Of locks without any suspect, again where their address does not show: in what frames point to.
+    let missing = |lock: &&Wanted| search.found.iter().all(|clue| clue.object != lock.address);
+    let rest: Vec<Wanted> = wanted.iter().filter(missing).copied().collect();
+    if !rest.is_empty() {
+        search.code.limit(SECOND_LOOK);
+        search.pass(&rest, standers, &stacks, true);
     }
     search.found
 }
@@ -76,6 +83,7 @@ struct Search<'s> {
     pads: HashMap<u64, Option<u64>>,
     /// By return address: the register from which the system call's argument came, and how far from it.
     recovered: HashMap<u64, Option<(u8, i64)>>,
+    references: References,
     found: Vec<Clue>,
 }
 
@@ -90,6 +98,63 @@ struct Frame {
 }
 
 impl Search<'_> {
+    /// Looks at all stacks, at `all` their frames or at those that show an address of a lock.
+    fn pass(&mut self, wanted: &[Wanted], standers: &[Stander], stacks: &[Vec<u8>], all: bool) {
+        let mut without = HashSet::new();
+        for (stander, stack) in standers.iter().zip(stacks) {
+            // What was found of nobody with such a stack will not be found of this one.
+            let shape = shape::of(self.space, stander, stack, wanted);
+            if without.contains(&shape) {
+                continue;
+            }
+            let before = self.found.len();
+            let mut frames = self.frames(stander, stack);
+            self.pages.set_stack(stander.sp.0, stack.clone());
+            for part in wanted.chunks(MAX_LOCKS) {
+                let mut relevant = self.relevant(stander, stack, &frames, part, all);
+                self.replay(&mut frames, &mut relevant, part, stander.start);
+                self.look(stander, &frames, part, &relevant);
+            }
+            if self.found.len() == before {
+                without.insert(shape);
+            }
+        }
+    }
+
+    /// For each of `frames` and each lock: whether it can have to do with it.
+    fn relevant(
+        &mut self,
+        stander: &Stander,
+        stack: &[u8],
+        frames: &[Frame],
+        wanted: &[Wanted],
+        all: bool,
+    ) -> Vec<[bool; MAX_LOCKS]> {
+        let mut relevant = Vec::new();
+        for frame in frames {
+            let mut about = [all; MAX_LOCKS];
+            let offset = |addr: u64| usize::try_from(addr.saturating_sub(stander.sp.0)).unwrap_or(usize::MAX);
+            let from = offset(frame.registers.sp.0).min(stack.len());
+            // Of what was not read at once everything may be in there.
+            let to = frame.top.map_or(usize::MAX, offset);
+            let beyond = to > stack.len();
+            let words = stack[from..to.clamp(from, stack.len())].chunks_exact(8);
+            let words = words.map(|bytes| u64::from_le_bytes(std::array::from_fn(|at| bytes[at])));
+            let registers = KEPT.iter().filter_map(|number| frame.registers.get(DWARF[*number]));
+            let mut values: Vec<u64> = words.chain(registers).collect();
+            for place in [Some(frame.place.lookup().0), self.pad(frame)].into_iter().flatten() {
+                if let Some(row) = self.code.known.row(self.space, place) {
+                    values.extend(self.references.of(&mut self.code, &mut self.pages, row.function));
+                }
+            }
+            for (about, lock) in about.iter_mut().zip(wanted) {
+                *about |= beyond || values.iter().any(|value| is_near(*value, lock));
+            }
+            relevant.push(about);
+        }
+        relevant
+    }
+
     fn frames(&mut self, stander: &Stander, stack: &[u8]) -> Vec<Frame> {
         let registers = self.target.registers_at_rest(stander.lwp);
         let registers = registers.unwrap_or_else(|| Registers::blocked(stander.pc, stander.sp));
@@ -118,9 +183,19 @@ impl Search<'_> {
 
     /// Completes the registers of the innermost frames, which nothing has saved: by going again the way from
     /// the call of each frame's function to where it stands. Outer ones first, as inner ones need them.
-    fn replay(&mut self, frames: &mut [Frame], start_routine: Option<RemoteAddr>) {
+    fn replay(
+        &mut self,
+        frames: &mut [Frame],
+        relevant: &mut [[bool; MAX_LOCKS]],
+        wanted: &[Wanted],
+        start_routine: Option<RemoteAddr>,
+    ) {
         for index in (0..frames.len().min(REPLAYED)).rev() {
             let frame = &frames[index];
+            let own = relevant[index].contains(&true);
+            if !own && frame.caller.is_some_and(|caller| !relevant[caller].contains(&true)) {
+                continue;
+            }
             let unknown = |number: &usize| frame.registers.get(DWARF[*number]).is_none();
             let (Some(top), true) = (frame.top, KEPT.iter().any(unknown)) else { continue };
             let Some(row) = self.code.known.row(self.space, frame.place.lookup().0) else { continue };
@@ -140,6 +215,9 @@ impl Search<'_> {
             for number in KEPT {
                 let slot = &mut frames[index].registers.general[usize::from(DWARF[number])];
                 *slot = slot.or(found[number].get(8));
+                for (about, lock) in relevant[index].iter_mut().zip(wanted) {
+                    *about |= slot.is_some_and(|value| is_near(value, lock));
+                }
             }
         }
     }
@@ -166,35 +244,39 @@ impl Search<'_> {
         }
     }
 
-    fn look(&mut self, stander: &Stander, frames: &[Frame], wanted: &[&Wanted]) {
+    fn look(&mut self, stander: &Stander, frames: &[Frame], part: &[Wanted], relevant: &[[bool; MAX_LOCKS]]) {
         let waits = |lock: &Wanted| stander.waits_on == Some(lock.address) || sleeps_on(stander, lock);
-        let mut owed = [0; MAX_LOCKS];
-        for (owed, lock) in owed.iter_mut().zip(wanted) {
-            *owed = i8::from(waits(lock));
-        }
-        let mut named = [false; MAX_LOCKS];
-        for frame in frames {
-            let ahead = self.explore(wanted, machine(frame, frame.place.pc.0), &owed, None);
-            let pad = self.pad(frame);
-            let unwound = pad.map(|pad| {
+        let mut debts: Vec<i8> = part.iter().map(|lock| i8::from(waits(lock))).collect();
+        let mut named = vec![false; part.len()];
+        for (frame, about) in frames.iter().zip(relevant) {
+            let chosen: Vec<usize> = (0..part.len()).filter(|index| about[*index] && !named[*index]).collect();
+            if chosen.is_empty() {
+                continue;
+            }
+            let wanted: Vec<&Wanted> = chosen.iter().map(|index| &part[*index]).collect();
+            let mut owed = [0; MAX_LOCKS];
+            for (owed, index) in owed.iter_mut().zip(&chosen) {
+                *owed = debts[*index];
+            }
+            let ahead = self.explore(&wanted, machine(frame, frame.place.pc.0), &owed, None);
+            let unwound = self.pad(frame).map(|pad| {
                 // What it waits for has not been taken when the wait is left by an exception.
-                let mut owed = owed;
-                for (owed, lock) in owed.iter_mut().zip(wanted) {
+                for (owed, lock) in owed.iter_mut().zip(&wanted) {
                     *owed *= i8::from(!waits(lock));
                 }
-                self.explore(wanted, machine(frame, pad), &owed, None)
+                self.explore(&wanted, machine(frame, pad), &owed, None)
             });
-            for (index, lock) in wanted.iter().enumerate() {
+            for (at, (index, lock)) in chosen.iter().zip(&wanted).enumerate() {
                 let holds = |seen: Seen| seen.releases && !seen.takes;
-                let ahead = ahead[index];
-                let unwound = unwound.as_ref().is_some_and(|unwound| holds(unwound[index]));
+                let ahead = ahead[at];
+                let unwound = unwound.as_ref().is_some_and(|unwound| holds(unwound[at]));
                 // A frame that goes on to take the lock has given it up for a while, as waits for conditions do.
                 let unwound = unwound && (!ahead.takes || waits(lock));
                 // What became of it in a function whose end was not seen is not known: as much as can be.
                 if ahead.ends || ahead.takes {
-                    owed[index] = i8::from(ahead.keeps || !ahead.ends);
+                    debts[*index] = i8::from(ahead.keeps || !ahead.ends);
                 }
-                if named[index] || !(unwound || holds(ahead)) {
+                if !(unwound || holds(ahead)) {
                     continue;
                 }
                 let grade = if unwound {
@@ -208,7 +290,7 @@ impl Search<'_> {
                 if lock.kind == SyncKind::Semaphore && grade == Grade::Releases {
                     continue;
                 }
-                named[index] = true;
+                named[*index] = true;
                 self.found.push(Clue { object: lock.address, lwp: stander.lwp, grade, frame: frame.place.pc });
             }
         }

@@ -11,6 +11,7 @@
 //! written to the target. A thread that releases a lock without taking it first must have it. What C++
 //! and Rust do for exceptions ("landing pads") is followed likewise, and says exactly which guards live.
 
+mod addresses;
 mod code;
 mod effect;
 mod explore;
@@ -20,6 +21,8 @@ mod lsda;
 mod machine;
 mod pages;
 mod recover;
+mod relevance;
+mod shape;
 
 pub use lsda::{MAX_LSDA, landing_pad};
 

@@ -1,8 +1,8 @@
 //! The target's memory as one look sees it: each page is read once.
 
+use super::addresses::ByAddress;
 use crate::RemoteAddr;
 use crate::target::Memory;
-use std::collections::HashMap;
 
 const PAGE: u64 = 4096;
 /// Pages that one look reads, so that a hostile target costs a bounded amount of memory.
@@ -11,14 +11,14 @@ const MAX_PAGES: usize = 8192;
 /// Pages of the target, and the stack of the thread that is looked at.
 pub(super) struct Pages<'a> {
     memory: &'a dyn Memory,
-    pages: HashMap<u64, Option<Box<[u8]>>>,
+    pages: ByAddress<Option<Box<[u8]>>>,
     /// First address and bytes of the stack at hand.
     stack: (u64, Vec<u8>),
 }
 
 impl<'a> Pages<'a> {
     pub(super) fn new(memory: &'a dyn Memory) -> Self {
-        Self { memory, pages: HashMap::new(), stack: (0, Vec::new()) }
+        Self { memory, pages: ByAddress::default(), stack: (0, Vec::new()) }
     }
 
     /// Takes `bytes`, read at `start`, for the stack from now on.
