@@ -66,7 +66,7 @@ impl<'a> Sites<'a> {
 
     fn one(&mut self, registers: Registers, sp: RemoteAddr, top: Vec<u8>) -> Site {
         let words = top.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
-        let mut stack = StackWords::seeded(self.memory, sp, top);
+        let mut stack = StackWords::begun(self.memory, sp, top);
         let mut walker =
             Walker { space: &self.space, known: &mut self.known, start_routine: None, enough: self.enough };
         let walk = walker.walk(&mut stack, registers);
