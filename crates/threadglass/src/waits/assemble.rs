@@ -5,8 +5,10 @@ use super::classify::Class;
 use super::confirm::Confirm;
 use super::findings;
 use super::held;
+use super::names::Namer;
 use super::owners::Owners;
 use super::survey::{Content, Sleeper, Survey, Wait};
+use super::{suspects, words};
 use crate::glibc::Layout;
 use crate::model::{Detail, Evidence, Gap, Holds, Snapshot, SyncKind, SyncObject, SyncState, Waiter, WaitsFor};
 use crate::proc::MapEntry;
@@ -14,7 +16,7 @@ use crate::symbols::Symbolizer;
 use crate::target::{LwpFacts, Target, TargetError};
 use crate::threads::{Collected, collect_with};
 use crate::{Lwp, RemoteAddr};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How often a look is taken again because a circle dissolved while it was looked at.
 const TRIES: usize = 3;
@@ -53,14 +55,17 @@ pub(super) fn collect_extra(target: &dyn Target, scope: Scope, extra: &[Class]) 
     }
     let threads = snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
     let mut survey = Survey::new(target, target, layout.as_ref(), threads);
+    let mut namer = Namer::new(target);
+    let mut strangers = BTreeMap::new();
     for attempt in 0..TRIES {
-        let mut look = Look::take(target, &mut survey, layout.as_ref(), &snapshot, &facts, (scope, extra));
+        let mut look = Look::take(target, &mut survey, &mut namer, layout.as_ref(), &snapshot, &facts, (scope, extra));
         snapshot.objects = std::mem::take(&mut look.objects);
-        let found = findings::find(&snapshot, &facts, &look.abroad.facts);
+        let found = findings::find(&snapshot.objects, &facts);
         let Look { objects: _, classes, contents, abroad } = &look;
         let confirm = Confirm { target, survey: &survey, facts: &facts, classes, contents, abroad };
         let (confirmed, dissolved) = confirm.check(found, &snapshot.objects);
         snapshot.findings = confirmed;
+        strangers = abroad.facts.clone();
         if !dissolved {
             break;
         }
@@ -71,6 +76,10 @@ pub(super) fn collect_extra(target: &dyn Target, scope: Scope, extra: &[Class]) 
         let lwps: Vec<Lwp> = facts.keys().copied().collect();
         facts = target.facts(&lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
     }
+    let shown: HashSet<RemoteAddr> =
+        snapshot.findings.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
+    namer.name(&mut snapshot, &facts, &|object| scope >= Scope::Held || shown.contains(&object.address));
+    words::describe(&mut snapshot, &facts, &strangers);
     target.check_identity()?;
     tell_threads(&mut snapshot);
     Ok(snapshot)
@@ -88,6 +97,7 @@ impl Look {
     fn take(
         target: &dyn Target,
         survey: &mut Survey<'_>,
+        namer: &mut Namer<'_>,
         layout: Option<&Layout>,
         snapshot: &Snapshot,
         facts: &BTreeMap<Lwp, LwpFacts>,
@@ -109,8 +119,12 @@ impl Look {
         for class in extra {
             classes.entry(class.address).or_insert(*class);
         }
+        let mut names: HashMap<RemoteAddr, String> = HashMap::new();
         if scope >= Scope::Held {
-            let mut found = held::given_up(&waits);
+            let variables = namer.variables(&|tid| survey.has_thread(tid));
+            let mut found: Vec<Class> = variables.iter().map(|(class, _)| *class).collect();
+            names.extend(variables.into_iter().map(|(class, name)| (class.address, name)));
+            found.extend(held::given_up(&waits));
             if let Some(layout) = layout {
                 found.extend(held::robust_lists(target, layout, facts, &ids));
                 found.extend(held::on_stacks(target, survey, facts));
@@ -159,6 +173,10 @@ impl Look {
             &owners,
             &mut Known { objects: &mut objects, classes: &mut classes, contents: &mut contents },
         );
+        suspects::infer(target, &snapshot.threads, facts, &mut objects);
+        for (address, object) in &mut objects {
+            object.name = names.remove(address);
+        }
         let is_extra = |object: &SyncObject| extra.iter().any(|class| class.address == object.address);
         objects.retain(|_, object| is_in_scope(object, scope) || is_extra(object));
         Self { objects: objects.into_values().collect(), classes, contents, abroad }

@@ -16,9 +16,12 @@ mod graph;
 mod guess;
 mod held;
 mod look_at;
+mod names;
 mod owners;
 mod rust;
 mod survey;
+mod suspects;
+mod words;
 
 pub use assemble::{Scope, collect, collect_scope};
 pub use explain::explain;
