@@ -44,6 +44,24 @@ pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, Targ
 
 /// [`collect_scope`], with objects that are known from elsewhere.
 pub(super) fn collect_extra(target: &dyn Target, scope: Scope, extra: &[Class]) -> Result<Snapshot, TargetError> {
+    collect_look(target, scope, extra, &|object, finding| {
+        scope >= Scope::Held || finding || extra.iter().any(|class| class.address == object.address)
+    })
+}
+
+/// [`collect`], with names for all objects that are variables.
+pub fn collect_named(target: &dyn Target) -> Result<Snapshot, TargetError> {
+    collect_look(target, Scope::Waited, &[], &|_, _| true)
+}
+
+/// Everything. `named` says which objects are to be named: whether it is part of a finding is its second
+/// argument.
+fn collect_look(
+    target: &dyn Target,
+    scope: Scope,
+    extra: &[Class],
+    named: &dyn Fn(&SyncObject, bool) -> bool,
+) -> Result<Snapshot, TargetError> {
     let Collected { mut snapshot, layout, mut facts } = collect_with(target, &mut Symbolizer::new(target))?;
     if target.denial().is_some() {
         // The threads' gap says why.
@@ -78,7 +96,7 @@ pub(super) fn collect_extra(target: &dyn Target, scope: Scope, extra: &[Class]) 
     }
     let shown: HashSet<RemoteAddr> =
         snapshot.findings.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
-    namer.name(&mut snapshot, &facts, &|object| scope >= Scope::Held || shown.contains(&object.address));
+    namer.name(&mut snapshot, &facts, &|object| named(object, shown.contains(&object.address)));
     words::describe(&mut snapshot, &facts, &strangers);
     target.check_identity()?;
     tell_threads(&mut snapshot);

@@ -23,7 +23,7 @@ mod survey;
 mod suspects;
 mod words;
 
-pub use assemble::{Scope, collect, collect_scope};
+pub use assemble::{Scope, collect, collect_named, collect_scope};
 pub use explain::explain;
 pub use futex::{FutexOp, FutexWait};
 pub use look_at::look_at;

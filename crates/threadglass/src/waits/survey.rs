@@ -337,6 +337,14 @@ pub(super) struct Content {
 }
 
 impl Content {
+    /// Of a mutex.
+    pub(super) fn of_mutex(bytes: &[u8; 40]) -> Self {
+        match decode(SyncKind::Mutex, bytes, CondLayout::Unknown) {
+            Some(decoded) => Self::of(decoded, bytes),
+            None => unreachable!("a mutex has 40 bytes"),
+        }
+    }
+
     fn of(decoded: Decoded, bytes: &[u8]) -> Self {
         Self {
             size: Some(decoded.size),

@@ -36,7 +36,7 @@ impl Words<'_> {
         Some(match finding.kind {
             FindingKind::Deadlock | FindingKind::SelfDeadlock | FindingKind::RecursiveRead => self.circle(finding),
             FindingKind::OwnerExited | FindingKind::OwnerIsForkParent => self.owner(object(0)?),
-            FindingKind::OwnerDied => self.died(object(0)?),
+            FindingKind::OwnerDied => owner_died(object(0)?, |lwp| self.thread(lwp)),
             FindingKind::CondWithoutSignaller => format!(
                 "{} on {}, and every other thread of the process waits too: nobody is left to signal, unless a signal \
                  handler does",
@@ -89,16 +89,6 @@ impl Words<'_> {
         };
         let waiters = count(object.waiters.len(), "thread waits", "threads wait");
         format!("{} {what}; {waiters} for it", label(object))
-    }
-
-    fn died(&self, object: &SyncObject) -> String {
-        let now = match object.holders.first().and_then(|holder| holder.lwp) {
-            Some(lwp) => {
-                format!("{} has it now, and has not said yet that what it guards is repaired", self.thread(lwp))
-            }
-            None => "the next thread to lock it is told, and must repair what it guards".to_owned(),
-        };
-        format!("the owner of {} died: {now}", label(object))
     }
 
     fn chain(&self, finding: &Finding) -> Option<String> {
@@ -161,6 +151,15 @@ impl Words<'_> {
             None => "is none of this process".to_owned(),
         }
     }
+}
+
+/// Of a robust mutex whose owner died.
+pub(super) fn owner_died(object: &SyncObject, name: impl Fn(Lwp) -> String) -> String {
+    let now = match object.holders.first().and_then(|holder| holder.lwp) {
+        Some(lwp) => format!("{} has it now, and has not said yet that what it guards is repaired", name(lwp)),
+        None => "the next thread to lock it is told, and must repair what it guards".to_owned(),
+    };
+    format!("the owner of {} died: {now}", label(object))
 }
 
 fn label(object: &SyncObject) -> String {
