@@ -147,8 +147,11 @@ fn one_object(truth: &Value, object: &Value, view: SyncView, add: &mut impl FnMu
     if has_size && truth["bytes"] != object["size"] && !is_unknown {
         add(format!("takes {} bytes, seen as {}", truth["bytes"], object["size"]));
     }
-    // Weak: the call comes from a library that may jump to it, which leaves no trace.
-    if view.functions && truth["family"] == "pthread" && truth["weak"] != true && !is_asserted(object) {
+    // Weak: the call comes from a library that may jump to it, which leaves no trace. Without a name and
+    // without a waiter, an object has nothing but its contents to be known by.
+    let has_waiters = truth["waiters"].as_array().is_some_and(|waiters| !waiters.is_empty());
+    let can_be_known = view.functions && truth["weak"] != true && (view.symbols || has_waiters);
+    if can_be_known && truth["family"] == "pthread" && !is_asserted(object) {
         add(format!("its kind is only {}", object["evidence"]));
     }
     if view.symbols && truth["static"] == true {
