@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
 use threadglass::control::LiveWriter;
 use threadglass::control::set_state::{
-    self, Applied, Found, Kicked, Plan, SetError, Sharers, apply, find, find_sharers, hold,
+    self, Applied, Found, Kicked, Plan, SetError, Sharers, apply, find, find_sharers, hold, kick,
 };
 use threadglass::model::{HolderStatus, SCHEMA, SyncKind};
 use threadglass::target::Live;
@@ -53,7 +53,7 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
         again.code(&live, value) == seen,
         "the object changed while it was looked at (it is in use, not stuck); nothing was written"
     );
-    let journal = Journal::of(&live, &plan);
+    let journal = Journal::of(&live, &plan, &sharers);
     let path = if plan.words.is_empty() { None } else { Some(journal.create()?) };
     let outcome = carry_out(&live, &picture, &plan, &sharers);
     if let Some(path) = &path {
@@ -66,9 +66,14 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
             Err(_) => {}
         }
     }
-    let (applied, kicked) = outcome?;
-    let now = Picture::take(&live, address, Some(plan.kind)).ok();
-    let now = now.map(|picture| picture.found);
+    let (applied, mut kicked) = outcome?;
+    let now = find(&live, address, Some(plan.kind)).ok();
+    // Who went to sleep between the look and the write has seen the old state only. To look once more does no harm.
+    if let Some(now) = now.as_ref().filter(|_| plan.wakes) {
+        let all = now.object.waiters.iter().map(|waiter| waiter.lwp);
+        let late: Vec<Lwp> = all.filter(|lwp| !plan.kick.contains(lwp)).collect();
+        kicked.add(kick(pid, &late));
+    }
     report.done = Some(Done { applied, kicked, journal: path, now });
     tell(args, &report)
 }
@@ -125,7 +130,7 @@ fn carry_out(live: &Live, picture: &Picture, plan: &Plan, sharers: &Sharers) -> 
         threads.extend(living.filter_map(|holder| Some((holder.pid.unwrap_or(pid), holder.lwp?))));
     }
     threads.extend(plan.kick.iter().map(|lwp| (pid, *lwp)));
-    if wakes(plan) {
+    if plan.wakes {
         threads.extend(&sharers.waiters);
     }
     let mut unique = Vec::new();
@@ -142,11 +147,6 @@ fn carry_out(live: &Live, picture: &Picture, plan: &Plan, sharers: &Sharers) -> 
     kicked.kicked.retain(is_waiter);
     kicked.not_kicked.retain(|not| is_waiter(&not.lwp));
     Ok((applied?, kicked))
-}
-
-/// Whether threads can go on after it. Those of other processes are not in the plan.
-fn wakes(plan: &Plan) -> bool {
-    !plan.kick.is_empty() || plan.value == 0 || (plan.kind == SyncKind::Semaphore && plan.value > 0)
 }
 
 /// What the user was shown.

@@ -40,6 +40,15 @@ pub struct Kicked {
 }
 
 impl Kicked {
+    /// Adds what came of kicking more threads.
+    pub fn add(&mut self, other: Self) {
+        self.kicked.extend(other.kicked);
+        self.not_kicked.extend(other.not_kicked);
+        self.interrupted.extend(other.interrupted);
+        self.total += other.total;
+        self.longest = self.longest.max(other.longest);
+    }
+
     fn pause(&mut self, pause: Duration) {
         self.total += pause;
         self.longest = self.longest.max(pause);
