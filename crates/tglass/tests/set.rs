@@ -180,7 +180,7 @@ fn mutexes_of_every_type_that_can_be_freed() {
     }
 }
 
-fn sorted<'a>(lines: [&'a str; 2]) -> Vec<&'a str> {
+fn sorted(lines: [&str; 2]) -> Vec<&str> {
     let mut lines = lines.to_vec();
     lines.sort_unstable();
     lines

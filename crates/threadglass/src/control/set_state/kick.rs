@@ -8,9 +8,9 @@ use crate::control::{ControlError, StoppedThread};
 use crate::{Lwp, Pid};
 use std::time::{Duration, Instant};
 
-/// Threads that are held at the same time, at most; the rest is kicked one by one. Stopping one takes some 30
+/// Threads that are held at the same time, at most; the rest is kicked one by one. Stopping one takes 100 to 300
 /// microseconds, so the first of these stands still for some milliseconds.
-const MAX_HELD: usize = 128;
+const MAX_HELD: usize = 32;
 
 /// A thread that was not kicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
