@@ -366,6 +366,12 @@ fn waiters_in_another_process_are_woken_too() {
     assert_eq!(done["done"]["woken"], testkit::json!([child]));
     locks.says("5 lock a 0");
     locks.does("5 unlock a", 0);
+    // And the other way round: the holder is elsewhere.
+    locks.does("5 lock b", 0);
+    locks.blocks("1 lock b");
+    let done = locks.force("b", "0", &[]);
+    assert_eq!(done["object"]["holders"][0]["pid"], child);
+    locks.says("1 lock b 0");
 }
 
 #[test]
@@ -562,6 +568,25 @@ fn what_was_used_is_not_undone() {
     assert!(other.run(&["set", "--undo", forged, "--yes"]).assert_refused().contains("is not the one"));
     assert!(other.run(&["set", "--undo", "/proc/self/exe", "--yes"]).assert_refused().contains("no journal"));
     assert!(other.run(&["set", "--undo", "/nonexistent", "--yes"]).assert_refused().contains("cannot read"));
+}
+
+#[test]
+fn a_change_that_was_cut_short_can_be_undone() {
+    let mut locks = Locks::new("errorcheck");
+    locks.does("1 lock a", 0);
+    let before = locks.bytes("a");
+    locks.force("a", "0", &["--kind", "mutex"]);
+    let path = locks.journals().remove(0);
+    // As if it had been killed before it wrote all: the owner is back in its place, the journal is not closed.
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"done\": true", "\"done\": false")).unwrap();
+    let memory = std::fs::OpenOptions::new().write(true).open(format!("/proc/{}/mem", locks.pid())).unwrap();
+    let owner = locks.lwp(1).to_le_bytes();
+    std::os::unix::fs::FileExt::write_all_at(&memory, &owner, address(locks.truth("a")) + 8).unwrap();
+    let undone = locks.run(&["set", "--undo", path.to_str().unwrap(), "--yes"]);
+    assert_eq!(undone.code, Some(0), "{}", undone.stderr);
+    assert_eq!(locks.bytes("a"), before);
+    locks.does("1 unlock a", 0);
 }
 
 #[test]
