@@ -27,7 +27,7 @@ const OWNER_NOT_RECOVERABLE: u32 = 0x7fff_fffe;
 /// No kernel gives out higher ids.
 const MAX_TID: u32 = 1 << 22;
 /// A ceiling is kept above the lock's own bits.
-const CEILING_SHIFT: u32 = 19;
+pub(crate) const CEILING_SHIFT: u32 = 19;
 
 /// The fields of a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,156 @@
+//! `tglass set`
+
+mod journal;
+mod undo;
+
+use crate::cli::{SetArgs, WhichTarget};
+use crate::render::set::{self as screen, Done, Report};
+use anyhow::{Context, Result, bail, ensure};
+use journal::Journal;
+use serde_json::json;
+use std::process::ExitCode;
+use threadglass::control::LiveWriter;
+use threadglass::control::set_state::{
+    self, Applied, Found, Kicked, Plan, SetError, Sharers, apply, find, find_sharers, hold, kick,
+};
+use threadglass::model::{HolderStatus, SCHEMA};
+use threadglass::target::Live;
+use threadglass::{Lwp, Pid};
+
+pub fn run(args: &SetArgs) -> Result<ExitCode> {
+    if args.undo {
+        return undo::run(args);
+    }
+    let pid = match &args.target {
+        WhichTarget::Process(pid) => Pid(*pid),
+        WhichTarget::Core(path) => {
+            bail!("{} is no process: only what runs can be changed, never a core file (give a pid)", path.display())
+        }
+    };
+    let (Some(address), Some(value)) = (args.address, args.value) else { bail!("which object, and which value?") };
+    let live = open(pid)?;
+    let kind = args.kind.map(|kind| kind.0);
+    let found = find(&live, address, kind)?;
+    let plan = set_state::plan(&found.object, &found.bytes, value)?;
+    let sharers = find_sharers(&live, address, found.bytes.len() as u64);
+    let seen = code(&live, &found, value);
+    let mut report = Report { found: &found, plan: &plan, sharers: &sharers, seen: &seen, done: None };
+    if let Some(expected) = args.seen.as_ref().filter(|expected| **expected != seen) {
+        bail!(
+            "the picture is not the one of --seen {expected} any more (it is {seen} now): the holder, the waiters or \
+             the state have changed; nothing was written (look again without --yes)"
+        );
+    }
+    if !args.yes {
+        return tell(args, &report);
+    }
+    if !args.json {
+        super::print(&screen::intention(&report))?;
+    }
+    // Whoever reads this has not seen more than a moment: what moves between two looks is not stuck.
+    let again = find(&live, address, kind)?;
+    ensure!(
+        code(&live, &again, value) == seen,
+        "the object changed while it was looked at (it is in use, not stuck); nothing was written"
+    );
+    let journal = Journal::of(&live, &plan, &sharers);
+    let path = if plan.words.is_empty() { None } else { Some(journal.create()?) };
+    let outcome = carry_out(&live, &found, &plan, &sharers);
+    if let Some(path) = &path {
+        match &outcome {
+            Ok(_) => journal.finished().rewrite(path)?,
+            // Nothing has been written. After any other error something may have been: the journal stays.
+            Err(SetError::Changed(_)) => {
+                std::fs::remove_file(path).context("cannot remove the journal of a change that was not made")?;
+            }
+            Err(_) => {}
+        }
+    }
+    let (applied, mut kicked) = outcome?;
+    // Bytes alone say nothing of a Rust lock, once nobody waits for it.
+    let now = find(&live, address, Some(plan.kind)).ok().filter(|now| now.object.family == plan.family);
+    // Who went to sleep between the look and the write has seen the old state only. To look once more does no harm.
+    if let Some(now) = now.as_ref().filter(|_| plan.wakes) {
+        let all = now.object.waiters.iter().map(|waiter| waiter.lwp);
+        let late: Vec<Lwp> = all.filter(|lwp| !plan.kick.contains(lwp)).collect();
+        kicked.add(kick(pid, &late));
+    }
+    report.done = Some(Done { applied, kicked, journal: path, now });
+    tell(args, &report)
+}
+
+fn tell(args: &SetArgs, report: &Report<'_>) -> Result<ExitCode> {
+    if !args.json {
+        return super::print(&match &report.done {
+            None => screen::intention(report) + &screen::dry_run(report),
+            Some(done) => screen::outcome(report, done),
+        });
+    }
+    let done = report.done.as_ref().map(|done| {
+        json!({
+            "words": done.applied.words,
+            "moved_on": done.applied.moved_on,
+            "woken": done.kicked.kicked,
+            "not_woken": done.kicked.not_kicked,
+            "interrupted": done.kicked.interrupted,
+            "pause_us": screen::micros(done.kicked.total),
+            "longest_pause_us": screen::micros(done.kicked.longest),
+            "journal": done.journal,
+            "object": done.now.as_ref().map(|found| &found.object),
+        })
+    });
+    super::print_json(&json!({
+        "schema": SCHEMA,
+        "target": report.found.snapshot.target,
+        "dry_run": done.is_none(),
+        "object": report.found.object,
+        "plan": report.plan,
+        "waiters_elsewhere": report.sharers.waiters,
+        "seen": report.seen,
+        "done": done,
+    }))
+}
+
+/// Opens a process to change it.
+fn open(pid: Pid) -> Result<Live> {
+    let live = Live::open(pid)?;
+    if let Some(denial) = live.denial() {
+        bail!("process {pid} may not be changed: {denial}");
+    }
+    Ok(live)
+}
+
+/// Holds everybody concerned, writes, and lets go: who waits looks at the object again.
+fn carry_out(live: &Live, found: &Found, plan: &Plan, sharers: &Sharers) -> Result<(Applied, Kicked), SetError> {
+    let pid = live.pid();
+    let mut threads: Vec<(Pid, Lwp)> = Vec::new();
+    // A holder that lives must not unlock in the middle of it.
+    if !plan.words.is_empty() {
+        let living = found.object.holders.iter();
+        let living = living.filter(|holder| matches!(holder.status, HolderStatus::Alive | HolderStatus::OtherProcess));
+        threads.extend(living.filter_map(|holder| Some((holder.pid.unwrap_or(pid), holder.lwp?))));
+    }
+    threads.extend(plan.kick.iter().map(|lwp| (pid, *lwp)));
+    if plan.wakes {
+        threads.extend(&sharers.waiters);
+    }
+    let mut unique = Vec::new();
+    for thread in threads {
+        if !unique.contains(&thread) {
+            unique.push(thread);
+        }
+    }
+    let held = hold(&unique);
+    let applied = apply(&LiveWriter(live), plan);
+    let mut kicked = held.release();
+    // Holders were only held still.
+    let is_waiter = |lwp: &Lwp| plan.kick.contains(lwp) || sharers.waiters.iter().any(|(_, waiter)| waiter == lwp);
+    kicked.kicked.retain(is_waiter);
+    kicked.not_kicked.retain(|not| is_waiter(&not.lwp));
+    Ok((applied?, kicked))
+}
+
+/// The code of a picture, for this process and this value.
+fn code(live: &Live, found: &Found, value: i32) -> String {
+    format!("{:08x}", found.code(live, (live.pid(), live.leader_stat().start_time, value)))
+}
