@@ -497,7 +497,7 @@ fn bad_addresses_are_refused() {
     let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
     let end = u64::from_str_radix(stack.split(['-', ' ']).nth(1).unwrap(), 16).unwrap();
     assert!(set(end - 64, &["--kind", "mutex"]).contains("cannot be a mutex"));
-    assert!(set(end - 8, &["--kind", "mutex"]).contains("mapped"));
+    assert!(set(end - 8, &["--kind", "mutex"]).contains("cannot be a mutex"));
     assert!(locks.journals().is_empty());
     for bad in [&["set", "0", "0x10", "0"][..], &["set", &pid, "zz", "0"], &["set", &pid, "0x10", "x"], &["set", &pid]]
     {
