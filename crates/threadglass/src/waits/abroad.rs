@@ -1,8 +1,8 @@
 //! Threads of other processes that hold what threads of the target wait for, by way of shared memory, and
 //! what those wait for in turn.
 
-use super::assemble::{map_at, object};
 use super::classify::Class;
+use super::look::{map_at, object};
 use super::owners::Owners;
 use super::survey::{Content, Sleeper, Survey};
 use crate::glibc::Layout;

@@ -1,8 +1,9 @@
 //! One object that the user names by its address.
 
-use super::assemble::{Scope, collect_extra, map_at};
+use super::assemble::{Scope, collect_extra};
 use super::classify::Class;
 use super::guess::held_mutex;
+use super::look::map_at;
 use crate::RemoteAddr;
 use crate::glibc::sync::size_of;
 use crate::model::{Evidence, Family, Gap, Snapshot, SyncKind, SyncState};
