@@ -37,6 +37,17 @@ impl Variant {
         }
     }
 
+    fn rust_flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Default => &[],
+            Self::NoPie => &["-Crelocation-model=static"],
+            Self::Stripped => &["-Cstrip=symbols"],
+            Self::Static => &["-Ctarget-feature=+crt-static"],
+            Self::StaticStripped => &["-Ctarget-feature=+crt-static", "-Cstrip=symbols"],
+            Self::Library => &["--crate-type=cdylib"],
+        }
+    }
+
     /// Whether libc is linked in.
     pub fn is_static(self) -> bool {
         matches!(self, Self::Static | Self::StaticStripped)
@@ -63,7 +74,8 @@ impl Build {
 
     /// Builds it in another form.
     pub fn variant(self, variant: Variant) -> Self {
-        self.flags(variant.flags())
+        let flags = if self.file.ends_with(".rs") { variant.rust_flags() } else { variant.flags() };
+        self.flags(flags)
     }
 
     /// Adds compiler flags.
@@ -94,10 +106,8 @@ impl Build {
             dir.join(format!("{stem}.{}.{}.partial", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         let (compiler, usual, libraries): (_, &[&str], &[&str]) = match self.file.rsplit('.').next() {
             Some("rs") => ("rustc", &["-Copt-level=2", "-g", "-Dwarnings", "--edition=2024"], &[]),
-            language => {
-                let compiler = if language == Some("cc") { "c++" } else { "cc" };
-                (compiler, &["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"], &["-ldl"])
-            }
+            Some("cc") => ("c++", &["-std=c++20", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"], &["-ldl"]),
+            _ => ("cc", &["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"], &["-ldl"]),
         };
         let output = Command::new(compiler)
             .args(usual)

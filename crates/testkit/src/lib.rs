@@ -5,10 +5,12 @@
 
 mod build;
 mod cores;
+mod findings;
 mod fixture;
 mod log;
 mod roots;
 mod skip;
+mod sync;
 mod tool;
 mod truth;
 mod user;
@@ -16,11 +18,13 @@ mod wait;
 
 pub use build::{Build, Variant};
 pub use cores::{CoreFile, Dumpable};
+pub use findings::{HANGS, finding_faults, is_hang};
 pub use fixture::Fixture;
 pub use log::{Entry, Log};
 pub use roots::GlibcRoots;
 pub use serde_json::{self, Value, json};
 pub use skip::{has_static_libc, have, is_root, root, skip};
+pub use sync::{SyncView, sync_faults};
 pub use tool::{Answer, Tool, thread, threads};
 pub use truth::{View, differences, file_at_pc};
 pub use user::{NOBODY, Public, STRANGER, as_user};

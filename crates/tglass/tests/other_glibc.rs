@@ -1,7 +1,9 @@
 //! The fixtures on other versions of glibc, live and as cores.
 
 use std::path::Path;
-use testkit::{Dumpable, Fixture, GlibcRoots, Tool, Value, View, differences, eventually};
+use testkit::{
+    Dumpable, Fixture, GlibcRoots, SyncView, Tool, Value, View, differences, eventually, finding_faults, sync_faults,
+};
 
 #[test]
 fn every_version_agrees_with_its_threads() {
@@ -40,6 +42,46 @@ fn every_version_agrees_with_its_threads() {
     eprintln!("glibc {version}, static: {}", if faults.is_empty() { "agrees" } else { "differs" });
     wrong.extend(faults.into_iter().map(|fault| format!("{version}, static: {fault}")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Objects of every kind and a deadlock: both layouts of condition variables are among the versions.
+#[test]
+fn every_version_agrees_with_its_locks() {
+    let Some(roots) = GlibcRoots::find("every_version_agrees_with_its_locks") else { return };
+    let tool = Tool::new(env!("CARGO_BIN_EXE_tglass"));
+    let mut wrong = Vec::new();
+    for (version, root) in roots.iter() {
+        let mut faults = Vec::new();
+        for file in ["sync_mutexes.c", "sync_rwlocks.c", "sync_kinds.c"] {
+            let fixture = Fixture::start(&roots.build(file, root), &[]).settled();
+            faults.extend(object_faults(&tool, &fixture, SyncView::PLAIN));
+        }
+        faults.extend(deadlock_faults(&tool, &roots.build("deadlocks.c", root)));
+        eprintln!("glibc {version}: {}", if faults.is_empty() { "agrees" } else { "differs" });
+        wrong.extend(faults.into_iter().map(|fault| format!("{version}: {fault}")));
+    }
+    let (version, program) = roots.build_static("sync_kinds.c");
+    let view = SyncView { functions: false, ..SyncView::PLAIN };
+    let faults = object_faults(&tool, &Fixture::start(&program, &[]).settled(), view);
+    wrong.extend(faults.into_iter().map(|fault| format!("{version}, static: {fault}")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn object_faults(tool: &Tool, fixture: &Fixture, view: SyncView) -> Vec<String> {
+    sync_faults(fixture.truth(), &tool.look("locks", &fixture.pid().to_string(), &["--all"]), view)
+}
+
+fn deadlock_faults(tool: &Tool, program: &Path) -> Vec<String> {
+    let mut faults = Vec::new();
+    for scenario in ["abba", "joins", "chain_read"] {
+        let fixture = Fixture::start(program, &[scenario]).settled();
+        let answer = tool.run(&["why", &fixture.pid().to_string(), "--json"]);
+        faults.extend(finding_faults(fixture.truth(), &answer.json()));
+        if answer.code.map(i64::from) != fixture.truth()["exit"].as_i64() {
+            faults.push(format!("{scenario}: exit status {:?}", answer.code));
+        }
+    }
+    faults
 }
 
 /// Where what is seen differs from what the fixture tells of itself.

@@ -1,0 +1,156 @@
+//! Synchronization objects against what the fixtures know of their own: kind, state, holders, waiters.
+
+use testkit::{
+    Build, Dumpable, Fixture, SyncView, Tool, Value, Variant, address, has_static_libc, sync_faults, thread, threads,
+};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+/// Every kind and state, and the languages whose locks are known.
+const IN_C: [&str; 4] = ["sync_mutexes.c", "sync_rwlocks.c", "sync_kinds.c", "sync_spin.c"];
+const OTHERS: [&str; 2] = ["sync_cxx.cc", "sync_rust.rs"];
+
+fn all() -> impl Iterator<Item = &'static str> {
+    IN_C.into_iter().chain(OTHERS)
+}
+
+fn start(file: &str, variant: Variant) -> Fixture {
+    Fixture::start(&Build::new(file).variant(variant).path(), &[]).settled()
+}
+
+fn agrees(context: &str, truth: &Value, target: &str, view: SyncView) -> Value {
+    let snapshot = tool().look("locks", target, &["--all"]);
+    let faults = sync_faults(truth, &snapshot, view);
+    assert!(faults.is_empty(), "{context}:\n{}", faults.join("\n"));
+    snapshot
+}
+
+fn objects(snapshot: &Value) -> &[Value] {
+    snapshot["objects"].as_array().map_or(&[], Vec::as_slice)
+}
+
+#[test]
+fn alive() {
+    for file in all() {
+        let fixture = start(file, Variant::Default);
+        let snapshot = agrees(file, fixture.truth(), &fixture.pid().to_string(), SyncView::PLAIN);
+        assert_eq!(snapshot["pause_us"], 0, "{file}");
+    }
+}
+
+#[test]
+fn without_symbols() {
+    for file in all() {
+        let fixture = start(file, Variant::Stripped);
+        let view = SyncView { symbols: false, functions: file.ends_with(".c") };
+        agrees(&format!("{file}, stripped"), fixture.truth(), &fixture.pid().to_string(), view);
+    }
+}
+
+#[test]
+fn at_a_fixed_address() {
+    for file in all() {
+        let fixture = start(file, Variant::NoPie);
+        agrees(&format!("{file}, no pie"), fixture.truth(), &fixture.pid().to_string(), SyncView::PLAIN);
+    }
+}
+
+/// With libc linked in less may be certain, but nothing may be wrong.
+#[test]
+fn static_programs() {
+    if !has_static_libc("sync_truth::static_programs") {
+        return;
+    }
+    for file in all() {
+        for variant in [Variant::Static, Variant::StaticStripped] {
+            let fixture = start(file, variant);
+            let view = SyncView { symbols: variant.has_symbols(), functions: false };
+            agrees(&format!("{file}, {variant:?}"), fixture.truth(), &fixture.pid().to_string(), view);
+        }
+    }
+}
+
+/// A core tells the same as the process did, whoever wrote it.
+#[test]
+fn as_cores() {
+    for file in all() {
+        for by_kernel in [true, false] {
+            let test = format!("sync_truth::as_cores {file}, {}", if by_kernel { "kernel" } else { "gcore" });
+            let mut dumpable = Dumpable::start(&Build::new(file).variant(Variant::Default).path(), &[]);
+            dumpable.fixture = dumpable.fixture.settled();
+            let truth = dumpable.fixture.truth().clone();
+            let core = if by_kernel { dumpable.kernel_core(&test) } else { dumpable.gcore(&test) };
+            let Some(core) = core else { continue };
+            agrees(&test, &truth, &core.name(), SyncView::PLAIN);
+        }
+    }
+}
+
+/// The mutex that a waiter has given up is found, where libc's frames can be read.
+#[test]
+fn mutexes_of_condition_variables() {
+    for file in ["sync_kinds.c", "sync_cxx.cc"] {
+        let fixture = start(file, Variant::Default);
+        let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--waited", "--kind", "cond"]);
+        let waited = objects(&snapshot);
+        assert!(!waited.is_empty());
+        for cond in waited {
+            let truth = fixture.truth()["objects"].as_array().unwrap();
+            let told = truth.iter().find(|object| object["address"] == cond["address"]).unwrap();
+            assert_eq!(cond["mutex"], told["mutex"], "{cond:#}");
+        }
+    }
+}
+
+/// Which objects are listed by which option.
+#[test]
+fn options_choose_objects() {
+    let fixture = start("sync_rwlocks.c", Variant::Default);
+    let pid = fixture.pid().to_string();
+    let told = fixture.truth()["objects"].as_array().unwrap().clone();
+    let addresses = |options: &[&str]| -> Vec<u64> {
+        let snapshot = tool().look("locks", &pid, options);
+        let mut list: Vec<_> = objects(&snapshot).iter().map(|object| address(&object["address"])).collect();
+        list.sort_unstable();
+        list
+    };
+    let of = |choose: &dyn Fn(&Value) -> bool| -> Vec<u64> {
+        let mut list: Vec<_> =
+            told.iter().filter(|object| choose(object)).map(|object| address(&object["address"])).collect();
+        list.sort_unstable();
+        list
+    };
+    let is_held = |object: &Value| object["state"] != "unlocked";
+    let is_waited = |object: &Value| !object["waiters"].as_array().unwrap().is_empty();
+    assert_eq!(addresses(&["--held"]), of(&is_held));
+    assert_eq!(addresses(&["--waited"]), of(&is_waited));
+    assert_eq!(addresses(&[]), of(&|object| is_held(object) || is_waited(object)));
+    assert_eq!(addresses(&["--all", "--kind", "rwlock"]), of(&|_| true));
+    assert_eq!(addresses(&["--all", "--kind", "barrier"]), Vec::<u64>::new());
+    for object in &told {
+        let one = addresses(&["--address", object["address"].as_str().unwrap()]);
+        assert_eq!(one, [address(&object["address"])], "{object}");
+    }
+}
+
+/// `threads` tells of the same waits.
+#[test]
+fn threads_say_what_they_wait_for() {
+    let fixture = start("sync_mutexes.c", Variant::Default);
+    let snapshot = tool().threads(fixture.pid(), &[]);
+    let mut waiting = 0;
+    for object in fixture.truth()["objects"].as_array().unwrap() {
+        for waiter in object["waiters"].as_array().unwrap() {
+            let wait = &thread(&snapshot, waiter["lwp"].as_i64().unwrap())["waits_for"];
+            assert_eq!(wait["address"], object["address"], "{wait}");
+            assert_eq!(wait["kind"], "mutex");
+            assert_eq!(wait["held_by"][0], object["holders"][0]["lwp"], "{wait}");
+            waiting += 1;
+        }
+    }
+    assert!(waiting > 20);
+    let said = threads(&snapshot).iter().filter(|thread| !thread["waits_for"].is_null()).count();
+    assert_eq!(said, waiting, "others do not wait");
+}
