@@ -164,7 +164,7 @@ pub(super) fn has_not_moved(before: &LwpFacts, now: &LwpFacts) -> bool {
     before.syscall == now.syscall && before.syscall.is_some() && before.switches == now.switches
 }
 
-fn object(target: &dyn Target, class: &Class, content: Option<&Content>, owners: &Owners<'_>) -> SyncObject {
+pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Content>, owners: &Owners<'_>) -> SyncObject {
     let mut object = SyncObject {
         address: class.address,
         kind: class.kind,

@@ -15,6 +15,7 @@ mod graph;
 mod guess;
 mod look_at;
 mod owners;
+mod reread;
 mod rust;
 mod survey;
 
@@ -22,4 +23,5 @@ pub use assemble::{Scope, collect, collect_scope};
 pub use explain::explain;
 pub use futex::{FutexOp, FutexWait};
 pub use look_at::look_at;
+pub use reread::{Reread, by_content, reread};
 pub use survey::{Sleeper, Survey};
