@@ -75,7 +75,7 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
         let _stopped = agent.stopping()?;
         // The list is taken whole before the first callback, which may change what is in it.
         let picture = agent.new_picture()?;
-        let known = picture.objects().filter(|object| type_of(object.kind).is_some());
+        let known = picture.objects().filter(|object| type_of(object).is_some());
         let addresses: Vec<RemoteAddr> = known.map(|object| object.address).collect();
         for address in addresses {
             let handle = agent.sync_handle(address);

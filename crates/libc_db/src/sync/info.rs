@@ -87,7 +87,7 @@ pub(super) fn read_now(agent: &Agent, address: RemoteAddr) -> Td<(Arc<Picture>, 
         // Whoever goes to sleep on a pthread object marks it first.
         let is_unmarked = now.as_ref().is_some_and(|now| !now.marked && now.object.family == Family::Pthread);
         let stands = match lwps.is_empty() {
-            true => is_unmarked && now.as_ref().is_some_and(|now| type_of(now.object.kind).is_some()),
+            true => is_unmarked && now.as_ref().is_some_and(|now| type_of(&now.object).is_some()),
             false => picture.have_not_moved(target, &lwps),
         };
         Ok((now, stands))
@@ -121,7 +121,7 @@ fn empty(agent: &Agent, address: RemoteAddr) -> SyncInfo {
 
 fn fill(agent: &Agent, info: &mut SyncInfo, now: &Reread, is_waited: bool) {
     let object = &now.object;
-    let Some(kind) = type_of(object.kind) else { return };
+    let Some(kind) = type_of(object) else { return };
     info.si_type = kind;
     info.si_size = object.size.and_then(|size| c_int::try_from(size).ok()).unwrap_or(0);
     // Of a robust mutex nothing tells; one whose owner is elsewhere is shared.

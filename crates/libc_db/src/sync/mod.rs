@@ -8,7 +8,7 @@ mod threads;
 use crate::abi::{SyncHandle, Td, TdErr};
 use crate::agents::{self, Call};
 use threadglass::RemoteAddr;
-use threadglass::model::SyncKind;
+use threadglass::model::{Family, SyncKind, SyncObject};
 
 /// Gate for handles of synchronization objects: not NULL, not of address 0, of a known agent.
 ///
@@ -27,9 +27,13 @@ unsafe fn object(sh: *const SyncHandle) -> Td<(Call, RemoteAddr)> {
     Ok((agents::enter(handle.sh_ta_p)?, RemoteAddr(handle.sh_unique.addr() as u64)))
 }
 
-/// The `td_sync_type_e` of a kind; `None` for those that Solaris did not have.
-fn type_of(kind: SyncKind) -> Option<i32> {
-    match kind {
+/// The `td_sync_type_e` of an object; `None` for kinds that Solaris did not have, and for what may be of such
+/// a kind but cannot be read as one.
+fn type_of(object: &SyncObject) -> Option<i32> {
+    if object.family == Family::Pthread && object.size.is_none() {
+        return None;
+    }
+    match object.kind {
         SyncKind::Cond => Some(1),
         SyncKind::Mutex => Some(2),
         SyncKind::Semaphore => Some(3),
