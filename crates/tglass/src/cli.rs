@@ -42,6 +42,15 @@ pub enum Command {
     /// This acts on the process: a thread that is suspended while it holds a lock stops the others
     /// that want it.
     Suspend(SuspendArgs),
+    /// Change the state of a lock by force, and wake its waiters: a dry run unless --yes is given
+    ///
+    /// VALUE: of a mutex 0 unlocks it, 1 locks it; of a semaphore it is the count; of a rwlock 0 unlocks it, N
+    /// makes it read-locked by N, -1 write-locks it. This acts on the process, whose data may be damaged by it:
+    /// without --yes it only shows what would be written, who would wake and what may break. A journal is kept,
+    /// with which --undo writes the old bytes back as long as nobody has used the new ones. See docs/set.md.
+    ///
+    /// Exit status: 0 done or shown, 2 refused.
+    Set(SetArgs),
     /// Tell what can and cannot be seen from here, and the exact fix
     Doctor(DoctorArgs),
     /// Start a small program of our own and show its threads
@@ -211,6 +220,34 @@ pub struct SuspendArgs {
     /// Resume after this long (`300ms`, `2s`, `0.5s`); until Ctrl-C otherwise
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub limit: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// Process id (with --undo also the path of a journal)
+    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
+    pub target: WhichTarget,
+    /// Address of the object, as `tglass locks` shows it
+    #[arg(value_name = "ADDRESS", value_parser = address, required_unless_present = "undo")]
+    pub address: Option<RemoteAddr>,
+    /// The state it shall have
+    #[arg(value_name = "VALUE", allow_negative_numbers = true, required_unless_present = "undo")]
+    pub value: Option<i32>,
+    /// What the object is, if nothing else tells
+    #[arg(long, value_name = "KIND", conflicts_with = "undo")]
+    pub kind: Option<KindArg>,
+    /// Do it; without this it is only shown
+    #[arg(long)]
+    pub yes: bool,
+    /// Only if the picture still is the one that was shown with this code
+    #[arg(long, value_name = "CODE", conflicts_with = "undo")]
+    pub seen: Option<String>,
+    /// Write back what an earlier change overwrote: the last one of the process, or that of the journal
+    #[arg(long, conflicts_with_all = ["address", "value"])]
+    pub undo: bool,
+    /// Print JSON (described in docs/set.md)
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ mod demo;
 mod doctor;
 mod generate;
 mod locks;
+mod set;
 mod suspend;
 mod threads;
 mod tsd;
@@ -24,6 +25,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),
         Command::Suspend(args) => suspend::run(&args),
+        Command::Set(args) => set::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::DemoChild => demo::child(),

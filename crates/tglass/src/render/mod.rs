@@ -3,6 +3,7 @@
 pub mod doctor;
 mod gaps;
 pub mod locks;
+pub mod set;
 pub mod stacks;
 mod sync;
 mod table;

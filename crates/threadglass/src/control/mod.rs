@@ -3,6 +3,7 @@
 
 mod adjust;
 mod copy_stack;
+pub mod set_state;
 mod stopped;
 mod suspend;
 mod tracer;

@@ -7,9 +7,9 @@
 mod barrier;
 mod cond;
 mod cond_layout;
-mod mutex;
+pub(crate) mod mutex;
 mod once;
-mod rwlock;
+pub(crate) mod rwlock;
 mod semaphore;
 mod spinlock;
 

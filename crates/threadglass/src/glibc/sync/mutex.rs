@@ -25,7 +25,7 @@ const OWNER_INCONSISTENT: u32 = 0x7fff_ffff;
 /// In place of the owner: given up for good.
 const OWNER_NOT_RECOVERABLE: u32 = 0x7fff_fffe;
 /// A ceiling is kept above the lock's own bits.
-const CEILING_SHIFT: u32 = 19;
+pub(crate) const CEILING_SHIFT: u32 = 19;
 
 /// The fields of a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,14 +7,14 @@ use crate::model::{Detail, Preference, SyncKind, SyncState};
 pub(super) const SIZE: usize = 56;
 
 /// It is the writers' turn.
-const WRITE_PHASE: u32 = 1;
+pub(crate) const WRITE_PHASE: u32 = 1;
 /// There is a primary writer: it holds the lock, or waits for the readers to leave.
-const WRITE_LOCKED: u32 = 2;
+pub(crate) const WRITE_LOCKED: u32 = 2;
 /// Readers wait on the word itself.
 const READERS_WAIT: u32 = 4;
-const READER_SHIFT: u32 = 3;
+pub(crate) const READER_SHIFT: u32 = 3;
 /// In the two words that threads wait on: somebody may.
-const USED: u32 = 2;
+pub(crate) const USED: u32 = 2;
 
 /// The fields of a rwlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,91 @@
+//! `tglass set --undo`
+
+use super::journal::{Journal, unhex};
+use crate::cli::{SetArgs, WhichTarget};
+use crate::render::set as screen;
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+use threadglass::control::LiveWriter;
+use threadglass::control::set_state::{Kicked, Plan, SetError, apply, hold, undo_plan};
+use threadglass::model::{SCHEMA, SyncKind};
+use threadglass::target::{Live, Memory};
+use threadglass::{Lwp, Pid, RemoteAddr, waits};
+
+pub fn run(args: &SetArgs) -> Result<ExitCode> {
+    let (path, journal, live) = match &args.target {
+        WhichTarget::Process(pid) => {
+            let live = super::open(Pid(*pid))?;
+            let (path, journal) = Journal::newest(&live)?;
+            (path, journal, live)
+        }
+        WhichTarget::Core(path) => {
+            let journal = Journal::read(path)?;
+            let live = super::open(Pid(journal.pid))?;
+            ensure!(
+                journal.is_of(&live),
+                "process {} is not the one that {} is about: that one has ended",
+                journal.pid,
+                path.display()
+            );
+            (path.clone(), journal, live)
+        }
+    };
+    let plan = plan(&journal, &live)?;
+    if !args.yes {
+        return tell(args, &plan, &path, None);
+    }
+    let threads: Vec<(Pid, Lwp)> = plan.kick.iter().map(|lwp| (live.pid(), *lwp)).collect();
+    let held = hold(&threads);
+    let applied = apply(&LiveWriter(&live), &plan);
+    let kicked = held.release();
+    applied?;
+    journal.undone().rewrite(&path)?;
+    tell(args, &plan, &path, Some(&kicked))
+}
+
+fn tell(args: &SetArgs, plan: &Plan, path: &Path, kicked: Option<&Kicked>) -> Result<ExitCode> {
+    if !args.json {
+        return crate::cmd::print(&screen::undo(plan, path, kicked));
+    }
+    let done = kicked.map(|kicked| json!({ "pause_us": screen::micros(kicked.total) }));
+    crate::cmd::print_json(&json!({
+        "schema": SCHEMA, "dry_run": kicked.is_none(), "plan": plan, "journal": path, "done": done,
+    }))
+}
+
+fn plan(journal: &Journal, live: &Live) -> Result<Plan> {
+    let bad = || format!("the journal of process {} is damaged", journal.pid);
+    ensure!(journal.undone_at_ms.is_none(), "this change has been undone already");
+    let address = journal.address.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    let address = RemoteAddr(address.with_context(bad)?);
+    let kind = SyncKind::ALL.into_iter().find(|kind| kind.word() == journal.kind).with_context(bad)?;
+    let family = journal.family().with_context(bad)?;
+    let (old, new) = (unhex(&journal.old).with_context(bad)?, unhex(&journal.new).with_context(bad)?);
+    ensure!(!old.is_empty() && old.len() <= 64 && old.len() == new.len(), bad());
+    let mut now = vec![0; old.len()];
+    live.read_exact(address, &mut now)?;
+    ensure!(journal.done || now != old, "nothing to undo: the object has the bytes it had before");
+    let snapshot = waits::collect(live)?;
+    let object = snapshot.objects.iter().find(|object| object.address == address);
+    let waiters: Vec<Lwp> =
+        object.map(|object| object.waiters.iter().map(|waiter| waiter.lwp).collect()).unwrap_or_default();
+    let plan = undo_plan((address, kind, family), &old, &new, &now, !journal.done, waiters).map_err(|error| match error {
+        SetError::Changed(_) => anyhow!(
+            "the {} at {address} has been used since: its bytes are not those that were written, so the old ones would \
+             be wrong (nothing was written)",
+            journal.kind
+        ),
+        error => error.into(),
+    })?;
+    // Equal bytes do not mean that nothing happened: who was woken has had the lock, and may have given it back.
+    let gone_on: Vec<String> =
+        journal.woken.iter().filter(|lwp| !plan.kick.contains(&Lwp(**lwp))).map(i32::to_string).collect();
+    ensure!(
+        gone_on.is_empty() || !journal.done,
+        "cannot be undone: thread {} was woken by the change and has gone on since (nothing was written)",
+        gone_on.join(", ")
+    );
+    Ok(plan)
+}
