@@ -128,6 +128,8 @@ pub(crate) struct SyncInfo {
     pub(crate) si_is_wlock: u8,
     pub(crate) si_rcount: u8,
     pub(crate) si_prioceiling: u8,
+    /// Not a member in C: keeps what lies between from being anything.
+    pub(crate) padding: u32,
     pub(crate) si_owner: ThrHandle,
     pub(crate) si_data: PsAddr,
 }

@@ -119,6 +119,11 @@ impl Picture {
         agent.looking(self.live.as_deref(), look)
     }
 
+    /// The live process, where there is one.
+    pub(crate) fn live(&self) -> Option<&Live> {
+        self.live.as_deref()
+    }
+
     /// The objects that were seen, in address order.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &SyncObject> {
         self.objects.values()

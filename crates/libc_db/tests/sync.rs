@@ -59,8 +59,7 @@ fn type_of(truth: &Value) -> i64 {
 
 /// Threads that sleep on the object: those that spin do not.
 fn sleepers(truth: &Value) -> Vec<i64> {
-    let waiters: Vec<Value> =
-        list(truth, "waiters").iter().filter(|waiter| waiter["spins"] != true).cloned().collect();
+    let waiters: Vec<Value> = list(truth, "waiters").iter().filter(|waiter| waiter["spins"] != true).cloned().collect();
     lwps(&waiters)
 }
 
@@ -172,11 +171,14 @@ fn one(pid: i32, truth: &Value, seen: &Value, sleepers: &[i64], types: Types, ad
     match truth["kind"].as_str() {
         Some("mutex") => {
             same("state", i64::from(state == "locked" || state == "inconsistent"));
-            same("flags", match state {
-                "owner_died" | "inconsistent" => 1,
-                "not_recoverable" => 2,
-                _ => 0,
-            });
+            same(
+                "flags",
+                match state {
+                    "owner_died" | "inconsistent" => 1,
+                    "not_recoverable" => 2,
+                    _ => 0,
+                },
+            );
         }
         Some("rwlock") => same("state", if state == "write_locked" { -1 } else { number("readers") }),
         Some("semaphore") => {
@@ -303,4 +305,17 @@ fn circles() {
 
 fn lwps_in_order(of: &Value) -> Vec<i64> {
     of.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_i64).collect()
+}
+
+/// Whatever is wrong is an error, and the right one; nothing that fails changes an answer.
+#[test]
+fn bad_arguments_and_failing_routines() {
+    let program = Source::new("sync_service.c").with_libc_db().build();
+    let fixture = start("sync_rwlocks.c", Variant::Default);
+    let waited = list(fixture.truth(), "objects").iter().filter(|object| !sleepers(object).is_empty());
+    let addresses: Vec<&str> = waited.filter_map(|object| object["address"].as_str()).take(4).collect();
+    let pid = fixture.pid().to_string();
+    let mut args = vec![pid.as_str()];
+    args.extend(&addresses);
+    common::run(&program, &args);
 }

@@ -114,6 +114,7 @@ fn empty(agent: &Agent, address: RemoteAddr) -> SyncInfo {
         si_is_wlock: 0,
         si_rcount: 0,
         si_prioceiling: 0,
+        padding: 0,
         si_owner: ThrHandle { th_ta_p: ptr::null_mut(), th_unique: ptr::null_mut() },
         si_data: ptr::null_mut(),
     }

@@ -30,18 +30,26 @@ struct ps_prochandle {
 
 static struct ps_prochandle debugged;
 
-static void on_caller(struct ps_prochandle *ph)
+/* Calls so far, and which of them fails (0: none), with all later ones if `fail_on`. */
+static long calls, fail_at;
+static int fail_on;
+
+/* Counts a call. Non-zero: it is to fail. */
+static int fails(struct ps_prochandle *ph)
 {
     if (!pthread_equal(ph->caller, pthread_self())) {
         fprintf(stderr, "a ps_ routine was called on another thread\n");
         abort();
     }
+    calls++;
+    return fail_at && (calls == fail_at || (fail_on && calls > fail_at));
 }
 
 ps_err_e ps_pglobal_lookup(struct ps_prochandle *ph, const char *object, const char *name, psaddr_t *address)
 {
-    on_caller(ph);
     (void)object;
+    if (fails(ph))
+        return PS_ERR;
     char *found = dlsym(RTLD_DEFAULT, name);
     Dl_info info;
     if (!found || !dladdr(found, &info) || info.dli_fbase != ph->ours)
@@ -52,49 +60,44 @@ ps_err_e ps_pglobal_lookup(struct ps_prochandle *ph, const char *object, const c
 
 ps_err_e ps_pdread(struct ps_prochandle *ph, psaddr_t address, void *buffer, size_t size)
 {
-    on_caller(ph);
     struct iovec local = { buffer, size }, remote = { address, size };
+    if (fails(ph))
+        return PS_ERR;
     return process_vm_readv(ph->pid, &local, 1, &remote, 1, 0) == (ssize_t)size ? PS_OK : PS_ERR;
 }
 
 ps_err_e ps_pdwrite(struct ps_prochandle *ph, psaddr_t address, const void *buffer, size_t size)
 {
-    on_caller(ph);
     struct iovec local = { (void *)(size_t)buffer, size }, remote = { address, size };
-    if (ph->blind)
+    if (fails(ph) || ph->blind)
         return PS_ERR;
     return process_vm_writev(ph->pid, &local, 1, &remote, 1, 0) == (ssize_t)size ? PS_OK : PS_ERR;
 }
 
 ps_err_e ps_lgetregs(struct ps_prochandle *ph, lwpid_t lwp, prgregset_t regs)
 {
-    on_caller(ph);
-    return ptrace(PTRACE_GETREGS, lwp, NULL, regs) ? PS_ERR : PS_OK;
+    return fails(ph) || ptrace(PTRACE_GETREGS, lwp, NULL, regs) ? PS_ERR : PS_OK;
 }
 
 ps_err_e ps_lsetregs(struct ps_prochandle *ph, lwpid_t lwp, const prgregset_t regs)
 {
-    on_caller(ph);
-    return ptrace(PTRACE_SETREGS, lwp, NULL, (void *)(size_t)regs) ? PS_ERR : PS_OK;
+    return fails(ph) || ptrace(PTRACE_SETREGS, lwp, NULL, (void *)(size_t)regs) ? PS_ERR : PS_OK;
 }
 
 ps_err_e ps_lgetfpregs(struct ps_prochandle *ph, lwpid_t lwp, prfpregset_t *regs)
 {
-    on_caller(ph);
-    return ptrace(PTRACE_GETFPREGS, lwp, NULL, regs) ? PS_ERR : PS_OK;
+    return fails(ph) || ptrace(PTRACE_GETFPREGS, lwp, NULL, regs) ? PS_ERR : PS_OK;
 }
 
 ps_err_e ps_lsetfpregs(struct ps_prochandle *ph, lwpid_t lwp, const prfpregset_t *regs)
 {
-    on_caller(ph);
-    return ptrace(PTRACE_SETFPREGS, lwp, NULL, (void *)(size_t)regs) ? PS_ERR : PS_OK;
+    return fails(ph) || ptrace(PTRACE_SETFPREGS, lwp, NULL, (void *)(size_t)regs) ? PS_ERR : PS_OK;
 }
 
 ps_err_e ps_get_thread_area(struct ps_prochandle *ph, lwpid_t lwp, int index, psaddr_t *address)
 {
     struct user_regs_struct regs;
-    on_caller(ph);
-    if (index != 25 || ptrace(PTRACE_GETREGS, lwp, NULL, &regs))
+    if (fails(ph) || index != 25 || ptrace(PTRACE_GETREGS, lwp, NULL, &regs))
         return PS_ERR;
     *address = (psaddr_t)regs.fs_base;
     return PS_OK;
