@@ -319,3 +319,12 @@ fn bad_arguments_and_failing_routines() {
     args.extend(&addresses);
     common::run(&program, &args);
 }
+
+/// Threads that hang go on once the state of their object was changed: by a short stop of our own, when the
+/// debugger that has them stopped lets them go, or by its routines for single threads.
+#[test]
+fn states_are_changed_and_waiters_notice() {
+    for flags in [&[][..], &["-DDEBUGGER"], &["-DDEBUGGER", "-DWITH_LSTOP"]] {
+        common::run(&Source::new("sync_set.c").flags(flags).with_libc_db().build(), &[]);
+    }
+}

@@ -113,6 +113,8 @@ int main(int argc, char **argv)
     for (char **address = argv + 3; *address; address++) {
         GIVES(TD_OK, td_ta_map_addr2sync(ta, (psaddr_t)strtoul(*address, NULL, 0), &sh));
         print_object(&sh, &count);
+        if (!strcmp(argv[1], "core"))
+            GIVES(TD_DBERR, td_sync_setstate(&sh, 0));
     }
     printf("],\n\"threads\":[");
     count = 0;
