@@ -163,6 +163,9 @@ fn one(pid: i32, truth: &Value, seen: &Value, sleepers: &[i64], types: Types, ad
     if let Some(shared) = truth["shared"].as_bool() {
         same("shared", i64::from(shared));
     }
+    if truth["robust"] == true {
+        same("shared", 1);
+    }
     let number = |name: &str| truth[name].as_i64().unwrap_or(0);
     same("rcount", number("recursion"));
     same("ceiling", number("ceiling"));
@@ -195,7 +198,9 @@ fn one(pid: i32, truth: &Value, seen: &Value, sleepers: &[i64], types: Types, ad
         }
         Some(owner) => {
             same("owner", owner["lwp"].as_i64().unwrap_or(0));
-            same("ownerpid", if truth["shared"] == true { i64::from(pid) } else { 0 });
+            // To libc a robust one is shared, however it was meant.
+            let is_shared = truth["shared"] == true || truth["robust"] == true;
+            same("ownerpid", if is_shared { i64::from(pid) } else { 0 });
         }
         None => same("owner", 0),
     }

@@ -125,12 +125,12 @@ fn fill(agent: &Agent, info: &mut SyncInfo, now: &Reread, is_waited: bool) {
     let Some(kind) = type_of(object) else { return };
     info.si_type = kind;
     info.si_size = object.size.and_then(|size| c_int::try_from(size).ok()).unwrap_or(0);
-    // Of a robust mutex nothing tells; one whose owner is elsewhere is shared.
     let holder = object.holders.iter().find(|holder| is_owner(object.kind, holder));
-    let is_shared = object.shared.unwrap_or(holder.is_some_and(|holder| holder.pid.is_some()));
+    // To libc every robust mutex is shared.
+    let is_shared = object.shared.unwrap_or(matches!(object.detail, Detail::Mutex { robust: true, .. }));
     info.si_shared_type = if is_shared { SHARED } else { 0 };
     // Within the process every thread was looked at. What other processes do, only the object can say.
-    info.si_has_waiters = u8::from(is_waited || now.marked && object.shared != Some(false));
+    info.si_has_waiters = u8::from(is_waited || now.marked && is_shared);
     info.si_flags[0] = match object.state {
         SyncState::OwnerDied | SyncState::Inconsistent => OWNER_DEAD,
         SyncState::NotRecoverable => NOT_RECOVERABLE,
