@@ -35,7 +35,7 @@ pub unsafe extern "C-unwind" fn td_ta_map_addr2sync(ta: *const ThrAgent, addr: P
 
 /// Whether a lock can be at `address`: in memory that can be written, and aligned.
 fn may_be_object(agent: &Agent, address: RemoteAddr) -> Td<bool> {
-    if address.0 % 4 != 0 {
+    if !address.0.is_multiple_of(4) {
         // Locks of one byte exist, but say nothing of themselves: a waiter must have told of it.
         let (picture, _) = agent.recent_picture()?;
         return Ok(picture.object(address).is_some());
