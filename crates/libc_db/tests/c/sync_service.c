@@ -167,7 +167,7 @@ static void failing(struct ps_prochandle *ph, int on)
     static struct outcome outcome;
     for (size_t i = 0; i < TESTS; i++) {
         /* Every call at first; then some, of the many that read stacks and tables. */
-        for (long k = 1;; k += 1 + k / 24) {
+        for (long k = 1;; k += 1 + k / 12) {
             with_agent(ph);
             outcome.length = calls = 0;
             fail_at = k;
