@@ -333,3 +333,9 @@ fn states_are_changed_and_waiters_notice() {
         common::run(&Source::new("sync_set.c").flags(flags).with_libc_db().build(), &[]);
     }
 }
+
+/// What was seen a moment ago is never taken for what is.
+#[test]
+fn no_answer_is_older_than_its_question() {
+    common::run(&Source::new("sync_moves.c").with_libc_db().build(), &[]);
+}
