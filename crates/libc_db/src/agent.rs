@@ -5,7 +5,7 @@ use crate::agents::{self, Call};
 use crate::facts::FactCache;
 use crate::handles::{self, OwnProcess, Subject};
 use crate::kernel::Kernel;
-use crate::picture::Picture;
+use crate::picture::{Picture, Variables};
 use crate::service::{Service, Watched, psaddr};
 use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int};
@@ -36,6 +36,8 @@ pub(crate) struct Agent {
     /// Threads that the client's own routine has suspended for us.
     stopped_by_client: Mutex<HashSet<Lwp>>,
     pub(crate) facts: Mutex<FactCache>,
+    /// Locks in variables of the process.
+    pub(crate) variables: Mutex<Variables>,
     /// The last look at what threads wait for.
     pub(crate) picture: Mutex<Option<Arc<Picture>>>,
 }
@@ -61,6 +63,7 @@ impl Agent {
             tracer: Mutex::new(None),
             stopped_by_client: Mutex::default(),
             facts: Mutex::default(),
+            variables: Mutex::default(),
             picture: Mutex::default(),
         }
     }

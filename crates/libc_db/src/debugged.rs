@@ -268,6 +268,10 @@ impl Target for Debugged<'_> {
         self.live.is_some_and(Target::gives_facts_in_bulk)
     }
 
+    fn other(&self, pid: Pid) -> Option<Box<dyn Target>> {
+        self.live?.other(pid)
+    }
+
     fn known_layout(&self) -> Option<&Layout> {
         Some(self.layout)
     }

@@ -13,12 +13,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use threadglass::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState, Thread};
 use threadglass::proc::SyscallFile;
+use threadglass::symbols::{DataNames, LockVariable};
 use threadglass::target::{Live, LwpFacts, Target};
-use threadglass::waits::{Reread, Scope, by_content, collect_scope, reread};
+use threadglass::waits::{Reread, Scope, by_content, collect_unnamed, reread};
 use threadglass::{Lwp, RemoteAddr};
 
 /// For how long a look may be used.
 const FRESH: Duration = Duration::from_millis(50);
+
+/// Locks in variables, as symbols and debug information have them, with where each object was loaded then.
+/// They are looked for again when other objects are.
+#[derive(Clone, Default)]
+pub(crate) struct Variables {
+    objects: Vec<(RemoteAddr, RemoteAddr)>,
+    locks: Arc<Vec<LockVariable>>,
+}
+
+impl Variables {
+    /// Those of `target`: these, or found anew.
+    fn of(self, target: &dyn Target) -> Self {
+        let objects: Vec<_> = target.modules().iter().map(|module| (module.base, module.end)).collect();
+        match self.objects == objects {
+            true => self,
+            false => Self { objects, locks: Arc::new(DataNames::new(target).lock_variables()) },
+        }
+    }
+}
 
 /// One look.
 pub(crate) struct Picture {
@@ -90,15 +110,20 @@ fn open_again(agent: &Agent) -> Td<Option<Arc<Live>>> {
 impl Picture {
     fn take(agent: &Agent) -> Td<Self> {
         let live = open_again(agent)?;
-        let (snapshot, before) = agent.looking(live.as_deref(), |target| {
+        let known = lock(&agent.variables).clone();
+        let (snapshot, before, variables) = agent.looking(live.as_deref(), |target| {
             // Before anything else, so that a thread of which the same is true later has not moved since.
             let before = target.facts(&target.lwps().map_err(|_| TdErr::DbErr)?);
-            let snapshot = collect_scope(target, Scope::Held).map_err(|_| TdErr::DbErr)?;
-            Ok((snapshot, before))
+            // Idle objects too, where a variable says what they are: a client may ask for one by its address.
+            let variables = known.of(target);
+            let snapshot = collect_unnamed(target, Scope::All, &variables.locks).map_err(|_| TdErr::DbErr)?;
+            Ok((snapshot, before, variables))
         })?;
+        // Only what was learned from a whole answer is kept.
+        *lock(&agent.variables) = variables;
         let waits = snapshot.objects.iter().flat_map(|object| {
             let address = object.address;
-            object.waiters.iter().map(move |waiter| (waiter.lwp, address))
+            object.waiters.iter().filter(|waiter| waiter.pid.is_none()).map(move |waiter| (waiter.lwp, address))
         });
         let waits = waits.collect();
         let calls =

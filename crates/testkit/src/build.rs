@@ -102,8 +102,9 @@ impl Build {
         }
         std::fs::create_dir_all(&dir).expect("a directory for built fixtures");
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        // No dots but the last: rustc names its own files after what is before it.
         let partial =
-            dir.join(format!("{stem}.{}.{}.partial", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+            dir.join(format!("{stem}-{}-{}.partial", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         let (compiler, usual, libraries): (_, &[&str], &[&str]) = match self.file.rsplit('.').next() {
             Some("rs") => ("rustc", &["-Copt-level=2", "-g", "-Dwarnings", "--edition=2024"], &[]),
             Some("cc") => ("c++", &["-std=c++20", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"], &["-ldl"]),

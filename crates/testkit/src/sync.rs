@@ -54,19 +54,25 @@ pub fn sync_faults(truth: &Value, snapshot: &Value, view: SyncView) -> Vec<Strin
         let mut add = |fault: String| faults.push(format!("{name}: {fault}"));
         let here: Vec<&Value> = seen.iter().filter(|object| place.contains(&address(&object["address"]))).collect();
         let is_waited = list(truth, "waiters").iter().any(|waiter| waiter["spins"] != true);
-        match here[..] {
-            [object] if object["address"] == truth["address"] && same_kind(truth, object) => {
-                one_object(truth, object, snapshot, view, &mut add);
-            }
-            [object] if !view.functions && object["kind"] == "futex" => {
-                the_threads(truth, &[object], &mut add);
-            }
-            [] if is_waited => add("was not seen, though it is waited for".to_owned()),
-            [] if truth["static"] == true && view.symbols => add("was not seen, though it has a name".to_owned()),
-            [] => {}
-            // Several kinds of waiter may sleep on several words of one object.
-            _ if !view.functions && here.iter().all(|object| object["kind"] == "futex") => {
+        let right = here.iter().find(|object| object["address"] == truth["address"] && same_kind(truth, object));
+        match (here.len(), right) {
+            (1, Some(object)) => {
+                one_object(truth, object, view, &mut add);
+                the_holders(truth, object, snapshot, view, &mut add);
                 the_threads(truth, &here, &mut add);
+                for waiter in list(truth, "waiters").iter().filter(|waiter| waiter["spins"] != true) {
+                    waits_for(truth, object, waiter, snapshot, &mut add);
+                }
+            }
+            (0, _) if is_waited => add("was not seen, though it is waited for".to_owned()),
+            (0, _) if truth["static"] == true && view.symbols => add("was not seen, though it has a name".to_owned()),
+            (0, _) => {}
+            // Where functions cannot be told, words of the object may stand beside it or for it.
+            _ if !view.functions && here.iter().all(|object| is_word(object) || Some(object) == right) => {
+                the_threads(truth, &here, &mut add);
+                if let Some(object) = right {
+                    the_holders(truth, object, snapshot, view, &mut add);
+                }
             }
             _ => add(format!("is a {} at {begin:#x}, seen as {}", truth["kind"], short(&here))),
         }
@@ -86,6 +92,10 @@ pub fn sync_faults(truth: &Value, snapshot: &Value, view: SyncView) -> Vec<Strin
     faults
 }
 
+fn is_word(object: &Value) -> bool {
+    object["kind"] == "futex"
+}
+
 fn short(objects: &[&Value]) -> String {
     objects.iter().map(|object| format!("{} {} ", object["kind"], object["address"])).collect()
 }
@@ -95,7 +105,7 @@ fn same_kind(truth: &Value, object: &Value) -> bool {
     truth["kind"] == object["kind"] || (truth["kind"] == "futex" && object["family"] == truth["family"])
 }
 
-fn one_object(truth: &Value, object: &Value, snapshot: &Value, view: SyncView, add: &mut impl FnMut(String)) {
+fn one_object(truth: &Value, object: &Value, view: SyncView, add: &mut impl FnMut(String)) {
     const FIELDS: [&str; 16] = [
         "state",
         "shared",
@@ -117,8 +127,9 @@ fn one_object(truth: &Value, object: &Value, snapshot: &Value, view: SyncView, a
     for field in FIELDS {
         let (told, seen) = (&truth[field], &object[field]);
         // The truth is silent about what the object does not record.
-        let is_word = truth["kind"] == "futex" && (field == "state" || field == "family");
-        if !told.is_null() && told != seen && !is_word {
+        let is_open = is_word(truth) && (field == "state" || field == "family");
+        let is_unknown = !view.functions && (seen.is_null() || seen == "unknown");
+        if !told.is_null() && told != seen && !is_open && !is_unknown {
             add(format!("{field} is {told}, seen as {seen}"));
         }
     }
@@ -132,10 +143,15 @@ fn one_object(truth: &Value, object: &Value, snapshot: &Value, view: SyncView, a
         }
     }
     let has_size = truth["family"] == "pthread" && truth["kind"] != "join";
-    if has_size && truth["bytes"] != object["size"] {
+    let is_unknown = !view.functions && object["size"].is_null();
+    if has_size && truth["bytes"] != object["size"] && !is_unknown {
         add(format!("takes {} bytes, seen as {}", truth["bytes"], object["size"]));
     }
-    if view.functions && truth["family"] == "pthread" && !is_asserted(object) {
+    // Weak: the call comes from a library that may jump to it, which leaves no trace. Without a name and
+    // without a waiter, an object has nothing but its contents to be known by.
+    let has_waiters = truth["waiters"].as_array().is_some_and(|waiters| !waiters.is_empty());
+    let can_be_known = view.functions && truth["weak"] != true && (view.symbols || has_waiters);
+    if can_be_known && truth["family"] == "pthread" && !is_asserted(object) {
         add(format!("its kind is only {}", object["evidence"]));
     }
     if view.symbols && truth["static"] == true {
@@ -143,11 +159,6 @@ fn one_object(truth: &Value, object: &Value, snapshot: &Value, view: SyncView, a
         if !object["name"].as_str().is_some_and(|name| name.contains(&last)) {
             add(format!("is called {}", object["name"]));
         }
-    }
-    the_holders(truth, object, snapshot, view, add);
-    the_threads(truth, &[object], add);
-    for waiter in list(truth, "waiters").iter().filter(|waiter| waiter["spins"] != true) {
-        waits_for(truth, object, waiter, snapshot, add);
     }
 }
 
@@ -177,6 +188,10 @@ fn the_holders(truth: &Value, object: &Value, snapshot: &Value, view: SyncView, 
         let status = if is_other { "other_process" } else { "alive" };
         if holder["status"] != status {
             add(format!("its holder is {status}, seen as {}", holder["status"]));
+        }
+        if truth["kind"] == "join" {
+            // Nobody says that it holds its own end.
+            continue;
         }
         if is_other {
             if holder["pid"] != told["pid"] {

@@ -53,7 +53,7 @@ pub enum Command {
     Set(SetArgs),
     /// Tell what can and cannot be seen from here, and the exact fix
     Doctor(DoctorArgs),
-    /// Start a small program of our own and show its threads
+    /// Start a small program of our own that deadlocks, and explain it
     Demo(DemoArgs),
     /// Print a man page (`man tglass`, `man threads` ..) or completions for a shell
     #[command(hide = true)]
@@ -262,7 +262,7 @@ pub struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Print JSON instead of the table
+    /// Print JSON instead of the screen
     #[arg(long)]
     pub json: bool,
 }

@@ -102,7 +102,7 @@ fn owners_that_are_no_threads() {
         let all = objects(&snapshot);
         let object = all.iter().find(|object| object["address"] == truth[name]).unwrap_or_else(|| panic!("{name}"));
         let holders = object["holders"].as_array().unwrap();
-        assert!(!holders.is_empty(), "what the word says is shown: {object:#}");
+        assert!(!holders.is_empty() || object["state"] == "unknown", "what the word says is shown: {object:#}");
         for holder in holders.iter().filter(|holder| holder["evidence"] != "inferred") {
             assert_ne!(holder["status"], "alive", "{object:#}");
             assert_eq!(holder["recorded"], truth[owner], "{object:#}");
@@ -113,12 +113,17 @@ fn owners_that_are_no_threads() {
     for object in objects(&snapshot).iter().filter(|object| object["address"] == truth["odd_kind"]) {
         assert!(object["kind"] != "mutex" || object["state"] == "unknown" || object["evidence"] != "recorded");
     }
-    // Whatever it says about them, it does not call them a circle, and nothing breaks.
+    // Whatever it says about them, it does not call them a circle. A number that no thread can have is a
+    // broken word, not an owner that has ended; and memory that was not inherited has no owner in the parent.
     let answer = tool().run(&["why", &pid, "--json"]);
     assert!([Some(0), Some(1)].contains(&answer.code), "{}", answer.stderr);
     let snapshot = answer.json();
     for finding in snapshot["findings"].as_array().unwrap() {
-        assert!(finding["kind"] != "deadlock" && finding["kind"] != "self_deadlock", "{finding:#}");
+        let kind = finding["kind"].as_str().unwrap();
+        assert!(!["deadlock", "self_deadlock", "owner_is_fork_parent"].contains(&kind), "{finding:#}");
+        let is_about = |name: &str| finding["objects"].as_array().unwrap().contains(&truth[name]);
+        let is_nobodys = is_about("nobodys") || is_about("nobodys_rwlock");
+        assert!(!is_nobodys || finding["certainty"] != "certain", "{finding:#}");
     }
 }
 

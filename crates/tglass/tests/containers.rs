@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::{
-    Answer, Build, Fixture, NOBODY, Public, Tool, Value, Variant, View, as_user, differences, eventually,
-    has_static_libc, have, is_root, skip, threads, wait_asleep,
+    Answer, Build, Fixture, NOBODY, Public, SyncView, Tool, Value, Variant, View, as_user, differences, eventually,
+    finding_faults, has_static_libc, have, is_root, skip, sync_faults, threads, wait_asleep,
 };
 
 fn tool() -> Tool {
@@ -70,6 +70,57 @@ fn a_pid_namespace_of_its_own() {
         let line = status.lines().find(|line| line.starts_with("NSpid:")).unwrap();
         let expected = format!("NSpid:\t{}\t{}", thread["lwp"], thread["inner_lwp"]);
         assert_eq!(line, expected);
+    }
+}
+
+/// A truth in which threads have the numbers that we know them by.
+fn translated(mut truth: Value, snapshot: &Value) -> Value {
+    let outer = |inner: &mut Value| {
+        if let Some(thread) = threads(snapshot).iter().find(|thread| thread["inner_lwp"] == *inner) {
+            *inner = thread["lwp"].clone();
+        }
+    };
+    for object in truth["objects"].as_array_mut().into_iter().flatten() {
+        for list in ["holders", "waiters"] {
+            object[list].as_array_mut().unwrap().iter_mut().for_each(|one| outer(&mut one["lwp"]));
+        }
+    }
+    for finding in truth["findings"].as_array_mut().into_iter().flatten() {
+        for list in ["threads", "behind", "may"] {
+            finding[list].as_array_mut().unwrap().iter_mut().for_each(outer);
+        }
+    }
+    truth
+}
+
+/// Locks record the numbers that the target knows its threads by.
+#[test]
+fn locks_in_a_pid_namespace() {
+    if !can_unshare("locks_in_a_pid_namespace") {
+        return;
+    }
+    for (file, args) in [
+        ("sync_mutexes.c", &[][..]),
+        ("sync_rwlocks.c", &[]),
+        ("deadlocks.c", &["philosophers"]),
+        ("deadlocks.c", &["joins"]),
+    ] {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.arg(Build::new(file).variant(Variant::Default).path()).args(args);
+        let fixture = Fixture::command(command);
+        let pid = child_of(fixture.pid());
+        wait_asleep(pid, pid);
+        let answer = tool().run(&["why", &pid.to_string(), "--json"]);
+        let snapshot = tool().look("locks", &pid.to_string(), &["--all"]);
+        let truth = translated(fixture.truth().clone(), &snapshot);
+        let faults = if truth["findings"].is_null() {
+            sync_faults(&truth, &snapshot, SyncView::PLAIN)
+        } else {
+            assert_eq!(answer.code.map(i64::from), truth["exit"].as_i64(), "{}", answer.stderr);
+            finding_faults(&truth, &answer.json())
+        };
+        assert!(faults.is_empty(), "{file}: {}", faults.join("\n"));
     }
 }
 

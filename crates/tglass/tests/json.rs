@@ -106,13 +106,16 @@ fn a_reader_who_leaves_is_no_error() {
 }
 
 #[test]
-fn the_demo_shows_every_kind_of_thread() {
+fn the_demo_explains_a_deadlock() {
     let answer = tool().run(&["demo", "--json"]);
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     let snapshot = answer.json();
-    let named = |name: &str| threads(&snapshot).iter().find(|thread| thread["name"] == name);
-    assert_eq!(named("keeper").unwrap()["state"], "sleep");
-    assert!(named("spinner").is_some() && named("worker-1").is_some() && named("worker-2").is_some());
-    assert!(threads(&snapshot).iter().any(|thread| thread["state"] == "zombie"));
-    assert!(tool().run(&["demo"]).text().contains("tglass threads"));
+    let finding = &snapshot["findings"][0];
+    assert_eq!((&finding["kind"], &finding["certainty"]), (&json!("deadlock"), &json!("certain")));
+    let name = |lwp: &Value| threads(&snapshot).iter().find(|thread| thread["lwp"] == *lwp).map(|thread| &thread["name"]);
+    let names: Vec<_> = finding["threads"].as_array().unwrap().iter().filter_map(name).collect();
+    assert!(names.contains(&&json!("transfer")) && names.contains(&&json!("audit")), "{names:?}");
+    assert_eq!(finding["behind"].as_array().unwrap().len(), 3);
+    let text = tool().run(&["demo"]);
+    assert!(text.text().contains("\nDEADLOCK") && text.text().contains("LEDGER"), "{}", text.text());
 }

@@ -106,6 +106,15 @@ fn doctor_only_looks() {
     looks_without_acting("doctor", Variant::Default);
 }
 
+#[test]
+fn a_dry_run_of_set_only_looks() {
+    let fixture = Fixture::new("set_abba.c").settled();
+    let a = fixture.truth()["a"].as_str().unwrap();
+    if let Some(calls) = trace("no_touching::set", &["set", &fixture.pid().to_string(), a, "0"]) {
+        assert_only_looks(&calls);
+    }
+}
+
 /// The check above must be able to fail.
 #[test]
 fn a_suspension_is_seen_to_act() {

@@ -20,11 +20,28 @@ fn start(file: &str, variant: Variant) -> Fixture {
     Fixture::start(&Build::new(file).variant(variant).path(), &[]).settled()
 }
 
-fn agrees(context: &str, truth: &Value, target: &str, view: SyncView) -> Value {
-    let snapshot = tool().look("locks", target, &["--all"]);
-    let faults = sync_faults(truth, &snapshot, view);
-    assert!(faults.is_empty(), "{context}:\n{}", faults.join("\n"));
-    snapshot
+/// Everything that differs, of all fixtures: what is wrong with one is often wrong with another.
+#[derive(Default)]
+struct Faults(Vec<String>);
+
+impl Faults {
+    fn look(&mut self, context: &str, truth: &Value, target: &str, view: SyncView) {
+        let snapshot = tool().look("locks", target, &["--all"]);
+        let mut faults = sync_faults(truth, &snapshot, view);
+        if snapshot["pause_us"] != 0 {
+            faults.push(format!("it was stopped for {} us", snapshot["pause_us"]));
+        }
+        self.0.extend(faults.into_iter().map(|fault| format!("{context}: {fault}")));
+    }
+
+    fn live(&mut self, file: &str, variant: Variant, view: SyncView) {
+        let fixture = start(file, variant);
+        self.look(&format!("{file}, {variant:?}"), fixture.truth(), &fixture.pid().to_string(), view);
+    }
+
+    fn assert_none(&self) {
+        assert!(self.0.is_empty(), "\n{}", self.0.join("\n"));
+    }
 }
 
 fn objects(snapshot: &Value) -> &[Value] {
@@ -33,28 +50,29 @@ fn objects(snapshot: &Value) -> &[Value] {
 
 #[test]
 fn alive() {
+    let mut faults = Faults::default();
     for file in all() {
-        let fixture = start(file, Variant::Default);
-        let snapshot = agrees(file, fixture.truth(), &fixture.pid().to_string(), SyncView::PLAIN);
-        assert_eq!(snapshot["pause_us"], 0, "{file}");
+        faults.live(file, Variant::Default, SyncView::PLAIN);
     }
+    faults.assert_none();
 }
 
 #[test]
 fn without_symbols() {
+    let mut faults = Faults::default();
     for file in all() {
-        let fixture = start(file, Variant::Stripped);
-        let view = SyncView { symbols: false, functions: file.ends_with(".c") };
-        agrees(&format!("{file}, stripped"), fixture.truth(), &fixture.pid().to_string(), view);
+        faults.live(file, Variant::Stripped, SyncView { symbols: false, functions: file.ends_with(".c") });
     }
+    faults.assert_none();
 }
 
 #[test]
 fn at_a_fixed_address() {
+    let mut faults = Faults::default();
     for file in all() {
-        let fixture = start(file, Variant::NoPie);
-        agrees(&format!("{file}, no pie"), fixture.truth(), &fixture.pid().to_string(), SyncView::PLAIN);
+        faults.live(file, Variant::NoPie, SyncView::PLAIN);
     }
+    faults.assert_none();
 }
 
 /// With libc linked in less may be certain, but nothing may be wrong.
@@ -63,18 +81,19 @@ fn static_programs() {
     if !has_static_libc("sync_truth::static_programs") {
         return;
     }
+    let mut faults = Faults::default();
     for file in all() {
         for variant in [Variant::Static, Variant::StaticStripped] {
-            let fixture = start(file, variant);
-            let view = SyncView { symbols: variant.has_symbols(), functions: false };
-            agrees(&format!("{file}, {variant:?}"), fixture.truth(), &fixture.pid().to_string(), view);
+            faults.live(file, variant, SyncView { symbols: variant.has_symbols(), functions: false });
         }
     }
+    faults.assert_none();
 }
 
 /// A core tells the same as the process did, whoever wrote it.
 #[test]
 fn as_cores() {
+    let mut faults = Faults::default();
     for file in all() {
         for by_kernel in [true, false] {
             let test = format!("sync_truth::as_cores {file}, {}", if by_kernel { "kernel" } else { "gcore" });
@@ -83,9 +102,10 @@ fn as_cores() {
             let truth = dumpable.fixture.truth().clone();
             let core = if by_kernel { dumpable.kernel_core(&test) } else { dumpable.gcore(&test) };
             let Some(core) = core else { continue };
-            agrees(&test, &truth, &core.name(), SyncView::PLAIN);
+            faults.look(&test, &truth, &core.name(), SyncView::PLAIN);
         }
     }
+    faults.assert_none();
 }
 
 /// The mutex that a waiter has given up is found, where libc's frames can be read.

@@ -26,6 +26,7 @@ pub mod doctor;
 pub mod elf;
 pub mod filter;
 pub mod glibc;
+pub mod guards;
 mod ids;
 pub mod model;
 pub mod proc;

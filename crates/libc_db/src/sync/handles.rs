@@ -6,6 +6,7 @@ use crate::agent::Agent;
 use crate::agents;
 use std::ffi::{c_int, c_void};
 use threadglass::RemoteAddr;
+use threadglass::model::{SyncObject, SyncState};
 use threadglass::target::Target;
 
 /// Handle of the synchronization object at an address.
@@ -75,7 +76,7 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
         let _stopped = agent.stopping()?;
         // The list is taken whole before the first callback, which may change what is in it.
         let picture = agent.new_picture()?;
-        let known = picture.objects().filter(|object| type_of(object).is_some());
+        let known = picture.objects().filter(|object| type_of(object).is_some() && is_in_use(object));
         let addresses: Vec<RemoteAddr> = known.map(|object| object.address).collect();
         for address in addresses {
             let handle = agent.sync_handle(address);
@@ -86,6 +87,12 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
         }
         Ok(())
     })())
+}
+
+/// Whether an object is waited for or held, or was held by somebody who died.
+fn is_in_use(object: &SyncObject) -> bool {
+    let is_left = matches!(object.state, SyncState::OwnerDied | SyncState::NotRecoverable);
+    !object.waiters.is_empty() || !object.holders.is_empty() || object.state.is_held() || is_left
 }
 
 /// Switches tracking of synchronization objects: still to come.

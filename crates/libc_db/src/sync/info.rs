@@ -83,12 +83,14 @@ pub(super) fn read_now(agent: &Agent, address: RemoteAddr) -> Td<(Arc<Picture>, 
     let (now, stands) = picture.looking(agent, |target| {
         let now = picture.read(agent, target, address)?;
         let waiters = picture.object(address).map_or(&[][..], |object| &object.waiters);
+        // Of those in other processes nothing is known but the look.
+        let is_all_here = waiters.iter().all(|waiter| waiter.pid.is_none());
         let lwps: Vec<Lwp> = waiters.iter().map(|waiter| waiter.lwp).collect();
         // Whoever goes to sleep on a pthread object marks it first.
         let is_unmarked = now.as_ref().is_some_and(|now| !now.marked && now.object.family == Family::Pthread);
         let stands = match lwps.is_empty() {
             true => is_unmarked && now.as_ref().is_some_and(|now| type_of(&now.object).is_some()),
-            false => picture.have_not_moved(target, &lwps),
+            false => is_all_here && picture.have_not_moved(target, &lwps),
         };
         Ok((now, stands))
     })?;

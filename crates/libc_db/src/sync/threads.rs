@@ -39,7 +39,8 @@ pub unsafe extern "C-unwind" fn td_sync_waiters(
 fn waiters(agent: &Agent, address: RemoteAddr) -> Td<Vec<PthreadId>> {
     let (picture, _) = read_now(agent, address)?;
     let waiters = picture.object(address).map_or(&[][..], |object| &object.waiters);
-    Ok(waiters.iter().filter_map(|waiter| waiter.thread).collect())
+    let here = waiters.iter().filter(|waiter| waiter.pid.is_none());
+    Ok(here.filter_map(|waiter| waiter.thread).collect())
 }
 
 /// Calls back for every lock that a thread owns, as far as they are found.

@@ -1,15 +1,12 @@
-//! `tglass demo`: a program of our own, looked at from outside.
+//! `tglass demo`: a program of our own that deadlocks, explained from outside.
 
 use crate::cli::DemoArgs;
 use crate::render;
 use anyhow::{Context, Result};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
-use threadglass::{Pid, target::Live, threads};
+use std::time::Instant;
+use threadglass::{Pid, target::Live, waits};
 
 /// Ends the child when the demo ends, also when it fails.
 struct Guard(Child);
@@ -37,63 +34,20 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     let pid = Pid(child.0.id() as i32);
     let started = Instant::now();
     let live = Live::open(pid)?;
-    let snapshot = threads::collect(&live)?;
+    let snapshot = waits::explain(&live)?;
     if args.json {
         return super::print_json(&snapshot);
     }
-    let mut text = format!("A small program was started as pid {pid}. This is `tglass threads {pid}`:\n\n");
-    text += &render::threads::text(&snapshot, snapshot.threads.len(), started.elapsed());
+    let mut text = format!("A small program that hangs was started as pid {pid}. This is `tglass why {pid}`:\n\n");
+    text += &render::why::text(&snapshot, started.elapsed());
     text += "\nIt was neither prepared nor stopped for this. The program has been ended again.\n\
-             Next: `tglass threads PID` on a process of yours, `tglass tsd PID` for its thread-specific data,\n\
+             Next: `tglass why PID` on a process of yours that hangs, `tglass threads PID` on any,\n\
              `tglass doctor` when something is not permitted.\n";
     super::print(&text)
 }
 
-/// The program that is looked at: one thread of each kind a newcomer should see. It ends when its
-/// standard input is closed, so that it cannot outlive the demo.
+/// The program that is looked at.
 pub fn child() -> Result<ExitCode> {
-    let lock = Arc::new(Mutex::new(()));
-    let started = Arc::new(Barrier::new(5));
-    let stop = Arc::new(AtomicBool::new(false));
-    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| thread::Builder::new().name(name.to_owned()).spawn(body);
-
-    let (held, barrier) = (lock.clone(), started.clone());
-    spawn(
-        "keeper",
-        Box::new(move || {
-            let _guard = held.lock();
-            barrier.wait();
-            thread::sleep(Duration::from_secs(3600));
-        }),
-    )?;
-    for number in 1..=2 {
-        let (wanted, barrier) = (lock.clone(), started.clone());
-        spawn(
-            &format!("worker-{number}"),
-            Box::new(move || {
-                barrier.wait();
-                drop(wanted.lock());
-            }),
-        )?;
-    }
-    let (stopped, barrier) = (stop.clone(), started.clone());
-    spawn(
-        "spinner",
-        Box::new(move || {
-            barrier.wait();
-            while !stopped.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        }),
-    )?;
-    // Ends at once and is never joined, so it stays behind as a zombie.
-    let unjoined = spawn("finished", Box::new(|| {}))?;
-    started.wait();
-    while !unjoined.is_finished() {
-        thread::yield_now();
-    }
-    thread::sleep(Duration::from_millis(20));
-    println!("ready");
-    let _ = std::io::stdin().read(&mut [0]);
+    tglass_demo::deadlock()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,12 +6,12 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::Instant;
 use threadglass::target::Live;
-use threadglass::{Pid, control, threads, unwind};
+use threadglass::{Pid, control, unwind, waits};
 
 pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let target = super::open(&args.target)?;
-    let mut snapshot = threads::collect(&*target)?;
+    let mut snapshot = waits::collect_named(&*target)?;
     let all = snapshot.threads.len();
     let filter = args.filter();
     snapshot.threads.retain(|thread| filter.matches(thread));

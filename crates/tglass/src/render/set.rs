@@ -81,8 +81,9 @@ pub fn intention(report: &Report<'_>) -> String {
         }
     }
     let mut wakes: Vec<String> = plan.kick.iter().map(|lwp| who(found, *lwp)).collect();
-    wakes.extend(sharers.waiters.iter().map(|(pid, lwp)| format!("lwp {lwp} of process {pid}")));
-    if !plan.kick.is_empty() {
+    let elsewhere = sharers.waiters.iter().filter(|_| plan.wakes);
+    wakes.extend(elsewhere.map(|(pid, lwp)| format!("lwp {lwp} of process {pid}")));
+    if !wakes.is_empty() {
         line(&mut out, "wakes", &listed(&wakes));
     }
     if sharers.unread > 0 {

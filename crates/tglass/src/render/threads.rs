@@ -3,13 +3,13 @@
 use super::table::{Cell, Table};
 use super::{BAD, DIM, FAIR, GOOD, gaps, safe};
 use std::time::Duration;
-use threadglass::model::{Snapshot, Syscall, Thread, ThreadState};
+use threadglass::model::{Side, Snapshot, SyncKind, Syscall, Thread, ThreadState, WaitsFor};
 
 /// The whole screen. `all` is the number of threads before filtering.
 pub fn text(snapshot: &Snapshot, all: usize, took: Duration) -> String {
     let mut out = headline(snapshot, all, took);
     if !snapshot.threads.is_empty() {
-        let mut table = Table::new(&[">LWP", "ID", "NAME", "STATE", ">PRI", ">CPU", "WAITS IN", "START"]);
+        let mut table = Table::new(&[">LWP", "ID", "NAME", "STATE", ">PRI", ">CPU", "WAITS FOR", "START"]);
         for thread in &snapshot.threads {
             table.row(row(thread));
         }
@@ -58,7 +58,7 @@ fn row(thread: &Thread) -> Vec<Cell> {
         state(thread),
         or_dash(thread.priority.map(|priority| priority.to_string())),
         or_dash(thread.cpu.map(|cpu| seconds(cpu.user_ms + cpu.system_ms))),
-        or_dash(thread.syscall.as_ref().map(call)),
+        or_dash(thread.waits_for.as_ref().map(waits_for).or_else(|| thread.syscall.as_ref().map(call))),
         or_dash(start),
     ]
 }
@@ -79,6 +79,23 @@ fn state(thread: &Thread) -> Cell {
         ThreadState::Sleep => anstyle::Style::new(),
     };
     Cell::styled(text, style)
+}
+
+/// `mutex left < 4711`: what it waits for, and who holds that.
+fn waits_for(waits: &WaitsFor) -> String {
+    let name = waits.name.as_deref().map_or_else(|| waits.address.to_string(), safe);
+    let side = match waits.side {
+        Some(Side::Read) => "read ",
+        Some(Side::Write) => "write ",
+        None => "",
+    };
+    let held_by: Vec<String> = waits.held_by.iter().take(3).map(ToString::to_string).collect();
+    let more = if waits.held_by.len() > 3 { " .." } else { "" };
+    let held_by = match (held_by.is_empty(), waits.kind) {
+        (true, _) | (_, SyncKind::Join) => String::new(),
+        _ => format!(", held by {}{more}", held_by.join(", ")),
+    };
+    format!("{side}{} {name}{held_by}", waits.kind.word())
 }
 
 fn seconds(ms: u64) -> String {

@@ -206,10 +206,9 @@ impl Screen<'_> {
 }
 
 fn frames(frames: &[Frame]) -> String {
-    // The frames of libc's own waiting say nothing.
-    let outside = frames.iter().position(|frame| frame.module.as_deref().is_none_or(|module| !is_libc(module)));
-    let shown = frames.iter().skip(outside.unwrap_or(0)).take(FRAMES);
-    shown.map(|frame| format!("      {}\n", super::stacks::line(frame))).collect()
+    // Those of libc say nothing here: how it waits, and how it starts threads.
+    let own = frames.iter().filter(|frame| frame.module.as_deref().is_none_or(|module| !is_libc(module)));
+    own.take(FRAMES).map(|frame| format!("      {}\n", super::stacks::line(frame))).collect()
 }
 
 fn is_libc(module: &str) -> bool {

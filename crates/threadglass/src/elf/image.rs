@@ -51,6 +51,8 @@ pub struct Image {
     segments: Vec<(RemoteAddr, RemoteAddr)>,
     strings: Vec<u8>,
     symbols: Vec<u8>,
+    /// Relocations of the procedure linkage table: where, and which symbol.
+    imports: Vec<u8>,
     /// (hash of the name, index), sorted, for lookups by name.
     by_hash: Vec<(u32, u32)>,
 }
@@ -98,6 +100,7 @@ impl Image {
             segments: segments.into_iter().map(place).map(|(from, size)| (from, from.offset(size))).collect(),
             strings: Vec::new(),
             symbols: Vec::new(),
+            imports: Vec::new(),
             by_hash: Vec::new(),
         })
     }
@@ -137,16 +140,19 @@ impl Image {
         memory.read_exact(dynamic, &mut entries)?;
 
         let (mut strtab, mut strsz, mut symtab, mut gnu_hash, mut hash) = (None, 0, None, None, None);
+        let (mut imports, mut imports_size) = (None, 0);
         for entry in entries.chunks_exact(16) {
             let value = u64_at(entry, 8);
             // The dynamic linker turns these into addresses in place; the vDSO keeps offsets.
             let addr = RemoteAddr(if value < self.base.0 { value.wrapping_add(self.bias) } else { value });
             match u64_at(entry, 0) {
                 0 => break,
+                2 => imports_size = value,
                 4 => hash = Some(addr),
                 5 => strtab = Some(addr),
                 6 => symtab = Some(addr),
                 10 => strsz = value,
+                23 => imports = Some(addr),
                 0x6fff_fef5 => gnu_hash = Some(addr),
                 _ => {}
             }
@@ -165,6 +171,13 @@ impl Image {
         let mut strings = vec![0; strsz as usize];
         memory.read_exact(strtab, &mut strings)?;
         (self.symbols, self.strings) = (symbols, strings);
+        if let Some(imports) = imports.filter(|_| imports_size <= MAX_TABLE) {
+            self.imports = vec![0; imports_size as usize];
+            // Without them only calls that were never made lack their names.
+            if memory.read_exact(imports, &mut self.imports).is_err() {
+                self.imports.clear();
+            }
+        }
 
         self.by_hash = (0..count as u32)
             .filter(|index| self.is_defined(*index))
@@ -223,6 +236,16 @@ impl Image {
         Some(&rest[..end])
     }
 
+    /// Name, link-time address and size of every dynamic variable; [`Self::load_symbols`] must have run.
+    pub fn data_symbols(&self) -> impl Iterator<Item = (&[u8], u64, u64)> {
+        const STT_OBJECT: u8 = 1;
+        let data = self.by_hash.iter().map(|(_, index)| *index);
+        data.filter(|index| self.symbol(*index)[4] & 0xf == STT_OBJECT).filter_map(|index| {
+            let symbol = self.symbol(index);
+            Some((self.name_of(index)?, u64_at(symbol, 8), u64_at(symbol, 16)))
+        })
+    }
+
     /// Address of a dynamic symbol; [`Self::load_symbols`] must have run.
     pub fn address_of(&self, name: &str) -> Option<RemoteAddr> {
         let hash = name_hash(name.as_bytes());
@@ -244,6 +267,15 @@ impl Image {
             .map(|(_, index)| *index)
             .filter(|index| u64_at(self.symbol(*index), 8) == value && is_function(self.symbol(*index)[4]));
         let name = names.filter_map(|index| self.name_of(index)).min_by_key(|name| plainness(name))?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+
+    /// Name of the function that the procedure linkage table has for the slot at `addr`.
+    pub fn import_at(&self, addr: RemoteAddr) -> Option<String> {
+        let value = addr.0.wrapping_sub(self.bias);
+        let entry = self.imports.chunks_exact(24).find(|entry| u64_at(entry, 0) == value)?;
+        let index = u32::try_from(u64_at(entry, 8) >> 32).ok()?;
+        let name = self.name_of(Some(index).filter(|index| (*index as usize) < self.symbols.len() / SYM_SIZE)?)?;
         Some(String::from_utf8_lossy(name).into_owned())
     }
 

@@ -1,8 +1,10 @@
 //! ELF objects: as they lie in the target's memory, and as files.
 
+mod data;
 mod file;
 mod image;
 
+pub use data::{DataSymbol, DataSymbols};
 pub use file::{FileSymbols, build_id_of_file};
 pub use image::{Image, ImageError};
 

@@ -301,6 +301,8 @@ pub struct Waiter {
     pub lwp: Lwp,
     /// Its thread.
     pub thread: Option<PthreadId>,
+    /// The process it belongs to, where that is another one.
+    pub pid: Option<Pid>,
     /// Of a rwlock: what it wants.
     pub side: Option<Side>,
     /// Whether its wait ends by itself.

@@ -76,12 +76,14 @@ impl FrameNames {
 /// Looks places up. Objects are opened when the first place in them is asked for.
 pub(crate) struct Namer<'a> {
     target: &'a dyn Target,
+    /// Whether lines are wanted in libc too: its debug information is large.
+    libc_lines: bool,
     objects: HashMap<RemoteAddr, Option<Object>>,
 }
 
 impl<'a> Namer<'a> {
-    pub(crate) fn new(target: &'a dyn Target) -> Self {
-        Self { target, objects: HashMap::new() }
+    pub(crate) fn new(target: &'a dyn Target, libc_lines: bool) -> Self {
+        Self { target, libc_lines, objects: HashMap::new() }
     }
 
     /// Looks up those of `places` that are not in `names` yet: each distinct address once, and object by
@@ -99,7 +101,8 @@ impl<'a> Namer<'a> {
         }
         for (base, (module, addrs)) in by_module {
             let target = self.target;
-            let object = self.objects.entry(base).or_insert_with(|| Object::open(target, module));
+            let lines = self.libc_lines || !target.is_in_libc(base);
+            let object = self.objects.entry(base).or_insert_with(|| Object::open(target, module, lines));
             let functions =
                 object.as_mut().map_or_else(|| vec![Vec::new(); addrs.len()], |object| object.functions_at(&addrs));
             for (addr, functions) in addrs.into_iter().zip(functions) {
@@ -119,13 +122,19 @@ struct Object {
 }
 
 impl Object {
-    fn open(target: &dyn Target, module: &Module) -> Option<Self> {
+    fn open(
+        target: &dyn Target,
+        module: &Module,
+        #[cfg_attr(not(feature = "blazesym"), expect(unused))] lines: bool,
+    ) -> Option<Self> {
         let mut image = Image::load(target, module.base).ok()?;
         let _ = image.load_symbols(target);
         let file = target.open_module(module);
         Some(Self {
             #[cfg(feature = "blazesym")]
-            lines: super::lines::Lines::open(module, file.as_ref(), image.build_id(target).as_deref()),
+            lines: lines
+                .then(|| super::lines::Lines::open(module, file.as_ref(), image.build_id(target).as_deref()))
+                .flatten(),
             image,
             file: file.map(FileSymbols::new),
         })

@@ -1,12 +1,16 @@
-//! Names for addresses of code.
+//! Names for addresses of code and data.
 
-#[cfg(feature = "blazesym")]
+mod data;
 mod debug_file;
+mod debug_info;
 mod frames;
 #[cfg(feature = "blazesym")]
 mod lines;
+mod object_names;
 
+pub use data::{DataNames, LockVariable};
 pub(crate) use frames::{FrameNames, Namer};
+pub use object_names::{ObjectLock, ObjectNames};
 
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};

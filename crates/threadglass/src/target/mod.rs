@@ -228,6 +228,12 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
         None
     }
 
+    /// Another process on the same machine, with which this one shares memory; `None` where there is no such
+    /// thing, or it cannot be looked at.
+    fn other(&self, _pid: Pid) -> Option<Box<dyn Target>> {
+        None
+    }
+
     /// What this kind of target cannot tell of any process.
     fn losses(&self) -> Vec<Gap> {
         Vec::new()
@@ -287,6 +293,14 @@ pub enum TargetError {
         /// The process.
         pid: Pid,
         /// Why, and what to do.
+        why: String,
+    },
+    /// There is no synchronization object at an address.
+    #[error("no object at {address}: {why}")]
+    NoObject {
+        /// The address.
+        address: RemoteAddr,
+        /// Why not, and what to do.
         why: String,
     },
     /// `/proc` does not answer.

@@ -9,7 +9,7 @@ const MAX_STUBS: usize = 3;
 
 /// What precedes a return address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(crate) enum Call {
     /// A call of a fixed place: of this address, in the end.
     To(u64),
     /// A call by way of a register or of memory that may have changed since.
@@ -52,7 +52,7 @@ fn ends_in_indirect_call(code: &[u8; LONGEST as usize]) -> bool {
 }
 
 /// Follows jumps through the procedure linkage table from `target` to the function itself.
-pub(super) fn through_stubs(space: &Space<'_>, mut target: u64) -> u64 {
+pub(crate) fn through_stubs(space: &Space<'_>, mut target: u64) -> u64 {
     for _ in 0..MAX_STUBS {
         let Some(next) = stub_at(space, target) else { break };
         target = next;
@@ -60,8 +60,20 @@ pub(super) fn through_stubs(space: &Space<'_>, mut target: u64) -> u64 {
     target
 }
 
+/// Name of the function that the stub at `addr` will jump to, of a stub that nobody has called yet.
+pub(crate) fn unbound_import(space: &Space<'_>, addr: u64) -> Option<String> {
+    space.import_at(slot_of_stub(space, addr)?.0)
+}
+
 /// Where the stub at `addr` jumps; `None` when there is no stub.
 fn stub_at(space: &Space<'_>, addr: u64) -> Option<u64> {
+    let (slot, next) = slot_of_stub(space, addr)?;
+    // A slot that is not resolved yet leads back into the table: nobody has called through it.
+    word(space, slot).filter(|to| space.is_code(*to) && *to != next)
+}
+
+/// The slot through which the stub at `addr` jumps, and the address behind the jump.
+fn slot_of_stub(space: &Space<'_>, addr: u64) -> Option<(u64, u64)> {
     let code: [u8; 11] = space.code(addr)?;
     // `endbr64` and the `bnd` prefix may stand in front of `jmp *disp32(%rip)`.
     let mut at = 0;
@@ -75,9 +87,7 @@ fn stub_at(space: &Space<'_>, addr: u64) -> Option<u64> {
         return None;
     }
     let next = addr.wrapping_add(at as u64 + 6);
-    let slot = next.wrapping_add_signed(i64::from(i32_at(code.get(at + 2..at + 6)?, 0)));
-    // A slot that is not resolved yet leads back into the table: nobody has called through it.
-    word(space, slot).filter(|to| space.is_code(*to) && *to != next)
+    Some((next.wrapping_add_signed(i64::from(i32_at(code.get(at + 2..at + 6)?, 0))), next))
 }
 
 fn word(space: &Space<'_>, addr: u64) -> Option<u64> {

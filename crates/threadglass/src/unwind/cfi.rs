@@ -21,9 +21,11 @@ const MAX_FUNCTIONS: usize = 8 << 20;
 
 /// How the frame of a function is undone at one instruction.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// First and one past the last address of the function (or of the part of one) that it covers.
-    pub(super) function: (u64, u64),
+    pub(crate) function: (u64, u64),
+    /// Where the language's own data of the function is: its landing pads.
+    pub(crate) lsda: Option<u64>,
     pub(super) cfa: Cfa,
     /// By DWARF number; a register that is not named is unchanged if functions preserve it.
     pub(super) rules: Vec<(u16, Rule)>,
@@ -33,14 +35,14 @@ pub(super) struct Row {
 
 /// Where the caller's stack pointer was at the call.
 #[derive(Clone, Debug)]
-pub(super) enum Cfa {
+pub(crate) enum Cfa {
     Register(u16, i64),
     Expression(Vec<u8>),
 }
 
 /// Where a register of the caller is.
 #[derive(Clone, Debug)]
-pub(super) enum Rule {
+pub(crate) enum Rule {
     Undefined,
     Same,
     /// Saved at this distance from the CFA.
@@ -157,7 +159,8 @@ impl Table {
             rules.push((register.0, rule));
         }
         let function = (entry.initial_address(), entry.end_address());
-        Some(Row { function, cfa, rules, signal: entry.is_signal_trampoline() })
+        let lsda = entry.lsda().and_then(|lsda| lsda.direct().ok());
+        Some(Row { function, lsda, cfa, rules, signal: entry.is_signal_trampoline() })
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn call_site(space: &Space<'_>, known: &mut Known, places: &[Place]) 
     }
     let (function, evidence) = match known.sites.get(&back.0)? {
         Some(found) => found.clone(),
-        None => (standing_in(space, known, inner)?, Evidence::Inferred),
+        None => (standing_in(space, known, inner)?, Evidence::Derived),
     };
     // A conclusion from a frame that was itself inferred is not better than that.
     Some(CallSite { function, address: back, evidence: evidence.max(caller.evidence) })
@@ -44,7 +44,8 @@ fn called_at(space: &Space<'_>, known: &mut Known, back: u64) -> Option<(String,
     }
 }
 
-/// After a call by way of a pointer: the function of libc that was reached, if it is one that is exported.
+/// After a call by way of a pointer, or a jump: the function of libc that was reached, if it is one that is
+/// exported. The frame is that function's own, so there is no doubt that it is being executed.
 fn standing_in(space: &Space<'_>, known: &mut Known, inner: &Place) -> Option<String> {
     let row = known.row(space, inner.lookup().0)?;
     let (function, start) = space.exported_around(inner.lookup().0)?;

@@ -20,8 +20,12 @@ mod stack;
 mod stacks;
 mod walk;
 
+pub(crate) use call::{through_stubs, unbound_import};
 pub use registers::Registers;
 pub(crate) use sites::{Site, Sites};
+pub(crate) use space::Known;
 pub use space::Space;
+pub(crate) use stack::StackWords;
 pub use stacks::{Moving, Stacks, add_stacks, walk_bytes};
+pub(crate) use walk::Walker;
 pub use walk::{MAX_FRAMES, Place, Walk};

@@ -56,7 +56,7 @@ impl Registers {
     }
 
     /// A register by its DWARF number.
-    pub(super) fn get(&self, register: u16) -> Option<u64> {
+    pub(crate) fn get(&self, register: u16) -> Option<u64> {
         match register {
             RSP => Some(self.sp.0),
             RETURN => Some(self.pc.0),

@@ -11,8 +11,11 @@ use crate::target::{Memory, Slot, Target};
 
 /// Bytes of each stack that are read at once: libc's frames around a wait are small.
 const TOP: usize = 1024;
+/// Frames and bytes that are looked at where names are looked for.
+const DEEP: usize = 32;
+const DEEP_TOP: usize = 16 << 10;
 /// Stacks read by one call.
-const BATCH: usize = 1024;
+const BATCH: usize = 512;
 /// Frames that are looked at in a program that has libc in itself, where nothing tells the two apart.
 const STATIC: usize = 6;
 
@@ -35,6 +38,8 @@ pub(crate) struct Sites<'a> {
     known: Known,
     /// Frames outside libc that are looked at.
     enough: usize,
+    /// Bytes of each stack that are read at once.
+    top: usize,
 }
 
 impl<'a> Sites<'a> {
@@ -42,7 +47,12 @@ impl<'a> Sites<'a> {
     pub(crate) fn new(target: &'a dyn Target, memory: &'a (dyn Memory + Sync)) -> Self {
         let space = Space::of_target(target).through(memory);
         let enough = if space.has_libc() { 1 } else { STATIC };
-        Self { space, memory, target, known: Known::default(), enough }
+        Self { space, memory, target, known: Known::default(), enough, top: TOP }
+    }
+
+    /// More of the stacks: whoever called those that wait.
+    pub(crate) fn deep(target: &'a dyn Target) -> Self {
+        Self { enough: DEEP, top: DEEP_TOP, ..Self::new(target, target) }
     }
 
     /// The sites of threads that are blocked with these stack pointers and program counters; `lwp` finds
@@ -50,12 +60,12 @@ impl<'a> Sites<'a> {
     pub(crate) fn find(&mut self, threads: &[(crate::Lwp, RemoteAddr, RemoteAddr)]) -> Vec<Site> {
         let mut out = Vec::with_capacity(threads.len());
         for part in threads.chunks(BATCH) {
-            let mut tops = vec![0; part.len() * TOP];
+            let mut tops = vec![0; part.len() * self.top];
             let mut slots: Vec<_> =
-                part.iter().zip(tops.chunks_exact_mut(TOP)).map(|((_, sp, _), top)| Slot::new(*sp, top)).collect();
+                part.iter().zip(tops.chunks_exact_mut(self.top)).map(|((_, sp, _), top)| Slot::new(*sp, top)).collect();
             self.memory.read_many(&mut slots);
             let tops: Vec<Vec<u8>> =
-                slots.iter().map(|slot| slot.buf[..slot.outcome.unwrap_or(0).min(TOP)].to_vec()).collect();
+                slots.iter().map(|slot| slot.buf[..slot.outcome.unwrap_or(0).min(self.top)].to_vec()).collect();
             for ((lwp, sp, pc), top) in part.iter().zip(tops) {
                 let registers = self.target.registers_at_rest(*lwp).unwrap_or_else(|| Registers::blocked(*pc, *sp));
                 out.push(self.one(registers, *sp, top));
@@ -66,7 +76,7 @@ impl<'a> Sites<'a> {
 
     fn one(&mut self, registers: Registers, sp: RemoteAddr, top: Vec<u8>) -> Site {
         let words = top.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
-        let mut stack = StackWords::seeded(self.memory, sp, top);
+        let mut stack = StackWords::begun(self.memory, sp, top);
         let mut walker =
             Walker { space: &self.space, known: &mut self.known, start_routine: None, enough: self.enough };
         let walk = walker.walk(&mut stack, registers);

@@ -97,7 +97,7 @@ impl<'a> Space<'a> {
     }
 
     /// Whether code can be at `addr`.
-    pub(super) fn is_code(&self, addr: u64) -> bool {
+    pub(crate) fn is_code(&self, addr: u64) -> bool {
         self.object_at(addr).is_some() || self.loose_at(addr).is_some()
     }
 
@@ -115,13 +115,23 @@ impl<'a> Space<'a> {
     }
 
     /// Name of the exported function that begins at `addr`.
-    pub(super) fn exported(&self, addr: u64) -> Option<String> {
+    pub(crate) fn exported(&self, addr: u64) -> Option<String> {
         self.names_at(addr)?.name_of_function(RemoteAddr(addr))
     }
 
     /// Name and first address of the exported function that holds `addr`.
     pub(super) fn exported_around(&self, addr: u64) -> Option<(String, RemoteAddr)> {
         self.names_at(addr)?.function_at(RemoteAddr(addr)).map(|symbol| (symbol.name, symbol.addr))
+    }
+
+    /// Name of the function that is bound to the slot of a procedure linkage table.
+    pub(super) fn import_at(&self, slot: u64) -> Option<String> {
+        self.names_at(slot)?.import_at(RemoteAddr(slot))
+    }
+
+    /// Whether `addr` is in the C library, where that is an object of its own.
+    pub(crate) fn is_libc(&self, addr: u64) -> bool {
+        self.object_at(addr).is_some_and(|object| object.libc)
     }
 
     fn names_at(&self, addr: u64) -> Option<&Image> {
@@ -164,7 +174,7 @@ fn is_libc(name: &str) -> bool {
 
 /// What one reader has found out about places in the code, so that stacks that are alike cost little.
 #[derive(Default)]
-pub(super) struct Known {
+pub(crate) struct Known {
     rows: HashMap<u64, Option<Rc<Row>>>,
     calls: HashMap<u64, Option<Call>>,
     /// By return address into the program: the exported function of libc that is called there.
@@ -175,7 +185,7 @@ pub(super) struct Known {
 
 impl Known {
     /// The unwind rule for the instruction at `addr`.
-    pub(super) fn row(&mut self, space: &Space<'_>, addr: u64) -> Option<Rc<Row>> {
+    pub(crate) fn row(&mut self, space: &Space<'_>, addr: u64) -> Option<Rc<Row>> {
         self.rows.entry(addr).or_insert_with(|| space.row(addr).map(Rc::new)).clone()
     }
 

@@ -11,7 +11,7 @@ const PIECE: usize = 32 << 10;
 const MAX_PIECES: usize = 256;
 
 /// The stack of one thread.
-pub(super) struct StackWords<'a> {
+pub(crate) struct StackWords<'a> {
     /// Where more can be had; `None` for a copy made while the thread was stopped.
     memory: Option<&'a dyn Memory>,
     /// First address and bytes of each piece; the one used last is at the end.
@@ -26,9 +26,9 @@ impl<'a> StackWords<'a> {
         stack
     }
 
-    /// What is above the stack pointer has been read already: `bytes`. More is read when asked.
-    pub(super) fn seeded(memory: &'a dyn Memory, sp: RemoteAddr, bytes: Vec<u8>) -> Self {
-        Self { memory: Some(memory), pieces: vec![(sp.0, bytes)] }
+    /// What was read at `start` already, and more when asked.
+    pub(crate) fn begun(memory: &'a dyn Memory, start: RemoteAddr, bytes: Vec<u8>) -> Self {
+        Self { memory: Some(memory), pieces: vec![(start.0, bytes)] }
     }
 
     /// The copy `bytes` of what was at `start`, and nothing else.

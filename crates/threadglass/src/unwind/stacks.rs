@@ -28,6 +28,7 @@ pub struct Stacks<'a> {
     space: Space<'a>,
     found: HashMap<Lwp, Found>,
     names: FrameNames,
+    libc_lines: bool,
 }
 
 struct Found {
@@ -49,7 +50,13 @@ enum Outcome {
 impl<'a> Stacks<'a> {
     /// Prepares to read the stacks of `target`.
     pub fn new(target: &'a dyn Target) -> Self {
-        Self { target, space: Space::of_target(target), found: HashMap::new(), names: FrameNames::default() }
+        let space = Space::of_target(target);
+        Self { target, space, found: HashMap::new(), names: FrameNames::default(), libc_lines: true }
+    }
+
+    /// Leaves out source lines in libc: its debug information takes long to read.
+    pub fn without_libc_lines(self) -> Self {
+        Self { libc_lines: false, ..self }
     }
 
     /// Reads the stacks of all `threads` that stand still, without stopping any. Gives those that run,
@@ -65,8 +72,8 @@ impl<'a> Stacks<'a> {
         // Names are looked up while stacks are still read: opening debug information takes a while.
         let (sender, receiver) = channel();
         let (outcomes, names) = thread::scope(|scope| {
-            let target = self.target;
-            let namer = thread::Builder::new().spawn_scoped(scope, move || name_all(target, &receiver));
+            let (target, libc_lines) = (self.target, self.libc_lines);
+            let namer = thread::Builder::new().spawn_scoped(scope, move || name_all(target, libc_lines, &receiver));
             let outcomes = in_parallel(&wanted, |part| {
                 let mut known = Known::default();
                 let outcomes = part.iter().map(|(lwp, start)| {
@@ -153,7 +160,7 @@ impl<'a> Stacks<'a> {
     pub fn finish(mut self, snapshot: &mut Snapshot) {
         let places = self.found.values().flat_map(|found| &found.walk.places);
         let missing: Vec<Place> = places.filter(|place| !self.names.has(place)).copied().collect();
-        let mut namer = Namer::new(self.target);
+        let mut namer = Namer::new(self.target, self.libc_lines);
         namer.look_up(&missing, &mut self.names);
         let names = &self.names;
         for thread in &mut snapshot.threads {
@@ -175,8 +182,8 @@ impl<'a> Stacks<'a> {
 }
 
 /// Names the places that come until no more can.
-fn name_all(target: &dyn Target, places: &Receiver<Vec<Place>>) -> FrameNames {
-    let mut namer = Namer::new(target);
+fn name_all(target: &dyn Target, libc_lines: bool, places: &Receiver<Vec<Place>>) -> FrameNames {
+    let mut namer = Namer::new(target, libc_lines);
     let mut names = FrameNames::default();
     while let Ok(mut batch) = places.recv() {
         // All that have come meanwhile, at once: some lookups cost the same for one as for many.

@@ -49,30 +49,37 @@ pub struct Walk {
 }
 
 /// What a walk needs besides the registers.
-pub(super) struct Walker<'w, 'a> {
-    pub(super) space: &'w Space<'a>,
-    pub(super) known: &'w mut Known,
+pub(crate) struct Walker<'w, 'a> {
+    pub(crate) space: &'w Space<'a>,
+    pub(crate) known: &'w mut Known,
     /// Where the thread's start routine begins.
-    pub(super) start_routine: Option<u64>,
+    pub(crate) start_routine: Option<u64>,
     /// How many frames outside libc are enough.
-    pub(super) enough: usize,
+    pub(crate) enough: usize,
 }
 
 impl Walker<'_, '_> {
     pub(super) fn walk(&mut self, stack: &mut StackWords<'_>, registers: Registers) -> Walk {
         let mut places = Vec::new();
-        let end = self.frames(stack, registers, &mut places);
+        let end = self.frames(stack, registers, &mut |place, _| places.push(place));
         Walk { places, end }
     }
 
-    fn frames(&mut self, stack: &mut StackWords<'_>, mut registers: Registers, places: &mut Vec<Place>) -> StackEnd {
+    /// Gives each frame to `frame`, with its registers as far as they are known, and why there are no more.
+    pub(crate) fn frames(
+        &mut self,
+        stack: &mut StackWords<'_>,
+        mut registers: Registers,
+        frame: &mut dyn FnMut(Place, &Registers),
+    ) -> StackEnd {
+        let mut count = 0;
         let unknown = |why: String| StackEnd::Unknown { why };
         let mut evidence = Evidence::Recorded;
         let mut exact = true;
         let mut jumps = 0;
         let mut outside = 0;
         loop {
-            if places.len() == MAX_FRAMES {
+            if count == MAX_FRAMES {
                 return StackEnd::Limit;
             }
             let mut place = Place { pc: registers.pc, exact, signal: false, evidence };
@@ -81,7 +88,8 @@ impl Walker<'_, '_> {
             place.signal = row.as_ref().is_some_and(|row| row.signal);
             // The frame behind a trampoline is looked up before its first instruction, on purpose.
             place.exact |= place.signal;
-            places.push(place);
+            frame(place, &registers);
+            count += 1;
             if !self.space.object_at(lookup).is_some_and(|object| object.libc) {
                 outside += 1;
                 if outside >= self.enough {

@@ -116,8 +116,13 @@ pub(super) fn classify(
     match waiting {
         Waiting::Mutex => class(SyncKind::Mutex, Some(word), None),
         // Awake again, it takes its mutex back: a wait of another form, on another word.
-        Waiting::Cond if wait.op != FutexOp::WaitBitset && is_mutex(word) => class(SyncKind::Mutex, Some(word), None),
-        Waiting::Cond if wait.op == FutexOp::WaitBitset => class(SyncKind::Cond, cond_around(word, cond), None),
+        Waiting::Cond if wait.op != FutexOp::WaitBitset && wait.value != 0 && is_mutex(word) => {
+            class(SyncKind::Mutex, Some(word), None)
+        }
+        // Up to 2.32 a wait without a deadline is a plain one, for the end of 0.
+        Waiting::Cond if wait.op == FutexOp::WaitBitset || wait.value == 0 => {
+            class(SyncKind::Cond, cond_around(word, cond), None)
+        }
         Waiting::Cond | Waiting::CondSignal => class(SyncKind::Cond, signaller(word, cond), None),
         Waiting::Rwlock(side) => {
             // Readers wait for the end of the write phase, or (behind a preferred writer) on the word that

@@ -1,5 +1,6 @@
 //! No false alarm: whatever is called a hang is looked at once more, and must not have moved.
 
+use super::abroad::Abroad;
 use super::assemble::has_not_moved;
 use super::classify::Class;
 use super::survey::{Content, Survey};
@@ -15,6 +16,7 @@ pub(super) struct Confirm<'a, 'b> {
     pub(super) facts: &'a BTreeMap<Lwp, LwpFacts>,
     pub(super) classes: &'a HashMap<RemoteAddr, Class>,
     pub(super) contents: &'a HashMap<RemoteAddr, Content>,
+    pub(super) abroad: &'a Abroad,
 }
 
 impl Confirm<'_, '_> {
@@ -29,14 +31,12 @@ impl Confirm<'_, '_> {
         let addresses: BTreeSet<RemoteAddr> = hangs.flat_map(|finding| finding.objects.iter().copied()).collect();
         let classes: Vec<Class> = addresses.iter().filter_map(|address| self.classes.get(address)).copied().collect();
         // All threads asleep before and after: in between, none of them can have let go of anything.
-        let before = self.target.facts(&lwps);
+        let before = self.abroad.facts_of(self.target, &lwps);
         let contents = self.survey.read(&classes);
-        let after = self.target.facts(&lwps);
+        let after = self.abroad.facts_of(self.target, &lwps);
         let still = |(before, after): (&Option<LwpFacts>, &Option<LwpFacts>)| -> bool {
             let (Some(before), Some(after)) = (before, after) else { return false };
-            self.facts
-                .get(&before.lwp)
-                .is_some_and(|first| has_not_moved(first, before) && has_not_moved(before, after))
+            self.first(before.lwp).is_some_and(|first| has_not_moved(first, before) && has_not_moved(before, after))
         };
         let resting: HashMap<Lwp, bool> = lwps.iter().copied().zip(before.iter().zip(&after).map(still)).collect();
         let same: HashMap<RemoteAddr, bool> = classes
@@ -45,7 +45,7 @@ impl Confirm<'_, '_> {
             .map(|(class, now)| (class.address, same(self.contents.get(&class.address), now.as_ref())))
             .collect();
         let holds = |finding: &Finding| {
-            let living = finding.threads.iter().filter(|lwp| self.facts.contains_key(lwp));
+            let living = finding.threads.iter().filter(|lwp| self.first(**lwp).is_some());
             living.clone().all(|lwp| resting.get(lwp) == Some(&true))
                 && finding.objects.iter().all(|address| same.get(address) == Some(&true))
                 && self.the_gone_are_gone(finding, objects)
@@ -58,6 +58,11 @@ impl Confirm<'_, '_> {
         });
         let kept = kept.collect();
         (kept, dissolved)
+    }
+
+    /// What was known of a thread when the finding was made.
+    fn first(&self, lwp: Lwp) -> Option<&LwpFacts> {
+        self.facts.get(&lwp).or_else(|| self.abroad.facts.get(&lwp))
     }
 
     /// Whether the owners that are said to be gone have not come back.

@@ -1,10 +1,14 @@
 //! A look with everything that a person wants to see of what is wrong: stacks, names, durations.
 
-use super::assemble::{Scope, collect_scope};
-use crate::Lwp;
-use crate::model::Snapshot;
+use super::assemble::{Scope, collect_scope, object};
+use super::names::Namer;
+use super::owners::Owners;
+use super::survey::Content;
+use super::words::owner_died;
+use crate::model::{Certainty, Family, Finding, FindingKind, Snapshot, SyncKind, SyncState};
 use crate::target::{Target, TargetError};
 use crate::unwind::Stacks;
+use crate::{Lwp, RemoteAddr};
 use std::collections::BTreeSet;
 
 /// Threads whose stacks and durations are read. More nobody reads.
@@ -14,6 +18,9 @@ const SHOWN: usize = 64;
 /// waited.
 pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
     let mut snapshot = collect_scope(target, Scope::Waited)?;
+    if target.denial().is_none() && !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) {
+        add_dead_owners(target, &mut snapshot);
+    }
     let shown: BTreeSet<Lwp> =
         snapshot.findings.iter().flat_map(|finding| finding.threads.iter().copied()).take(SHOWN).collect();
     let threads: Vec<_> =
@@ -21,7 +28,7 @@ pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
     if threads.is_empty() {
         return Ok(snapshot);
     }
-    let mut stacks = Stacks::new(target);
+    let mut stacks = Stacks::new(target).without_libc_lines();
     stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
     stacks.finish(&mut snapshot);
     let lwps: Vec<Lwp> = shown.into_iter().collect();
@@ -32,4 +39,38 @@ pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
         }
     }
     Ok(snapshot)
+}
+
+/// Robust mutexes whose owner died while nobody waits for them: known only where they are variables.
+fn add_dead_owners(target: &dyn Target, snapshot: &mut Snapshot) {
+    let known: BTreeSet<RemoteAddr> = snapshot.objects.iter().map(|object| object.address).collect();
+    let owners = Owners::new(target, &snapshot.threads);
+    let is_thread = |inner| snapshot.threads.iter().any(|thread| thread.inner_lwp == Some(inner));
+    let variables = Namer::new(target).variables(&is_thread);
+    let mutexes =
+        variables.into_iter().filter(|(class, _)| class.kind == SyncKind::Mutex && class.family == Family::Pthread);
+    let mut found = Vec::new();
+    for (class, name) in mutexes.filter(|(class, _)| !known.contains(&class.address)) {
+        let mut bytes = [0; 40];
+        if target.read_exact(class.address, &mut bytes).is_err() {
+            continue;
+        }
+        let content = Content::of_mutex(&bytes);
+        if matches!(content.state, SyncState::OwnerDied | SyncState::Inconsistent) && content.is_plausible {
+            let mut object = object(target, &class, Some(&content), &owners);
+            object.name = Some(name);
+            found.push(object);
+        }
+    }
+    for object in found {
+        snapshot.findings.push(Finding {
+            kind: FindingKind::OwnerDied,
+            certainty: Certainty::Certain,
+            threads: Vec::new(),
+            objects: vec![object.address],
+            behind: Vec::new(),
+            text: owner_died(&object, |lwp| format!("thread {lwp}")),
+        });
+        snapshot.objects.push(object);
+    }
 }

@@ -28,7 +28,10 @@ impl Graph {
         for (index, object) in objects.iter().enumerate() {
             for waiter in &object.waiters {
                 let of_waiter = edges.entry(waiter.lwp).or_default();
-                let alive = object.holders.iter().filter(|holder| holder.status == HolderStatus::Alive);
+                let alive = object
+                    .holders
+                    .iter()
+                    .filter(|holder| matches!(holder.status, HolderStatus::Alive | HolderStatus::OtherProcess));
                 for holder in alive {
                     let Some(to) = holder.lwp else { continue };
                     of_waiter.push(Edge { to, object: index, evidence: waiter.evidence.max(holder.evidence) });

@@ -6,7 +6,7 @@
 
 use super::classify::{Class, cond_around};
 use super::futex::{FutexOp, FutexWait};
-use crate::glibc::sync::{CondLayout, Decoded, FUTEX_WAITERS, decode, size_of};
+use crate::glibc::sync::{CondLayout, Decoded, FUTEX_WAITERS, Mutex, decode, size_of};
 use crate::model::{Detail, Evidence, Family, Side, SyncKind};
 use crate::target::Memory;
 use crate::{InnerTid, RemoteAddr};
@@ -43,7 +43,8 @@ impl Around<'_> {
         };
         let mut found = Vec::new();
         match (wait.op, wait.value) {
-            (FutexOp::Wait | FutexOp::WaitBitset, 2) if !wait.realtime || wait.timed => {
+            // Without a deadline, a mutex is waited for by the plain call.
+            (op, 2) if op == FutexOp::Wait || wait.timed => {
                 found.extend(inferred(SyncKind::Mutex, Some(word), None));
             }
             _ => {}
@@ -54,20 +55,15 @@ impl Around<'_> {
                 if value & 3 == 1 {
                     found.extend(inferred(SyncKind::Once, Some(word), None));
                 }
+                if value == 0 {
+                    found.extend(self.conds(word));
+                }
             }
             (FutexOp::WaitBitset, value) => {
                 if value == 0 {
                     found.extend(inferred(SyncKind::Semaphore, Some(word), None));
                 }
-                let layouts = match self.cond {
-                    CondLayout::Unknown => vec![CondLayout::Old, CondLayout::New],
-                    known => vec![known],
-                };
-                for layout in layouts {
-                    let around = Around { cond: layout, ..*self };
-                    let address = cond_around(word, layout);
-                    found.extend(address.and_then(|at| around.fits(SyncKind::Cond, at, None, Evidence::Inferred)));
-                }
+                found.extend(self.conds(word));
                 if value == 3 {
                     found.extend(inferred(SyncKind::Rwlock, word.checked_sub(8), Some(Side::Read)));
                     found.extend(inferred(SyncKind::Rwlock, word.checked_sub(12), Some(Side::Write)));
@@ -82,6 +78,19 @@ impl Around<'_> {
             _ => {}
         }
         found
+    }
+
+    /// Condition variables that threads can wait for on `word`.
+    fn conds(&self, word: RemoteAddr) -> Vec<Class> {
+        let layouts = match self.cond {
+            CondLayout::Unknown => vec![CondLayout::Old, CondLayout::New],
+            known => vec![known],
+        };
+        let fit = |layout| {
+            let around = Around { cond: layout, ..*self };
+            around.fits(SyncKind::Cond, cond_around(word, layout)?, None, Evidence::Inferred)
+        };
+        layouts.into_iter().filter_map(fit).collect()
     }
 
     /// An object of `kind` at `address`, if what lies there is one that can have waiters now.
@@ -111,9 +120,10 @@ impl Around<'_> {
     }
 }
 
-/// An object whose kind is not known by any wait: which kinds its bytes can be, most telling first. Only a
-/// held mutex, or one written to by its owner, says anything about itself; the rest is left to the caller.
+/// `bytes` as a mutex that a thread of the target holds, if all of its fields say so.
 pub(super) fn held_mutex(bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> Option<Decoded> {
+    let mutex = Mutex::new(bytes)?;
     let decoded = decode(SyncKind::Mutex, bytes, CondLayout::Unknown)?;
-    (decoded.is_plausible && decoded.state.is_held() && decoded.owner.is_some_and(is_thread)).then_some(decoded)
+    let held = decoded.is_plausible && decoded.state.is_held() && mutex.users > 0;
+    (held && decoded.owner.is_some_and(is_thread)).then_some(decoded)
 }

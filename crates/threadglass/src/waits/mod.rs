@@ -5,6 +5,7 @@
 //! **What it will not do:** stop the target. A thread that is asleep cannot let go of anything; so a circle
 //! of threads that were all seen not to move, around the time at which the objects were read, is one.
 
+mod abroad;
 mod assemble;
 mod classify;
 mod confirm;
@@ -13,13 +14,17 @@ mod findings;
 mod futex;
 mod graph;
 mod guess;
+mod held;
 mod look_at;
+mod names;
 mod owners;
 mod reread;
 mod rust;
 mod survey;
+mod suspects;
+mod words;
 
-pub use assemble::{Scope, collect, collect_scope};
+pub use assemble::{Scope, collect, collect_named, collect_scope, collect_unnamed};
 pub use explain::explain;
 pub use futex::{FutexOp, FutexWait};
 pub use look_at::look_at;

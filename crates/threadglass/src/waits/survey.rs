@@ -35,14 +35,11 @@ pub(super) struct Wait {
     pub(super) class: Class,
     /// Of a wait on a condition variable: the mutex it gave up.
     pub(super) mutex: Option<RemoteAddr>,
-    /// Code addresses of its innermost frames.
-    pub(super) function: Option<String>,
 }
 
 /// Looks for what threads wait for.
 pub struct Survey<'a> {
     memory: &'a (dyn Memory + Sync),
-    target: &'a dyn Target,
     layout: Option<&'a Layout>,
     sites: Sites<'a>,
     symbolizer: Symbolizer<'a>,
@@ -70,7 +67,6 @@ impl<'a> Survey<'a> {
         }
         Self {
             memory,
-            target,
             layout,
             sites: Sites::new(target, memory),
             symbolizer: Symbolizer::new(target),
@@ -78,6 +74,11 @@ impl<'a> Survey<'a> {
             threads: inner,
             ids,
         }
+    }
+
+    /// Whether the target has a thread of this id.
+    pub(super) fn has_thread(&self, inner: InnerTid) -> bool {
+        self.threads.contains(&inner)
     }
 
     pub(super) fn cond(&self) -> CondLayout {
@@ -111,14 +112,14 @@ impl<'a> Survey<'a> {
         futexes
             .iter()
             .filter_map(|(sleeper, futex, _, pc)| {
-                let (class, mutex, function) = found[*first.get(&(*futex, *pc))?].clone()?;
-                Some(Wait { lwp: sleeper.lwp, futex: *futex, class, mutex, function })
+                let (class, mutex) = found[*first.get(&(*futex, *pc))?].clone()?;
+                Some(Wait { lwp: sleeper.lwp, futex: *futex, class, mutex })
             })
             .collect()
     }
 
-    /// What a wait is for, the mutex given up for it, and the function that waits.
-    fn look_closely(&mut self, futex: &FutexWait, site: &Site) -> Option<(Class, Option<RemoteAddr>, Option<String>)> {
+    /// What a wait is for, and the mutex given up for it.
+    fn look_closely(&mut self, futex: &FutexWait, site: &Site) -> Option<(Class, Option<RemoteAddr>)> {
         let function = site.call.as_ref().map(|call| call.function.clone());
         let class = self.by_call(futex, site);
         let class = match class {
@@ -131,7 +132,7 @@ impl<'a> Survey<'a> {
             SyncKind::Cond if class.family == Family::Pthread => self.given_up(class.address, &site.words),
             _ => None,
         };
-        Some((class, mutex, function))
+        Some((class, mutex))
     }
 
     fn by_call(&mut self, futex: &FutexWait, site: &Site) -> Option<Class> {
@@ -202,6 +203,12 @@ impl<'a> Survey<'a> {
             let around =
                 Around { memory: self.memory, cond: self.cond(), is_thread: &|tid| self.threads.contains(&tid) };
             if let Some(class) = around.guess(futex) {
+                return class;
+            }
+            // Nothing of libc's: in a program that has no libc of its own beside it, Rust's library may wait.
+            if function.is_none()
+                && let Some(class) = rust::by_numbers(futex)
+            {
                 return class;
             }
             // Some other function of libc waits: for a lock that libc keeps for itself.
@@ -330,6 +337,14 @@ pub(super) struct Content {
 }
 
 impl Content {
+    /// Of a mutex.
+    pub(super) fn of_mutex(bytes: &[u8; 40]) -> Self {
+        match decode(SyncKind::Mutex, bytes, CondLayout::Unknown) {
+            Some(decoded) => Self::of(decoded, bytes),
+            None => unreachable!("a mutex has 40 bytes"),
+        }
+    }
+
     fn of(decoded: Decoded, bytes: &[u8]) -> Self {
         Self {
             size: Some(decoded.size),
@@ -347,5 +362,6 @@ impl Content {
 fn is_waited_mutex(memory: &dyn Memory, addr: RemoteAddr) -> bool {
     let mut bytes = [0; 40];
     memory.read_exact(addr, &mut bytes).is_ok()
-        && decode(SyncKind::Mutex, &bytes, CondLayout::Unknown).is_some_and(|mutex| mutex.is_plausible)
+        && decode(SyncKind::Mutex, &bytes, CondLayout::Unknown)
+            .is_some_and(|mutex| mutex.is_plausible && mutex.has_waiters)
 }

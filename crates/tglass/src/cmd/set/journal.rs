@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use threadglass::control::set_state::Plan;
+use threadglass::control::set_state::{Plan, Sharers};
 use threadglass::model::Family;
 use threadglass::target::Live;
 
@@ -44,7 +44,8 @@ pub struct Journal {
 
 impl Journal {
     /// Of a change that is about to be made.
-    pub fn of(live: &Live, plan: &Plan) -> Self {
+    pub fn of(live: &Live, plan: &Plan, sharers: &Sharers) -> Self {
+        let elsewhere = sharers.waiters.iter().filter(|_| plan.wakes).map(|(_, lwp)| lwp);
         Self {
             schema: SCHEMA.to_owned(),
             written_at_ms: now_ms(),
@@ -57,7 +58,7 @@ impl Journal {
             value: plan.value,
             old: hex(&plan.before),
             new: hex(&plan.after()),
-            woken: plan.kick.iter().map(|lwp| lwp.0).collect(),
+            woken: plan.kick.iter().chain(elsewhere).map(|lwp| lwp.0).collect(),
             done: false,
             undone_at_ms: None,
         }

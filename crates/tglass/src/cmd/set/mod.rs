@@ -8,15 +8,14 @@ use crate::render::set::{self as screen, Done, Report};
 use anyhow::{Context, Result, bail, ensure};
 use journal::Journal;
 use serde_json::json;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
 use threadglass::control::LiveWriter;
 use threadglass::control::set_state::{
-    self, Applied, Found, Kicked, Plan, SetError, Sharers, apply, find, find_sharers, hold,
+    self, Applied, Found, Kicked, Plan, SetError, Sharers, apply, find, find_sharers, hold, kick,
 };
-use threadglass::model::{HolderStatus, SCHEMA, SyncKind};
+use threadglass::model::{HolderStatus, SCHEMA};
 use threadglass::target::Live;
-use threadglass::{Lwp, Pid, RemoteAddr};
+use threadglass::{Lwp, Pid};
 
 pub fn run(args: &SetArgs) -> Result<ExitCode> {
     if args.undo {
@@ -30,11 +29,12 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
     };
     let (Some(address), Some(value)) = (args.address, args.value) else { bail!("which object, and which value?") };
     let live = open(pid)?;
-    let picture = Picture::take(&live, address, args.kind.map(|kind| kind.0))?;
-    let plan = set_state::plan(&picture.found.object, &picture.found.bytes, value)?;
-    let sharers = find_sharers(&live, address, picture.found.bytes.len() as u64);
-    let seen = picture.code(&live, value);
-    let mut report = Report { found: &picture.found, plan: &plan, sharers: &sharers, seen: &seen, done: None };
+    let kind = args.kind.map(|kind| kind.0);
+    let found = find(&live, address, kind)?;
+    let plan = set_state::plan(&found.object, &found.bytes, value)?;
+    let sharers = find_sharers(&live, address, found.bytes.len() as u64);
+    let seen = code(&live, &found, value);
+    let mut report = Report { found: &found, plan: &plan, sharers: &sharers, seen: &seen, done: None };
     if let Some(expected) = args.seen.as_ref().filter(|expected| **expected != seen) {
         bail!(
             "the picture is not the one of --seen {expected} any more (it is {seen} now): the holder, the waiters or \
@@ -48,14 +48,14 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
         super::print(&screen::intention(&report))?;
     }
     // Whoever reads this has not seen more than a moment: what moves between two looks is not stuck.
-    let again = Picture::take(&live, address, args.kind.map(|kind| kind.0))?;
+    let again = find(&live, address, kind)?;
     ensure!(
-        again.code(&live, value) == seen,
+        code(&live, &again, value) == seen,
         "the object changed while it was looked at (it is in use, not stuck); nothing was written"
     );
-    let journal = Journal::of(&live, &plan);
+    let journal = Journal::of(&live, &plan, &sharers);
     let path = if plan.words.is_empty() { None } else { Some(journal.create()?) };
-    let outcome = carry_out(&live, &picture, &plan, &sharers);
+    let outcome = carry_out(&live, &found, &plan, &sharers);
     if let Some(path) = &path {
         match &outcome {
             Ok(_) => journal.finished().rewrite(path)?,
@@ -66,9 +66,15 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
             Err(_) => {}
         }
     }
-    let (applied, kicked) = outcome?;
-    let now = Picture::take(&live, address, Some(plan.kind)).ok();
-    let now = now.map(|picture| picture.found);
+    let (applied, mut kicked) = outcome?;
+    // Bytes alone say nothing of a Rust lock, once nobody waits for it.
+    let now = find(&live, address, Some(plan.kind)).ok().filter(|now| now.object.family == plan.family);
+    // Who went to sleep between the look and the write has seen the old state only. To look once more does no harm.
+    if let Some(now) = now.as_ref().filter(|_| plan.wakes) {
+        let all = now.object.waiters.iter().map(|waiter| waiter.lwp);
+        let late: Vec<Lwp> = all.filter(|lwp| !plan.kick.contains(lwp)).collect();
+        kicked.add(kick(pid, &late));
+    }
     report.done = Some(Done { applied, kicked, journal: path, now });
     tell(args, &report)
 }
@@ -115,17 +121,17 @@ fn open(pid: Pid) -> Result<Live> {
 }
 
 /// Holds everybody concerned, writes, and lets go: who waits looks at the object again.
-fn carry_out(live: &Live, picture: &Picture, plan: &Plan, sharers: &Sharers) -> Result<(Applied, Kicked), SetError> {
+fn carry_out(live: &Live, found: &Found, plan: &Plan, sharers: &Sharers) -> Result<(Applied, Kicked), SetError> {
     let pid = live.pid();
     let mut threads: Vec<(Pid, Lwp)> = Vec::new();
     // A holder that lives must not unlock in the middle of it.
     if !plan.words.is_empty() {
-        let living = picture.found.object.holders.iter();
+        let living = found.object.holders.iter();
         let living = living.filter(|holder| matches!(holder.status, HolderStatus::Alive | HolderStatus::OtherProcess));
         threads.extend(living.filter_map(|holder| Some((holder.pid.unwrap_or(pid), holder.lwp?))));
     }
     threads.extend(plan.kick.iter().map(|lwp| (pid, *lwp)));
-    if wakes(plan) {
+    if plan.wakes {
         threads.extend(&sharers.waiters);
     }
     let mut unique = Vec::new();
@@ -144,30 +150,7 @@ fn carry_out(live: &Live, picture: &Picture, plan: &Plan, sharers: &Sharers) -> 
     Ok((applied?, kicked))
 }
 
-/// Whether threads can go on after it. Those of other processes are not in the plan.
-fn wakes(plan: &Plan) -> bool {
-    !plan.kick.is_empty() || plan.value == 0 || (plan.kind == SyncKind::Semaphore && plan.value > 0)
-}
-
-/// What the user was shown.
-struct Picture {
-    found: Found,
-}
-
-impl Picture {
-    fn take(live: &Live, address: RemoteAddr, kind: Option<SyncKind>) -> Result<Self> {
-        Ok(Self { found: find(live, address, kind)? })
-    }
-
-    /// A code for what matters in it: another picture has another one.
-    fn code(&self, live: &Live, value: i32) -> String {
-        let Found { object, bytes, .. } = &self.found;
-        let mut hash = DefaultHasher::new();
-        (live.pid().0, live.leader_stat().start_time, object.address.0, object.kind, value, bytes).hash(&mut hash);
-        let holders: Vec<_> = object.holders.iter().map(|holder| (holder.lwp, holder.side, holder.pid)).collect();
-        let mut waiters: Vec<_> = object.waiters.iter().map(|waiter| (waiter.lwp, waiter.side)).collect();
-        waiters.sort_unstable();
-        (holders, waiters).hash(&mut hash);
-        format!("{:08x}", hash.finish() as u32)
-    }
+/// The code of a picture, for this process and this value.
+fn code(live: &Live, found: &Found, value: i32) -> String {
+    format!("{:08x}", found.code(live, (live.pid(), live.leader_stat().start_time, value)))
 }

@@ -7,6 +7,7 @@ use crate::model::{
 use crate::target::{Target, TargetError};
 use crate::waits::{self, Scope};
 use crate::{Lwp, RemoteAddr};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// An object with its bytes.
 #[derive(Clone, Debug)]
@@ -17,6 +18,28 @@ pub struct Found {
     pub object: SyncObject,
     /// Its bytes.
     pub bytes: Vec<u8>,
+}
+
+impl Found {
+    /// A code for this picture, which also depends on `about`: an object in other hands or with other waiters has
+    /// another one, and so has one whose waiters have moved in between.
+    pub fn code(&self, target: &dyn Target, about: impl Hash) -> u32 {
+        let Self { object, bytes, .. } = self;
+        let mut hash = DefaultHasher::new();
+        about.hash(&mut hash);
+        (object.address, object.kind, bytes).hash(&mut hash);
+        for holder in &object.holders {
+            (holder.lwp, holder.side, holder.pid).hash(&mut hash);
+        }
+        let mut waiters: Vec<_> = object.waiters.iter().map(|waiter| (waiter.lwp, waiter.side)).collect();
+        waiters.sort_unstable();
+        let lwps: Vec<Lwp> = waiters.iter().map(|(lwp, _)| *lwp).collect();
+        // Who has gone to sleep once more has given up the CPU once more.
+        let facts = target.facts(&lwps);
+        let slept: Vec<_> = facts.iter().map(|facts| facts.as_ref().and_then(|facts| facts.switches)).collect();
+        (waiters, slept).hash(&mut hash);
+        hash.finish() as u32
+    }
 }
 
 /// Why there is no such object.

@@ -8,9 +8,9 @@ use crate::control::{ControlError, StoppedThread};
 use crate::{Lwp, Pid};
 use std::time::{Duration, Instant};
 
-/// Threads that are held at the same time, at most; the rest is kicked one by one. Stopping one takes some 30
+/// Threads that are held at the same time, at most; the rest is kicked one by one. Stopping one takes 100 to 300
 /// microseconds, so the first of these stands still for some milliseconds.
-const MAX_HELD: usize = 128;
+const MAX_HELD: usize = 32;
 
 /// A thread that was not kicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,15 @@ pub struct Kicked {
 }
 
 impl Kicked {
+    /// Adds what came of kicking more threads.
+    pub fn add(&mut self, other: Self) {
+        self.kicked.extend(other.kicked);
+        self.not_kicked.extend(other.not_kicked);
+        self.interrupted.extend(other.interrupted);
+        self.total += other.total;
+        self.longest = self.longest.max(other.longest);
+    }
+
     fn pause(&mut self, pause: Duration) {
         self.total += pause;
         self.longest = self.longest.max(pause);

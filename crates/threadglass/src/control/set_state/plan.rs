@@ -37,7 +37,9 @@ pub struct Plan {
     pub before: Vec<u8>,
     /// The words to write, in the order of writing. Empty when it has that state already.
     pub words: Vec<WordWrite>,
-    /// Threads of the target that sleep and have to look at the object again.
+    /// Whether the new state lets somebody in: then whoever waits has to look at the object again.
+    pub wakes: bool,
+    /// Threads of the target that are known to wait and have to look again.
     pub kick: Vec<Lwp>,
     /// What the object is afterwards, in words.
     pub becomes: String,

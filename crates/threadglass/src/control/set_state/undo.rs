@@ -37,6 +37,7 @@ pub fn undo_plan(
         value: 0,
         before: now.to_vec(),
         words,
+        wakes: true,
         kick: waiters,
         becomes: "what it was".to_owned(),
         consequences: Vec::new(),

@@ -24,6 +24,8 @@ const DESTROYED: u32 = u32::MAX;
 const OWNER_INCONSISTENT: u32 = 0x7fff_ffff;
 /// In place of the owner: given up for good.
 const OWNER_NOT_RECOVERABLE: u32 = 0x7fff_fffe;
+/// No kernel gives out higher ids.
+const MAX_TID: u32 = 1 << 22;
 /// A ceiling is kept above the lock's own bits.
 pub(crate) const CEILING_SHIFT: u32 = 19;
 
@@ -120,7 +122,7 @@ impl Mutex {
             SyncState::Locked => self.owner,
             _ => return None,
         };
-        (1..=FUTEX_TID_MASK).contains(&owner).then_some(InnerTid(owner as i32))
+        (1..=MAX_TID).contains(&owner).then_some(InnerTid(owner as i32))
     }
 
     /// Acquisitions beyond the first.
@@ -148,8 +150,10 @@ impl Mutex {
         let known = self.kind & !(3 | ROBUST | INHERIT | PROTECT | SHARED | ELISION) == 0;
         let one_protocol = self.kind & (INHERIT | PROTECT) != INHERIT | PROTECT;
         let lock = match self.word_is_owner() {
-            true => self.owner >= OWNER_NOT_RECOVERABLE || self.owner <= FUTEX_TID_MASK,
-            false => self.plain_lock() <= 2 && self.owner <= FUTEX_TID_MASK,
+            true => {
+                (self.owner >= OWNER_NOT_RECOVERABLE || self.owner <= MAX_TID) && self.lock & FUTEX_TID_MASK <= MAX_TID
+            }
+            false => self.plain_lock() <= 2 && self.owner <= MAX_TID,
         };
         // Only robust ones are on a list; others spin and may keep a count there before 2.43.
         let listed = self.is_robust() || self.list == [0; 2];

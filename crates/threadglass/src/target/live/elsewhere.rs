@@ -27,9 +27,16 @@ impl Live {
         };
         match found {
             None => Elsewhere::Nowhere,
-            Some((pid, lwp)) if Some(pid) == parent => Elsewhere::Parent(pid, lwp),
+            Some((pid, lwp)) if Some(pid) == parent && self.is_copy_of(pid) => Elsewhere::Parent(pid, lwp),
             Some((pid, lwp)) => Elsewhere::Process(pid, lwp),
         }
+    }
+
+    /// Whether this process was forked from `pid` and runs the same program since: its auxiliary vector, in
+    /// which the kernel puts random numbers and addresses at each exec, is the same.
+    fn is_copy_of(&self, pid: Pid) -> bool {
+        let theirs = std::fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
+        !theirs.is_empty() && self.read_stream(c"auxv").is_ok_and(|ours| ours == theirs)
     }
 
     /// Ids of a namespace are not what `/proc` goes by: its processes are asked one after the other, the

@@ -240,6 +240,10 @@ impl Target for Live {
         if self.is_namespaced() { self.search_inner(inner) } else { Some(Lwp(inner.0)) }
     }
 
+    fn other(&self, pid: Pid) -> Option<Box<dyn Target>> {
+        Some(Box::new(Self::open(pid).ok()?))
+    }
+
     fn gives_facts_in_bulk(&self) -> bool {
         self.has_worthwhile_iterator()
     }

@@ -19,6 +19,7 @@ fn empty(object: &SyncObject, bytes: &[u8], value: i32, becomes: impl Into<Strin
         value,
         before: bytes.to_vec(),
         words: Vec::new(),
+        wakes: false,
         kick: Vec::new(),
         becomes: becomes.into(),
         consequences: Vec::new(),
@@ -35,6 +36,7 @@ impl Plan {
 
     /// Wakes everybody who waits for `object`.
     fn kick_all(&mut self, object: &SyncObject) {
+        self.wakes = true;
         self.kick = object.waiters.iter().map(|waiter| waiter.lwp).collect();
     }
 

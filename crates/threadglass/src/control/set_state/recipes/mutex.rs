@@ -43,9 +43,7 @@ fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_hel
     // The lock comes last: until then nobody can take it and sign where we erase.
     plan.word("count", COUNT, mutex.count, 0);
     plan.word("owner", OWNER, mutex.owner, 0);
-    // The holder is one of the users. One that was locked by force has no holder.
-    let users = if mutex.owner == 0 { mutex.users } else { mutex.users.saturating_sub(1) };
-    plan.word("nusers", USERS, mutex.users, users);
+    plan.word("nusers", USERS, mutex.users, users(object, mutex));
     plan.word("lock", 0, mutex.lock, ceiling);
     if mutex.owner == 0 {
         return plan;
@@ -56,10 +54,9 @@ fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_hel
             MutexType::Recursive | MutexType::Errorcheck => {
                 format!("{holder} will still unlock it when it goes on: pthread_mutex_unlock then returns EPERM")
             }
-            MutexType::Normal | MutexType::Adaptive => format!(
-                "{holder} will still unlock it when it goes on: that frees it under whoever holds it by then, \
-                 and pthread_mutex_destroy may say EBUSY"
-            ),
+            MutexType::Normal | MutexType::Adaptive => {
+                format!("{holder} will still unlock it when it goes on: that frees it under whoever holds it by then")
+            }
         });
         if mutex.protocol() == MutexProtocol::Protect {
             plan.warn(format!("{holder} keeps the priority that the mutex's ceiling gave it"));
@@ -69,6 +66,17 @@ fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_hel
         plan.warn("one of the waiters takes it, the others go on waiting");
     }
     plan
+}
+
+/// The number of users without the holder, who is one of them. One that lives and whose own unlock will be accepted
+/// takes itself off then; counted twice, the number would end below zero. A mutex locked by force has no holder.
+fn users(object: &SyncObject, mutex: &Mutex) -> u32 {
+    let checks = matches!(mutex.mutex_type(), MutexType::Recursive | MutexType::Errorcheck);
+    match mutex.owner {
+        0 => mutex.users,
+        _ if !checks && living_holders(object).is_some() => mutex.users,
+        _ => mutex.users.saturating_sub(1),
+    }
 }
 
 fn lock(object: &SyncObject, bytes: &[u8], value: i32, mutex: &Mutex, ceiling: u32, is_held: bool) -> Plan {

@@ -1,0 +1,177 @@
+//! Data symbols: names for variables of an object that has no debug information.
+
+use super::plainness;
+use object::elf::{SHF_ALLOC, SHF_TLS, SHF_WRITE, SHN_UNDEF, STT_COMMON, STT_OBJECT};
+use object::read::elf::{ElfFile64, SectionHeader, Sym};
+use object::{Endianness, ReadCache};
+use std::fs::File;
+
+/// No object has more variables; a table that claims so is not followed.
+const MAX_SYMBOLS: usize = 8 << 20;
+/// How many symbols that begin before an address are tried: one may lie in another, but not many.
+const MAX_TRIES: usize = 64;
+
+/// One variable of an object.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u64,
+    size: u64,
+    /// Where its name begins in the strings.
+    name: u32,
+    /// Whether the program may write to it at any time.
+    writable: bool,
+}
+
+/// A variable, as a symbol table has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataSymbol {
+    /// Its name, not demangled.
+    pub name: String,
+    /// Where it begins, at link time.
+    pub start: u64,
+    /// Its size.
+    pub size: u64,
+    /// Whether the program may write to it at any time.
+    pub writable: bool,
+}
+
+/// The variables of an object's symbol tables, by link-time address.
+#[derive(Debug, Default)]
+pub struct DataSymbols {
+    strings: Vec<u8>,
+    /// By address.
+    entries: Vec<Entry>,
+}
+
+impl DataSymbols {
+    /// Reads the tables of `file`: the full one, and the dynamic one.
+    pub fn read(file: &File) -> Self {
+        let mut symbols = Self::default();
+        let Some(file) = file.try_clone().ok() else { return symbols };
+        let cache = ReadCache::new(file);
+        let Ok(elf) = ElfFile64::<Endianness, _>::parse(&cache) else { return symbols };
+        let endian = elf.endian();
+        let sections = elf.elf_section_table();
+        let writable: Vec<bool> = sections
+            .iter()
+            .map(|section| {
+                let flags = section.sh_flags(endian);
+                let has = |flag| flags & flag == flag;
+                let name = sections.section_name(endian, section).unwrap_or_default();
+                has(SHF_ALLOC | SHF_WRITE)
+                    && !has(SHF_TLS)
+                    // Written by the dynamic linker only.
+                    && !name.starts_with(b".data.rel.ro")
+            })
+            .collect();
+        for table in [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()] {
+            for symbol in table.symbols() {
+                let section = symbol.st_shndx(endian);
+                let is_data = matches!(symbol.st_type(), STT_OBJECT | STT_COMMON) && section != SHN_UNDEF;
+                if !is_data || symbols.entries.len() >= MAX_SYMBOLS {
+                    continue;
+                }
+                let Ok(name) = symbol.name(endian, table.strings()) else { continue };
+                let writable = writable.get(usize::from(section.0)).copied().unwrap_or(false);
+                symbols.push(name, symbol.st_value(endian), symbol.st_size(endian), writable);
+            }
+        }
+        symbols.sort();
+        symbols
+    }
+
+    /// Makes a table of `(name, address, size)`; all of them count as writable.
+    pub fn from_symbols<'a>(symbols: impl Iterator<Item = (&'a [u8], u64, u64)>) -> Self {
+        let mut table = Self::default();
+        for (name, start, size) in symbols.take(MAX_SYMBOLS) {
+            table.push(name, start, size, true);
+        }
+        table.sort();
+        table
+    }
+
+    fn push(&mut self, name: &[u8], start: u64, size: u64, writable: bool) {
+        let Ok(at) = u32::try_from(self.strings.len()) else { return };
+        // The full table has the version behind the name.
+        let name = name.split(|byte| *byte == b'@').next().unwrap_or_default();
+        if name.is_empty() || start == 0 {
+            return;
+        }
+        self.strings.extend_from_slice(name);
+        self.strings.push(0);
+        self.entries.push(Entry { start, size, name: at, writable });
+    }
+
+    /// Orders by address; of several at one address the plainest name is last, where it is found first.
+    fn sort(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_by(|a, b| {
+            let order = (a.start, a.size).cmp(&(b.start, b.size));
+            order.then_with(|| plainness(self.name(b)).cmp(&plainness(self.name(a))))
+        });
+        self.entries = entries;
+    }
+
+    fn name(&self, entry: &Entry) -> &[u8] {
+        let rest = self.strings.get(entry.name as usize..).unwrap_or_default();
+        rest.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    fn symbol(&self, entry: &Entry) -> DataSymbol {
+        DataSymbol {
+            name: String::from_utf8_lossy(self.name(entry)).into_owned(),
+            start: entry.start,
+            size: entry.size,
+            writable: entry.writable,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The innermost variable that holds `addr`.
+    pub fn at(&self, addr: u64) -> Option<DataSymbol> {
+        let end = self.entries.partition_point(|entry| entry.start <= addr);
+        let before = self.entries[..end].iter().rev().take(MAX_TRIES);
+        before.filter(|entry| super::holds(entry.start, entry.size, addr)).map(|entry| self.symbol(entry)).next()
+    }
+
+    /// All variables of one of `sizes` that the program may write to; one for each address.
+    pub fn of_size(&self, sizes: &[u64]) -> Vec<DataSymbol> {
+        let mut found: Vec<DataSymbol> = Vec::new();
+        for entry in self.entries.iter().rev().filter(|entry| entry.writable && sizes.contains(&entry.size)) {
+            if found.last().is_none_or(|last| last.start != entry.start) {
+                found.push(self.symbol(entry));
+            }
+        }
+        found.reverse();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_symbol_with_the_plainest_name_answers() {
+        let table = [
+            (&b"__outer"[..], 100, 50),
+            (b"outer", 100, 50),
+            (b"inner@@V1", 110, 8),
+            (b"unsized", 300, 0),
+            (b"last", u64::MAX - 3, 8),
+        ];
+        let symbols = DataSymbols::from_symbols(table.into_iter());
+        let name = |addr| symbols.at(addr).map(|symbol| (symbol.name, addr - symbol.start));
+        assert_eq!(name(100), Some(("outer".to_owned(), 0)));
+        assert_eq!(name(112), Some(("inner".to_owned(), 2)));
+        assert_eq!(name(118), Some(("outer".to_owned(), 18)));
+        assert_eq!((name(150), name(99), name(301)), (None, None, None));
+        assert_eq!(name(u64::MAX), Some(("last".to_owned(), 3)));
+        let of_size: Vec<_> = symbols.of_size(&[50, 8]).into_iter().map(|symbol| symbol.name).collect();
+        assert_eq!(of_size, ["outer", "inner", "last"]);
+    }
+}

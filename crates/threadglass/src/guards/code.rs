@@ -1,0 +1,116 @@
+//! The target's code, each place of it looked at once.
+
+use super::addresses::ByAddress;
+use super::effect::{Named, named};
+use super::insn::{Insn, LONGEST, decode};
+use super::pages::Pages;
+use crate::unwind::{Known, Space, through_stubs, unbound_import};
+
+/// Places that are remembered.
+const MAX_PLACES: usize = 1 << 20;
+/// Instructions of one look, whatever the target makes of it.
+const BUDGET: usize = 20_000_000;
+
+/// What is at the end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Callee {
+    /// A function of another library, known by its name.
+    Named(Named),
+    /// Code to go into.
+    Code(u64),
+    /// Something else.
+    Opaque,
+}
+
+/// Code of one target.
+pub(super) struct Code<'c> {
+    space: &'c Space<'c>,
+    pub(super) known: Known,
+    insns: ByAddress<Option<Insn>>,
+    callees: ByAddress<Callee>,
+    /// By address: whether a function ends there.
+    ends: ByAddress<bool>,
+    spent: usize,
+    budget: usize,
+}
+
+impl<'c> Code<'c> {
+    pub(super) fn new(space: &'c Space<'c>) -> Self {
+        Self {
+            space,
+            known: Known::default(),
+            insns: ByAddress::default(),
+            callees: ByAddress::default(),
+            ends: ByAddress::default(),
+            spent: 0,
+            budget: BUDGET,
+        }
+    }
+
+    /// Takes one instruction off the budget.
+    pub(super) fn spend(&mut self) -> bool {
+        self.spent += 1;
+        self.spent <= self.budget
+    }
+
+    /// Allows `steps` more instructions at most.
+    pub(super) fn limit(&mut self, steps: usize) {
+        self.budget = self.budget.min(self.spent.saturating_add(steps));
+    }
+
+    /// The instruction at `addr`.
+    pub(super) fn insn(&mut self, pages: &mut Pages<'_>, addr: u64) -> Option<Insn> {
+        if let Some(known) = self.insns.get(&addr) {
+            return *known;
+        }
+        let mut bytes = [0; LONGEST];
+        let got = pages.code(addr, &mut bytes);
+        let insn = Some(got).filter(|_| self.space.is_code(addr)).and_then(|got| decode(&bytes[..got]));
+        if self.insns.len() < MAX_PLACES {
+            self.insns.insert(addr, insn);
+        }
+        insn
+    }
+
+    /// What a call of `target` leads to.
+    pub(super) fn callee(&mut self, target: u64) -> Callee {
+        if let Some(known) = self.callees.get(&target) {
+            return *known;
+        }
+        let callee = self.find(target);
+        if self.callees.len() < MAX_PLACES {
+            self.callees.insert(target, callee);
+        }
+        callee
+    }
+
+    fn find(&self, target: u64) -> Callee {
+        if !self.space.is_code(target) {
+            return Callee::Opaque;
+        }
+        let function = through_stubs(self.space, target);
+        let own = function == target;
+        // A slot that nobody has called through yet still has its name.
+        if own && let Some(name) = unbound_import(self.space, target) {
+            return Callee::Named(named(&name));
+        }
+        match self.space.exported(function).map(|name| named(&name)) {
+            Some(Named::Plain) | None if !self.space.is_libc(function) => Callee::Code(function),
+            None => Callee::Opaque,
+            Some(named) => Callee::Named(named),
+        }
+    }
+
+    /// Whether a jump from `pc` to `target` leaves the function.
+    pub(super) fn leaves(&mut self, pc: u64, target: u64) -> bool {
+        let row = self.known.row(self.space, pc);
+        row.is_none_or(|row| target <= row.function.0 || target >= row.function.1)
+    }
+
+    /// Whether a function ends at `addr`.
+    pub(super) fn ends_at(&mut self, addr: u64) -> bool {
+        let Self { known, space, ends, .. } = self;
+        let find = || known.row(space, addr.wrapping_sub(1)).is_some_and(|row| row.function.1 == addr);
+        *ends.entry(addr).or_insert_with(find)
+    }
+}

@@ -1,0 +1,410 @@
+//! What a thread would do with some locks if it went on from a place: all ways it may go, as far as a
+//! budget reaches.
+
+use super::Wanted;
+use super::addresses::ByWords;
+use super::code::{Callee, Code};
+use super::effect::{Effect, may_take, of_atomic};
+use super::machine::{Atomic, Machine, Next, Value};
+use super::pages::Pages;
+use crate::model::{Family, SyncKind};
+
+/// Instructions from one place on.
+const STEPS: usize = 6_000;
+/// Of these, those inside of one call; then it is taken to come back without having touched a lock.
+const STEPS_IN_CALL: usize = 800;
+/// Calls inside of calls that are followed.
+const MAX_DEPTH: usize = 12;
+/// Ways that wait to be gone.
+const MAX_WAYS: usize = 64;
+/// How often loops are gone round to see which registers they change.
+const ROUNDS: u8 = 3;
+/// Locks looked at together.
+pub(super) const MAX_LOCKS: usize = 16;
+
+/// Numbers, in the encoding's order, of the registers that a function gives back as it found them.
+const PRESERVED: [usize; 6] = [3, 5, 12, 13, 14, 15];
+
+/// What was seen of one lock on all ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Released before it was taken.
+    pub(super) releases: bool,
+    /// Taken before it was released, or something that may be this.
+    pub(super) takes: bool,
+    /// On some way it is still held by what was taken on this way when the function returns.
+    pub(super) keeps: bool,
+    /// A way came to the function's end.
+    pub(super) ends: bool,
+}
+
+/// How much of a lock the ways so far account for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Standing {
+    /// Taken this many times more than released since the beginning.
+    Open(i8),
+    /// It is known which came first.
+    Released,
+    Taken(i8),
+}
+
+struct Way {
+    machine: Machine,
+    locks: [Standing; MAX_LOCKS],
+    calls: Vec<Entered>,
+}
+
+/// A call on the way, to come back from it.
+#[derive(Clone)]
+struct Entered {
+    back: u64,
+    sp: u64,
+    preserved: [Value; 6],
+}
+
+/// The exploration from one place.
+pub(super) struct Explorer<'e, 'c, 'a> {
+    code: &'e mut Code<'c>,
+    pages: &'e mut Pages<'a>,
+    wanted: &'e [&'e Wanted],
+    seen: [Seen; MAX_LOCKS],
+    visited: ByWords<(u64, u64, u64), u8>,
+    /// How often a way may come to the same place.
+    rounds: u8,
+    /// By outermost call: its steps.
+    spent: ByWords<(u64, u64), usize>,
+    ways: Vec<Way>,
+    steps: usize,
+    /// Where ways of the first function end.
+    until: Option<u64>,
+    watch: Option<Watch>,
+}
+
+/// A place that the thread is known to have come to, and the registers it can have had there.
+struct Watch {
+    pc: u64,
+    sp: u64,
+    registers: Option<[Value; 16]>,
+}
+
+impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
+    /// Explores from `machine` on, to `until` at most. `owed[i]`: how often lock `i` was taken shortly before.
+    pub(super) fn run(
+        code: &'e mut Code<'c>,
+        pages: &'e mut Pages<'a>,
+        wanted: &'e [&'e Wanted],
+        machine: Machine,
+        owed: &[i8; MAX_LOCKS],
+        until: Option<u64>,
+    ) -> [Seen; MAX_LOCKS] {
+        let mut explorer = Self {
+            code,
+            pages,
+            wanted,
+            seen: [Seen::default(); MAX_LOCKS],
+            visited: ByWords::default(),
+            rounds: 1,
+            spent: ByWords::default(),
+            ways: vec![Way { machine, locks: owed.map(Standing::Open), calls: Vec::new() }],
+            steps: 0,
+            until,
+            watch: None,
+        };
+        explorer.go_all();
+        explorer.seen
+    }
+
+    /// The registers with which a thread comes from `machine` to `pc` with the stack pointer `sp`: those that
+    /// are the same on all ways and in all rounds.
+    pub(super) fn arrival(
+        code: &'e mut Code<'c>,
+        pages: &'e mut Pages<'a>,
+        machine: Machine,
+        (pc, sp): (u64, u64),
+    ) -> Option<[Value; 16]> {
+        let way = Way { machine, locks: [Standing::Released; MAX_LOCKS], calls: Vec::new() };
+        let mut explorer = Self {
+            code,
+            pages,
+            wanted: &[],
+            seen: [Seen::default(); MAX_LOCKS],
+            visited: ByWords::default(),
+            rounds: ROUNDS,
+            spent: ByWords::default(),
+            ways: vec![way],
+            steps: 0,
+            until: None,
+            watch: Some(Watch { pc, sp, registers: None }),
+        };
+        explorer.go_all();
+        // What was not gone to the end may have had other values.
+        explorer.watch.filter(|_| explorer.steps <= STEPS)?.registers
+    }
+
+    fn go_all(&mut self) {
+        while let Some(way) = self.ways.pop() {
+            self.go(way);
+        }
+    }
+
+    fn go(&mut self, mut way: Way) {
+        let mut atomics = Vec::new();
+        loop {
+            self.steps += 1;
+            if self.steps > STEPS || !self.code.spend() {
+                self.ended(&way);
+                self.ways.clear();
+                return;
+            }
+            if let Some(outer) = way.calls.first() {
+                let spent = self.spent.entry((outer.back, outer.sp)).or_default();
+                *spent += 1;
+                if *spent > STEPS_IN_CALL {
+                    way.calls.truncate(1);
+                    if !self.come_back(&mut way) {
+                        return;
+                    }
+                    continue;
+                }
+            }
+            if let Some(watch) = self.watch.as_mut().filter(|watch| watch.pc == way.machine.pc) {
+                watch.see(&way.machine);
+            }
+            if way.calls.is_empty() && self.until == Some(way.machine.pc) {
+                return self.ended(&way);
+            }
+            let Some(insn) = self.code.insn(self.pages, way.machine.pc) else { return self.ended(&way) };
+            let end = way.machine.pc.wrapping_add(u64::from(insn.len));
+            atomics.clear();
+            let next = way.machine.step(self.pages, &insn, &mut atomics);
+            for atomic in &atomics {
+                self.change(&mut way, atomic);
+            }
+            let alive = match next {
+                Next::On => {
+                    way.machine.pc = end;
+                    true
+                }
+                Next::Jump(Some(target)) => self.jump(&mut way, target, end, &insn),
+                Next::Either(target) => {
+                    self.fork(&way, target);
+                    way.machine.pc = end;
+                    self.arrive(&way) || self.come_back(&mut way)
+                }
+                Next::Call(target) => self.call(&mut way, target, end),
+                Next::Return if way.calls.is_empty() => {
+                    self.ended(&way);
+                    false
+                }
+                Next::Return => self.come_back_with_result(&mut way),
+                Next::Jump(None) if !way.calls.is_empty() => self.come_back(&mut way),
+                Next::Jump(None) => {
+                    self.ended(&way);
+                    false
+                }
+                Next::End => false,
+            };
+            if !alive {
+                return;
+            }
+        }
+    }
+
+    /// Whether a way that is here now has not been gone before.
+    fn arrive(&mut self, way: &Way) -> bool {
+        let place = (way.machine.pc, way.machine.sp().unwrap_or(0), packed(&way.locks[..self.wanted.len()]));
+        let visits = self.visited.entry(place).or_default();
+        *visits = visits.saturating_add(1);
+        *visits <= self.rounds
+    }
+
+    fn fork(&mut self, way: &Way, target: u64) {
+        if self.ways.len() < MAX_WAYS {
+            let mut machine = way.machine.clone();
+            machine.pc = target;
+            let other = Way { machine, locks: way.locks, calls: way.calls.clone() };
+            if self.arrive(&other) {
+                self.ways.push(other);
+            }
+        }
+    }
+
+    fn jump(&mut self, way: &mut Way, target: u64, end: u64, insn: &super::insn::Insn) -> bool {
+        // A jump to a function's beginning is a call whose return is ours.
+        if self.code.leaves(way.machine.pc, target)
+            && let Callee::Named(named) = self.code.callee(target)
+        {
+            let back = way.calls.is_empty();
+            let going = self.named(way, named);
+            if back {
+                self.ended(way);
+            }
+            return going && !back && self.come_back(way);
+        }
+        way.machine.pc = target;
+        if self.arrive(way) {
+            return true;
+        }
+        // Round a loop: what comes behind it, or back from the call that loops.
+        if matches!(insn.op, super::insn::Op::Jcc(_)) {
+            way.machine.pc = end;
+            return self.arrive(way) || self.come_back(way);
+        }
+        self.come_back(way)
+    }
+
+    fn call(&mut self, way: &mut Way, target: Option<u64>, back: u64) -> bool {
+        // Nothing is behind a call at a function's very end: it does not return.
+        let last = self.code.ends_at(back);
+        let callee = target.map_or(Callee::Opaque, |target| self.code.callee(target));
+        match callee {
+            Callee::Named(named) => {
+                if !self.named(way, named) || last {
+                    return false;
+                }
+            }
+            Callee::Code(target) if way.calls.len() < MAX_DEPTH && way.machine.sp().is_some() => {
+                let sp = way.machine.sp().unwrap_or(0);
+                way.calls.push(Entered { back, sp, preserved: PRESERVED.map(|number| way.machine.regs[number]) });
+                way.machine.push_return(self.pages, back);
+                way.machine.pc = target;
+                return self.arrive(way) || self.come_back(way);
+            }
+            _ if last => return false,
+            _ => way.machine.after_call(),
+        }
+        way.machine.pc = back;
+        true
+    }
+
+    /// The effect of a call of a known function; whether it comes back.
+    fn named(&mut self, way: &mut Way, named: super::effect::Named) -> bool {
+        use super::effect::Named;
+        match named {
+            Named::Never => return false,
+            Named::Plain => way.machine.after_call(),
+            Named::Lock(effect) => {
+                let argument = way.machine.regs[7].get(8);
+                for (index, wanted) in self.wanted.iter().enumerate() {
+                    match argument {
+                        Some(addr) if addr == wanted.address.0 => self.note(way, index, effect),
+                        None if effect == Effect::Take && is_posix(wanted) => self.unclear(way, index),
+                        _ => {}
+                    }
+                }
+                way.machine.after_call();
+                way.machine.regs[0] = Value::of(0);
+            }
+        }
+        true
+    }
+
+    /// Back from the innermost call, of which nothing else is known; from further ones while that leads
+    /// only where ways have been before.
+    fn come_back(&mut self, way: &mut Way) -> bool {
+        while self.leave(way) {
+            way.machine.after_call();
+            if self.arrive(way) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Back from a call whose return was reached.
+    fn come_back_with_result(&mut self, way: &mut Way) -> bool {
+        let results = (way.machine.regs[0], way.machine.regs[2]);
+        if !self.leave(way) {
+            return false;
+        }
+        way.machine.after_call();
+        (way.machine.regs[0], way.machine.regs[2]) = results;
+        self.arrive(way) || self.come_back(way)
+    }
+
+    /// Behind the innermost call; whether there is a place behind it.
+    fn leave(&mut self, way: &mut Way) -> bool {
+        let Some(entered) = way.calls.pop() else { return false };
+        for (number, value) in PRESERVED.into_iter().zip(entered.preserved) {
+            way.machine.regs[number] = value;
+        }
+        way.machine.set_sp(entered.sp);
+        way.machine.pc = entered.back;
+        !self.code.ends_at(entered.back)
+    }
+
+    fn change(&mut self, way: &mut Way, atomic: &Atomic) {
+        for (index, wanted) in self.wanted.iter().enumerate() {
+            if let Some(effect) = of_atomic(wanted, atomic) {
+                self.note(way, index, effect);
+            } else if may_take(wanted, atomic) {
+                self.unclear(way, index);
+            }
+        }
+    }
+
+    fn note(&mut self, way: &mut Way, index: usize, effect: Effect) {
+        let standing = &mut way.locks[index];
+        // Trying again to take what can be held once does not take it twice.
+        let most = if self.wanted[index].kind == SyncKind::Mutex { 1 } else { i8::MAX };
+        *standing = match (*standing, effect) {
+            (Standing::Open(count), Effect::Release) if count <= 0 => {
+                self.seen[index].releases = true;
+                Standing::Released
+            }
+            (Standing::Open(count), Effect::Release) => Standing::Open(count - 1),
+            (Standing::Open(count), Effect::Take) => {
+                self.seen[index].takes = true;
+                Standing::Taken(count.saturating_add(1).min(most))
+            }
+            (Standing::Taken(count), Effect::Take) => Standing::Taken(count.saturating_add(1).min(most)),
+            (Standing::Taken(count), Effect::Release) => Standing::Taken((count - 1).max(0)),
+            (Standing::Released, _) => Standing::Released,
+        };
+    }
+
+    /// Something that may have taken the lock.
+    fn unclear(&mut self, way: &mut Way, index: usize) {
+        if let Standing::Open(_) = way.locks[index] {
+            self.note(way, index, Effect::Take);
+        }
+    }
+
+    /// A way's end where the function returns, or the view does.
+    fn ended(&mut self, way: &Way) {
+        for (seen, standing) in self.seen.iter_mut().zip(way.locks) {
+            seen.ends = true;
+            seen.keeps |= matches!(standing, Standing::Taken(count) | Standing::Open(count) if count > 0);
+        }
+    }
+}
+
+/// All standings in one word, four bits each; counts beyond a few are not told apart.
+fn packed(locks: &[Standing]) -> u64 {
+    locks.iter().fold(0, |word, standing| {
+        let number = match standing {
+            Standing::Open(count) => (*count).clamp(0, 4) as u64,
+            Standing::Released => 5,
+            Standing::Taken(count) => 6 + (*count).clamp(0, 4) as u64,
+        };
+        word << 4 | number
+    })
+}
+
+impl Watch {
+    fn see(&mut self, machine: &Machine) {
+        if machine.sp() != Some(self.sp) {
+            return;
+        }
+        let registers = self.registers.get_or_insert(machine.regs);
+        for (known, now) in registers.iter_mut().zip(machine.regs) {
+            if *known != now {
+                *known = Value::UNKNOWN;
+            }
+        }
+    }
+}
+
+fn is_posix(wanted: &Wanted) -> bool {
+    matches!(wanted.family, Family::Pthread | Family::Cxx | Family::Libc)
+}

@@ -1,0 +1,579 @@
+//! Instructions: how long each is, and what those do that move addresses about and release locks.
+//!
+//! Every instruction that compilers emit has its length here; what vectors, floats and the like do is
+//! not known, only which register they may change.
+
+/// The longest instruction there is.
+pub(super) const LONGEST: usize = 15;
+
+/// Number of the stack pointer in the encoding's order (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 ..).
+pub(super) const RSP: u8 = 4;
+
+/// A place in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mem {
+    pub(super) base: Option<u8>,
+    pub(super) index: Option<(u8, u8)>,
+    pub(super) disp: i64,
+    /// Counted from the next instruction.
+    pub(super) rip: bool,
+    /// Counted from a thread's own base, which is not known here.
+    pub(super) segment: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operand {
+    None,
+    Reg(u8),
+    /// The second byte of one of the first four registers.
+    High(u8),
+    Vector(u8),
+    Mem(Mem),
+    Imm(i64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alu {
+    Add,
+    Or,
+    Adc,
+    Sbb,
+    And,
+    Sub,
+    Xor,
+    Cmp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Mov,
+    /// Zero-extends from this many bytes.
+    Movzx(u8),
+    /// Sign-extends from this many bytes.
+    Movsx(u8),
+    Lea,
+    Alu(Alu),
+    Test,
+    Inc,
+    Dec,
+    Neg,
+    Not,
+    /// Left, right, right with sign.
+    Shl,
+    Shr,
+    Sar,
+    Push,
+    Pop,
+    Leave,
+    Call,
+    Jmp,
+    /// By condition number.
+    Jcc(u8),
+    Setcc(u8),
+    Cmov(u8),
+    Ret,
+    Xchg,
+    Xadd,
+    Cmpxchg,
+    /// A vector register, 16 bytes, or 8 of them with the rest cleared.
+    MovVector,
+    /// A vector register made zero.
+    ZeroVector,
+    Nop,
+    /// Nothing comes after it.
+    Stop,
+    Syscall,
+    /// The accumulator's sign into its upper half, or into rdx.
+    Extend,
+    /// Anything else: the destination is not known afterwards, nor rax and rdx.
+    Other,
+}
+
+/// One instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Insn {
+    pub(super) len: u8,
+    pub(super) op: Op,
+    /// Bytes of the operands.
+    pub(super) size: u8,
+    pub(super) dst: Operand,
+    pub(super) src: Operand,
+    pub(super) lock: bool,
+}
+
+struct Reader<'a> {
+    code: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.code.get(self.at).filter(|_| self.at < LONGEST)?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn signed(&mut self, bytes: u8) -> Option<i64> {
+        let mut value = 0u64;
+        for shift in 0..bytes {
+            value |= u64::from(self.byte()?) << (8 * shift);
+        }
+        let unused = 64 - 8 * u32::from(bytes);
+        Some((value << unused) as i64 >> unused)
+    }
+}
+
+/// What the prefixes of an instruction say.
+#[derive(Clone, Copy, Default)]
+struct Prefix {
+    rex: u8,
+    narrow: bool,
+    repeat: u8,
+    lock: bool,
+    segment: bool,
+}
+
+impl Prefix {
+    fn size(self) -> u8 {
+        match (self.rex & 8 != 0, self.narrow) {
+            (true, _) => 8,
+            (_, true) => 2,
+            _ => 4,
+        }
+    }
+}
+
+/// Register and operand of a ModRM byte.
+struct ModRm {
+    /// The middle field without its extension.
+    field: u8,
+    reg: u8,
+    rm: Operand,
+}
+
+fn modrm(code: &mut Reader<'_>, prefix: Prefix) -> Option<ModRm> {
+    let byte = code.byte()?;
+    let (mode, field, low) = (byte >> 6, byte >> 3 & 7, byte & 7);
+    let reg = field | (prefix.rex & 4) << 1;
+    if mode == 3 {
+        return Some(ModRm { field, reg, rm: Operand::Reg(low | (prefix.rex & 1) << 3) });
+    }
+    let mut mem = Mem { base: None, index: None, disp: 0, rip: false, segment: prefix.segment };
+    let mut displacement = [0, 1, 4][usize::from(mode)];
+    if low == 4 {
+        let sib = code.byte()?;
+        let index = sib >> 3 & 7 | (prefix.rex & 2) << 2;
+        if index != 4 {
+            mem.index = Some((index, 1 << (sib >> 6)));
+        }
+        if sib & 7 == 5 && mode == 0 {
+            displacement = 4;
+        } else {
+            mem.base = Some(sib & 7 | (prefix.rex & 1) << 3);
+        }
+    } else if low == 5 && mode == 0 {
+        displacement = 4;
+        mem.rip = true;
+    } else {
+        mem.base = Some(low | (prefix.rex & 1) << 3);
+    }
+    if displacement > 0 {
+        mem.disp = code.signed(displacement)?;
+    }
+    Some(ModRm { field, reg, rm: Operand::Mem(mem) })
+}
+
+/// Decodes the instruction at the beginning of `code`; `None` when it is none, or cut off.
+pub(super) fn decode(code: &[u8]) -> Option<Insn> {
+    let mut code = Reader { code, at: 0 };
+    let mut prefix = Prefix::default();
+    let opcode = loop {
+        match code.byte()? {
+            0x66 => prefix.narrow = true,
+            byte @ (0xf2 | 0xf3) => prefix.repeat = byte,
+            0xf0 => prefix.lock = true,
+            0x64 | 0x65 => prefix.segment = true,
+            0x26 | 0x2e | 0x36 | 0x3e | 0x67 => {}
+            byte @ 0x40..=0x4f => {
+                // It counts only directly before the opcode.
+                prefix.rex = byte;
+                match code.byte()? {
+                    0x66 | 0xf2 | 0xf3 | 0xf0 | 0x64 | 0x65 | 0x40..=0x4f => return None,
+                    opcode => break opcode,
+                }
+            }
+            opcode => break opcode,
+        }
+    };
+    let mut insn = match opcode {
+        0x0f => two_bytes(&mut code, prefix)?,
+        0xc4 | 0xc5 | 0x62 => vector_extension(&mut code, prefix, opcode)?,
+        _ => one_byte(&mut code, prefix, opcode)?,
+    };
+    insn.len = code.at as u8;
+    insn.lock = prefix.lock;
+    Some(insn)
+}
+
+fn plain(op: Op, size: u8, dst: Operand, src: Operand) -> Insn {
+    Insn { len: 0, op, size, dst, src, lock: false }
+}
+
+/// A byte register: without REX, numbers 4 to 7 are the second bytes of the first four.
+fn narrow(operand: Operand, size: u8, prefix: Prefix) -> Operand {
+    match operand {
+        Operand::Reg(number @ 4..=7) if size == 1 && prefix.rex == 0 => Operand::High(number - 4),
+        other => other,
+    }
+}
+
+fn alu(number: u8) -> Alu {
+    [Alu::Add, Alu::Or, Alu::Adc, Alu::Sbb, Alu::And, Alu::Sub, Alu::Xor, Alu::Cmp][usize::from(number & 7)]
+}
+
+fn one_byte(code: &mut Reader<'_>, prefix: Prefix, opcode: u8) -> Option<Insn> {
+    use Operand::{Imm, Reg};
+    let wide = if opcode & 1 == 0 { 1 } else { prefix.size() };
+    // Immediates have four bytes at most, also for operands of eight.
+    let immediate = |size: u8| size.min(4);
+    let low = opcode & 7 | (prefix.rex & 1) << 3;
+    let rax = Reg(0);
+    let none = Operand::None;
+    let other = |dst| plain(Op::Other, 8, dst, Operand::None);
+    Some(match opcode {
+        0x00..=0x3f => match opcode & 7 {
+            form @ 0..=3 => {
+                let m = modrm(code, prefix)?;
+                let (reg, rm) = (narrow(Reg(m.reg), wide, prefix), narrow(m.rm, wide, prefix));
+                let (dst, src) = if form < 2 { (rm, reg) } else { (reg, rm) };
+                plain(Op::Alu(alu(opcode >> 3)), wide, dst, src)
+            }
+            4 | 5 => plain(Op::Alu(alu(opcode >> 3)), wide, rax, Imm(code.signed(immediate(wide))?)),
+            _ => return None,
+        },
+        0x50..=0x57 => plain(Op::Push, 8, none, Reg(low)),
+        0x58..=0x5f => plain(Op::Pop, 8, Reg(low), none),
+        0x63 => {
+            let m = modrm(code, prefix)?;
+            plain(Op::Movsx(4), prefix.size(), Reg(m.reg), m.rm)
+        }
+        0x68 => plain(Op::Push, 8, none, Imm(code.signed(4)?)),
+        0x6a => plain(Op::Push, 8, none, Imm(code.signed(1)?)),
+        0x69 | 0x6b => {
+            let m = modrm(code, prefix)?;
+            code.signed(if opcode == 0x6b { 1 } else { immediate(prefix.size()) })?;
+            other(Reg(m.reg))
+        }
+        0x70..=0x7f => plain(Op::Jcc(opcode & 15), 8, none, Imm(code.signed(1)?)),
+        0x80 | 0x81 | 0x83 => {
+            let m = modrm(code, prefix)?;
+            let value = code.signed(if opcode == 0x81 { immediate(wide) } else { 1 })?;
+            plain(Op::Alu(alu(m.field)), wide, narrow(m.rm, wide, prefix), Imm(value))
+        }
+        0x84..=0x8b => {
+            let m = modrm(code, prefix)?;
+            let (reg, rm) = (narrow(Reg(m.reg), wide, prefix), narrow(m.rm, wide, prefix));
+            match opcode {
+                0x84 | 0x85 => plain(Op::Test, wide, rm, reg),
+                0x86 | 0x87 => plain(Op::Xchg, wide, rm, reg),
+                0x88 | 0x89 => plain(Op::Mov, wide, rm, reg),
+                _ => plain(Op::Mov, wide, reg, rm),
+            }
+        }
+        0x8d => {
+            let m = modrm(code, prefix)?;
+            plain(Op::Lea, prefix.size(), Reg(m.reg), m.rm)
+        }
+        0x8c | 0x8e => other(modrm(code, prefix)?.rm),
+        0x8f => plain(Op::Pop, 8, modrm(code, prefix)?.rm, none),
+        0x90 if prefix.rex & 1 == 0 => plain(Op::Nop, 8, none, none),
+        0x90..=0x97 => plain(Op::Xchg, prefix.size(), rax, Reg(low)),
+        0x98 | 0x99 => plain(Op::Extend, prefix.size(), if opcode == 0x98 { rax } else { Reg(2) }, none),
+        0x9b | 0xf8..=0xfd | 0x9c..=0x9f | 0xa4..=0xa7 | 0xaa..=0xaf | 0x6c..=0x6f => other(none),
+        0xa0..=0xa3 => {
+            code.signed(8)?;
+            other(none)
+        }
+        0xa8 | 0xa9 => plain(Op::Test, wide, rax, Imm(code.signed(immediate(wide))?)),
+        0xb0..=0xb7 => plain(Op::Mov, 1, narrow(Reg(low), 1, prefix), Imm(code.signed(1)?)),
+        0xb8..=0xbf => plain(Op::Mov, prefix.size(), Reg(low), Imm(code.signed(prefix.size())?)),
+        0xc0 | 0xc1 | 0xd0..=0xd3 => {
+            let m = modrm(code, prefix)?;
+            let count = match opcode {
+                0xc0 | 0xc1 => Imm(code.signed(1)?),
+                0xd0 | 0xd1 => Imm(1),
+                _ => Reg(1),
+            };
+            let op = match m.field {
+                4 | 6 => Op::Shl,
+                5 => Op::Shr,
+                7 => Op::Sar,
+                _ => return Some(other(m.rm)),
+            };
+            plain(op, wide, narrow(m.rm, wide, prefix), count)
+        }
+        0xc2 => {
+            code.signed(2)?;
+            plain(Op::Ret, 8, none, none)
+        }
+        0xc3 => plain(Op::Ret, 8, none, none),
+        0xc6 | 0xc7 => {
+            let m = modrm(code, prefix)?;
+            let value = code.signed(immediate(wide))?;
+            plain(Op::Mov, wide, narrow(m.rm, wide, prefix), Imm(value))
+        }
+        0xc8 => {
+            code.signed(3)?;
+            plain(Op::Stop, 8, none, none)
+        }
+        0xc9 => plain(Op::Leave, 8, none, none),
+        0xcd => {
+            code.byte()?;
+            plain(Op::Stop, 8, none, none)
+        }
+        0xcc | 0xf4 => plain(Op::Stop, 8, none, none),
+        0xd8..=0xdf => {
+            modrm(code, prefix)?;
+            // The status word may come to rax.
+            other(rax)
+        }
+        0xe0..=0xe3 => {
+            code.byte()?;
+            plain(Op::Stop, 8, none, none)
+        }
+        0xe8 => plain(Op::Call, 8, none, Imm(code.signed(4)?)),
+        0xe9 => plain(Op::Jmp, 8, none, Imm(code.signed(4)?)),
+        0xeb => plain(Op::Jmp, 8, none, Imm(code.signed(1)?)),
+        0xf6 | 0xf7 => {
+            let m = modrm(code, prefix)?;
+            let rm = narrow(m.rm, wide, prefix);
+            match m.field {
+                0 | 1 => plain(Op::Test, wide, rm, Imm(code.signed(immediate(wide))?)),
+                2 => plain(Op::Not, wide, rm, none),
+                3 => plain(Op::Neg, wide, rm, none),
+                _ => other(rax),
+            }
+        }
+        0xfe | 0xff => {
+            let m = modrm(code, prefix)?;
+            let rm = narrow(m.rm, wide, prefix);
+            match m.field {
+                0 => plain(Op::Inc, wide, rm, none),
+                1 => plain(Op::Dec, wide, rm, none),
+                2 => plain(Op::Call, 8, none, m.rm),
+                4 => plain(Op::Jmp, 8, none, m.rm),
+                6 => plain(Op::Push, 8, none, m.rm),
+                _ => return None,
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn two_bytes(code: &mut Reader<'_>, prefix: Prefix) -> Option<Insn> {
+    use Operand::{Imm, Reg, Vector};
+    let opcode = code.byte()?;
+    let wide = if opcode & 1 == 0 { 1 } else { prefix.size() };
+    let none = Operand::None;
+    let other = |dst| plain(Op::Other, 8, dst, Operand::None);
+    let vector = |rm| match rm {
+        Reg(number) => Vector(number),
+        rm => rm,
+    };
+    Some(match opcode {
+        0x05 => plain(Op::Syscall, 8, none, none),
+        0x0b => plain(Op::Stop, 8, none, none),
+        0x0d | 0x18..=0x1f | 0xae => {
+            modrm(code, prefix)?;
+            plain(Op::Nop, 8, none, none)
+        }
+        0x06..=0x09 | 0x30..=0x37 | 0x77 | 0xa0..=0xa2 | 0xa8..=0xaa => other(none),
+        // Whole vectors and halves of them, to and from memory.
+        0x10 | 0x28 | 0x6f if opcode != 0x10 || prefix.repeat == 0 => {
+            let m = modrm(code, prefix)?;
+            // Without a prefix 0x6f is of the old eight-byte registers.
+            if opcode == 0x6f && prefix.repeat == 0 && !prefix.narrow {
+                return Some(other(none));
+            }
+            plain(Op::MovVector, 16, Vector(m.reg), vector(m.rm))
+        }
+        0x11 | 0x29 | 0x7f if opcode != 0x11 || prefix.repeat == 0 => {
+            let m = modrm(code, prefix)?;
+            if opcode == 0x7f && prefix.repeat == 0 && !prefix.narrow {
+                return Some(other(none));
+            }
+            plain(Op::MovVector, 16, vector(m.rm), Vector(m.reg))
+        }
+        0x6e if prefix.narrow && prefix.rex & 8 != 0 => {
+            let m = modrm(code, prefix)?;
+            plain(Op::MovVector, 8, Vector(m.reg), m.rm)
+        }
+        0x7e if prefix.narrow && prefix.rex & 8 != 0 => {
+            let m = modrm(code, prefix)?;
+            plain(Op::MovVector, 8, m.rm, Vector(m.reg))
+        }
+        0x7e if prefix.repeat == 0xf3 => {
+            let m = modrm(code, prefix)?;
+            plain(Op::MovVector, 8, Vector(m.reg), vector(m.rm))
+        }
+        0xd6 if prefix.narrow => {
+            let m = modrm(code, prefix)?;
+            plain(Op::MovVector, 8, vector(m.rm), Vector(m.reg))
+        }
+        0x57 | 0xef => {
+            let m = modrm(code, prefix)?;
+            let op = if m.rm == Reg(m.reg) { Op::ZeroVector } else { Op::Other };
+            plain(op, 16, Vector(m.reg), none)
+        }
+        0x40..=0x4f => {
+            let m = modrm(code, prefix)?;
+            plain(Op::Cmov(opcode & 15), prefix.size(), Reg(m.reg), m.rm)
+        }
+        0x80..=0x8f => plain(Op::Jcc(opcode & 15), 8, none, Imm(code.signed(4)?)),
+        0x90..=0x9f => {
+            let m = modrm(code, prefix)?;
+            plain(Op::Setcc(opcode & 15), 1, narrow(m.rm, 1, prefix), none)
+        }
+        0xa3 => {
+            modrm(code, prefix)?;
+            other(none)
+        }
+        0xb0 | 0xb1 => {
+            let m = modrm(code, prefix)?;
+            plain(Op::Cmpxchg, wide, narrow(m.rm, wide, prefix), narrow(Reg(m.reg), wide, prefix))
+        }
+        0xc0 | 0xc1 => {
+            let m = modrm(code, prefix)?;
+            plain(Op::Xadd, wide, narrow(m.rm, wide, prefix), narrow(Reg(m.reg), wide, prefix))
+        }
+        0xb6 | 0xb7 | 0xbe | 0xbf => {
+            let m = modrm(code, prefix)?;
+            let from = if opcode & 1 == 0 { 1 } else { 2 };
+            let op = if opcode < 0xb8 { Op::Movzx(from) } else { Op::Movsx(from) };
+            plain(op, prefix.size(), Reg(m.reg), narrow(m.rm, from, prefix))
+        }
+        0xc8..=0xcf => other(Reg(opcode & 7 | (prefix.rex & 1) << 3)),
+        0x38 => {
+            code.byte()?;
+            other(Reg(modrm(code, prefix)?.reg))
+        }
+        0x3a => {
+            code.byte()?;
+            let m = modrm(code, prefix)?;
+            code.byte()?;
+            other(Reg(m.reg))
+        }
+        0x70..=0x73 | 0xc2 | 0xc4..=0xc6 => {
+            let m = modrm(code, prefix)?;
+            code.byte()?;
+            // 0xc5 is the one of these that gives a general register.
+            other(if opcode == 0xc5 { Reg(m.reg) } else { Vector(m.reg) })
+        }
+        0xa4 | 0xac | 0xba => {
+            let m = modrm(code, prefix)?;
+            code.byte()?;
+            // A bit that is only tested (0xba /4) leaves its operand as it was.
+            other(if opcode == 0xba && m.field == 4 { none } else { m.rm })
+        }
+        0xa5 | 0xad | 0xab | 0xb3 | 0xbb | 0xc3 | 0xc7 => other(modrm(code, prefix)?.rm),
+        0xaf | 0xb8 | 0xbc | 0xbd | 0x02 | 0x03 => other(Reg(modrm(code, prefix)?.reg)),
+        0x2c | 0x2d | 0x50 | 0xd7 => other(Reg(modrm(code, prefix)?.reg)),
+        0x7e => other(modrm(code, prefix)?.rm),
+        0x10..=0x17 | 0x28..=0x2f | 0x51..=0x6f | 0x74..=0x76 | 0x78..=0x7f | 0xd0..=0xfe => {
+            other(Vector(modrm(code, prefix)?.reg))
+        }
+        0x00 | 0x01 => {
+            modrm(code, prefix)?;
+            other(Reg(0))
+        }
+        _ => return None,
+    })
+}
+
+/// Instructions of the vector extensions: only their length, and which register they may change.
+fn vector_extension(code: &mut Reader<'_>, mut prefix: Prefix, opcode: u8) -> Option<Insn> {
+    let first = code.byte()?;
+    // The bits that REX would have are inverted here.
+    prefix.rex = (!first >> 5 & 4) | if opcode == 0xc5 { 0 } else { !first >> 5 & 3 };
+    let map = match opcode {
+        0xc5 => 1,
+        0xc4 => {
+            code.byte()?;
+            first & 0x1f
+        }
+        _ => {
+            code.signed(2)?;
+            first & 7
+        }
+    };
+    let operation = code.byte()?;
+    if map == 1 && operation == 0x77 {
+        return Some(plain(Op::Nop, 8, Operand::None, Operand::None));
+    }
+    let m = modrm(code, prefix)?;
+    if map == 3 || map == 1 && matches!(operation, 0x70..=0x73 | 0xc2 | 0xc4..=0xc6) {
+        code.byte()?;
+    }
+    // Some give general registers (masks, bit operations of map 2); vectors are forgotten likewise.
+    let general = matches!((map, operation), (1, 0x50 | 0xd7 | 0x2c | 0x2d | 0xc5 | 0x93) | (2 | 3, 0xf0..=0xf7));
+    if general {
+        return Some(plain(Op::Other, 8, Operand::Reg(m.reg), Operand::None));
+    }
+    let store = map == 1 && matches!(operation, 0x11 | 0x29 | 0x7f | 0xd6 | 0x7e | 0x13 | 0x17 | 0x2b | 0xe7);
+    let dst = if store { m.rm } else { Operand::Vector(m.reg) };
+    Some(plain(Op::Other, 32, dst, Operand::None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(code: &[u8]) -> Insn {
+        let insn = decode(code).unwrap_or_else(|| panic!("{code:x?}"));
+        assert_eq!(usize::from(insn.len), code.len(), "{code:x?} {insn:?}");
+        insn
+    }
+
+    #[test]
+    fn what_matters_is_decoded() {
+        // lea 0x10(%rip),%rdi
+        let insn = one(&[0x48, 0x8d, 0x3d, 0x10, 0, 0, 0]);
+        let Operand::Mem(mem) = insn.src else { panic!("{insn:?}") };
+        assert!(insn.op == Op::Lea && insn.dst == Operand::Reg(7) && mem.rip && mem.disp == 16);
+        // lock cmpxchg %ecx,(%rbx)
+        let insn = one(&[0xf0, 0x0f, 0xb1, 0x0b]);
+        assert!(insn.lock && insn.op == Op::Cmpxchg && insn.size == 4 && insn.src == Operand::Reg(1));
+        // xchg %eax,(%r14)
+        assert_eq!(one(&[0x41, 0x87, 0x06]).op, Op::Xchg);
+        // mov 0x8(%rsp,%r12,2),%r9
+        let insn = one(&[0x4e, 0x8b, 0x4c, 0x64, 0x08]);
+        let Operand::Mem(mem) = insn.src else { panic!("{insn:?}") };
+        assert!(mem.base == Some(RSP) && mem.index == Some((12, 2)) && mem.disp == 8 && insn.dst == Operand::Reg(9));
+        // mov %ah,%al
+        assert_eq!(one(&[0x88, 0xe0]).src, Operand::High(0));
+        // movups %xmm1,(%rsp)
+        assert_eq!(one(&[0x0f, 0x11, 0x0c, 0x24]).src, Operand::Vector(1));
+    }
+
+    #[test]
+    fn lengths() {
+        let codes: [&[u8]; 12] = [
+            &[0xf3, 0x0f, 0x1e, 0xfa],                      // endbr64
+            &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], // nop
+            &[0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8],          // movabs
+            &[0x66, 0xc7, 0x00, 1, 2],                      // movw
+            &[0xf6, 0x05, 1, 2, 3, 4, 5],                   // testb $5,..(%rip)
+            &[0xf7, 0xd8],                                  // neg
+            &[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0], // mov %fs:0x28,%rax
+            &[0xc5, 0xf8, 0x77],                            // vzeroupper
+            &[0xc5, 0xfe, 0x6f, 0x06],                      // vmovdqu (%rsi),%ymm0
+            &[0x62, 0xf1, 0xfe, 0x48, 0x6f, 0x46, 0x01],    // vmovdqu64 64(%rsi),%zmm0
+            &[0x66, 0x0f, 0x3a, 0x0f, 0xc1, 0x08],          // palignr
+            &[0x0f, 0xba, 0xe0, 0x03],                      // bt
+        ];
+        for code in codes {
+            one(code);
+            assert_eq!(decode(&code[..code.len() - 1]), None, "{code:x?}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A register of a thread that was not stopped, from what it gave to the kernel.
+//!
+//! Rust's locks wait by `syscall(SYS_futex, word, ..)`, a function that saves no register. The word's address
+//! is known, and the code before the call says in which register it still is.
+
+use super::code::Code;
+use super::insn::{Insn, Op, Operand, RSP};
+use super::machine::Machine;
+use super::pages::Pages;
+
+/// Bytes of a function that are decoded to find its last instructions before a call.
+const MAX_FUNCTION: u64 = 64 << 10;
+/// Instructions before the call that are looked at.
+const REACH: usize = 24;
+/// Number of rsi, the second argument, in the encoding's order.
+const RSI: u8 = 6;
+
+/// The register, of those that calls preserve, that the second argument of the call before `back` was made
+/// from, and how far the argument is from it. `start`: where the function begins.
+pub(super) fn argument(code: &mut Code<'_>, pages: &mut Pages<'_>, start: u64, back: u64) -> Option<(u8, i64)> {
+    let block = block_before(code, pages, start, back)?;
+    let (_, before) = block.split_last()?;
+    let mut before = before.iter().rev().take(REACH);
+    let mut changed = Vec::new();
+    let (register, distance) = loop {
+        let (_, insn) = before.next()?;
+        match (insn.op, insn.dst, insn.src) {
+            (Op::Mov, Operand::Reg(RSI), Operand::Reg(register)) if insn.size == 8 => break (register, 0),
+            (Op::Lea, Operand::Reg(RSI), Operand::Mem(mem)) if mem.index.is_none() && !mem.rip => {
+                break (mem.base?, mem.disp);
+            }
+            (_, Operand::Reg(RSI), _) => return None,
+            (_, Operand::Reg(other), _) => changed.push(other),
+            _ => {}
+        }
+    };
+    (is_preserved(register) && !changed.contains(&register)).then_some((register, distance))
+}
+
+/// The instructions of the function from `start` that lead straight to the call before `back`; that is the last.
+pub(super) fn block_before(
+    code: &mut Code<'_>,
+    pages: &mut Pages<'_>,
+    start: u64,
+    back: u64,
+) -> Option<Vec<(u64, Insn)>> {
+    if back.checked_sub(start)? > MAX_FUNCTION {
+        return None;
+    }
+    let mut block = Vec::new();
+    let mut at = start;
+    while at < back {
+        let insn = code.insn(pages, at)?;
+        let next = at.checked_add(u64::from(insn.len))?;
+        if matches!(insn.op, Op::Jmp | Op::Jcc(_) | Op::Ret | Op::Stop | Op::Call) && next < back {
+            block.clear();
+        } else {
+            block.push((at, insn));
+        }
+        at = next;
+    }
+    (at == back && block.last().is_some_and(|(_, last)| last.op == Op::Call)).then_some(block)
+}
+
+/// Brings `state`, which has the registers that a function preserves as they are at a call, to the last
+/// instruction of `block`: the other registers are set as the block sets them.
+///
+/// What the block does to preserved registers and to memory has happened already, and is not done again.
+pub(super) fn set_up(state: &mut Machine, pages: &mut Pages<'_>, block: &[(u64, Insn)]) {
+    let Some(((at, _), before)) = block.split_last() else { return };
+    for (at, insn) in &before[before.len().saturating_sub(REACH)..] {
+        state.pc = *at;
+        match (insn.op, insn.dst, insn.src) {
+            (Op::Push | Op::Pop | Op::Leave, ..) | (_, Operand::Mem(_), _) => {}
+            (op, Operand::Reg(register), src) if is_preserved(register) || register == RSP => {
+                // A copy was made: where the copy is known, so is what it was made from.
+                if let (Op::Mov, Operand::Reg(from), 8) = (op, src, insn.size)
+                    && !is_preserved(from)
+                    && state.regs[usize::from(from)].get(8).is_none()
+                {
+                    state.regs[usize::from(from)] = state.regs[usize::from(register)];
+                }
+            }
+            _ => {
+                state.step(pages, insn, &mut Vec::new());
+            }
+        }
+    }
+    state.pc = *at;
+}
+
+fn is_preserved(register: u8) -> bool {
+    matches!(register, 3 | 5 | 12..=15)
+}

@@ -1,0 +1,59 @@
+//! Which frames can have to do with a lock at all: its address must come from somewhere.
+
+use super::Wanted;
+use super::addresses::ByAddress;
+use super::code::Code;
+use super::insn::{Op, Operand};
+use super::pages::Pages;
+
+/// Bytes of a function that are searched for addresses.
+const MAX_FUNCTION: u64 = 64 << 10;
+/// How far below a lock an address may be: of the structure that it is in.
+pub(super) const NEAR: u64 = 4096;
+/// Numbers below this are no addresses.
+const LOWEST: u64 = 1 << 16;
+
+/// Whether `value` can lead to `lock`.
+pub(super) fn is_near(value: u64, lock: &Wanted) -> bool {
+    value.wrapping_sub(lock.address.0.wrapping_sub(NEAR)) < NEAR.saturating_add(lock.size.min(NEAR))
+}
+
+/// By function: the addresses that its code has in it, and what is at them.
+#[derive(Default)]
+pub(super) struct References(ByAddress<Vec<u64>>);
+
+impl References {
+    /// Those of the function from `start` to `end`.
+    pub(super) fn of(&mut self, code: &mut Code<'_>, pages: &mut Pages<'_>, (start, end): (u64, u64)) -> &[u64] {
+        self.0.entry(start).or_insert_with(|| find(code, pages, start, end))
+    }
+}
+
+fn find(code: &mut Code<'_>, pages: &mut Pages<'_>, start: u64, end: u64) -> Vec<u64> {
+    let mut found = Vec::new();
+    let mut at = start;
+    while at < end && at - start < MAX_FUNCTION {
+        let Some(insn) = code.insn(pages, at) else { break };
+        at = at.wrapping_add(u64::from(insn.len));
+        if matches!(insn.op, Op::Call | Op::Jmp | Op::Jcc(_)) {
+            continue;
+        }
+        for operand in [insn.dst, insn.src] {
+            match operand {
+                Operand::Mem(mem) if mem.rip => found.push(at.wrapping_add_signed(mem.disp)),
+                Operand::Mem(mem) if mem.base.is_none() && !mem.segment => found.push(mem.disp as u64),
+                Operand::Imm(value) => {
+                    found.push(value as u64 & if insn.size == 4 { u64::from(u32::MAX) } else { u64::MAX })
+                }
+                _ => {}
+            }
+        }
+    }
+    found.retain(|addr| *addr >= LOWEST);
+    found.sort_unstable();
+    found.dedup();
+    let pointers: Vec<u64> =
+        found.iter().filter_map(|addr| pages.word(addr & !7)).filter(|word| *word >= LOWEST).collect();
+    found.extend(pointers);
+    found
+}

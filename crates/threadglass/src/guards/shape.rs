@@ -1,0 +1,61 @@
+//! Stacks that are alike: thousands of threads wait in few ways, and one of each way is looked at closely.
+//!
+//! Two stacks are alike when each word is the same code address, points to the same place of the own stack,
+//! or of the same lock, or is the same of the numbers that flags are made of. Other pointers and numbers may
+//! differ.
+
+use super::addresses::Mix;
+use super::relevance::{NEAR, is_near};
+use super::{Stander, Wanted};
+use crate::unwind::Space;
+use std::hash::{Hash, Hasher};
+
+/// How far from the stack pointer an address is taken to be on the same stack.
+const OWN: u64 = 1 << 20;
+
+#[derive(Hash)]
+enum Word {
+    Flag(u64),
+    Code(u64),
+    Own(u64),
+    Lock(usize, u64),
+    Other,
+}
+
+/// A number that is the same for stacks that are alike.
+pub(super) fn of(space: &Space<'_>, stander: &Stander, stack: &[u8], wanted: &[Wanted]) -> u64 {
+    let mut hash = Mix::default();
+    (stander.pc, stander.start).hash(&mut hash);
+    let lock_of = |addr: u64| {
+        wanted
+            .iter()
+            .position(|lock| is_near(addr, lock))
+            .map(|index| Word::Lock(index, addr.wrapping_sub(wanted[index].address.0)))
+    };
+    for target in [stander.waits_on, stander.futex] {
+        target.and_then(|target| lock_of(target.0)).hash(&mut hash);
+    }
+    let bounds = wanted.iter().map(|lock| lock.address.0);
+    let (low, high) =
+        (bounds.clone().min().unwrap_or(0).saturating_sub(NEAR), bounds.max().unwrap_or(0).saturating_add(NEAR));
+    for bytes in stack.chunks_exact(8) {
+        let word = u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
+        let own = word.wrapping_sub(stander.sp.0);
+        let lock = || (low..high).contains(&word).then(|| lock_of(word)).flatten();
+        let class = if word < 2 {
+            Word::Flag(word)
+        } else if word < 1 << 16 {
+            Word::Other
+        } else if let Some(lock) = lock() {
+            lock
+        } else if own < OWN || own.wrapping_neg() < OWN {
+            Word::Own(own)
+        } else if space.is_code(word) {
+            Word::Code(word)
+        } else {
+            Word::Other
+        };
+        class.hash(&mut hash);
+    }
+    hash.finish()
+}

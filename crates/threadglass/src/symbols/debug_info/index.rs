@@ -1,0 +1,166 @@
+//! One pass over a unit: where its variables, functions and scopes are.
+
+use super::unit::Parsed;
+use super::{Session, Slice};
+use gimli::{Attribute, Operation, constants as dw};
+use std::sync::Arc;
+
+/// Scopes do not nest deeper in any program.
+const MAX_DEPTH: usize = 256;
+/// A function in more pieces than this is not followed.
+const MAX_PIECES: usize = 4096;
+/// How many entries are read before looking at the clock.
+const STEP: u32 = 1 << 16;
+
+/// What one unit has. Offsets are within the unit.
+#[derive(Default)]
+pub(super) struct UnitIndex {
+    /// Address and entry of each variable at a fixed address.
+    pub(super) variables: Vec<(u64, usize)>,
+    /// First address, end and entry of each piece of code.
+    pub(super) functions: Vec<(u64, u64, usize)>,
+    /// Namespaces, types and functions that have something in them, in the order they begin.
+    scopes: Vec<Scope>,
+}
+
+/// Numbers are small: sections are bounded, and there may be very many scopes.
+struct Scope {
+    start: u32,
+    end: u32,
+    /// The one around it, or `NO_PARENT`.
+    parent: u32,
+}
+
+const NO_PARENT: u32 = u32::MAX;
+
+impl UnitIndex {
+    /// The innermost scope around the entry at `offset`.
+    pub(super) fn scope_of(&self, offset: usize) -> Option<usize> {
+        let mut scope = self.scopes.partition_point(|scope| (scope.start as usize) < offset).checked_sub(1)?;
+        while let Some(found) = self.scopes.get(scope) {
+            if offset < found.end as usize {
+                return Some(found.start as usize);
+            }
+            scope = found.parent as usize;
+        }
+        None
+    }
+}
+
+impl<'a> Session<'a> {
+    /// The index of a unit, made when it is first asked for. A unit that is broken has one up to the place
+    /// where it breaks.
+    pub(super) fn index(&mut self, unit: usize) -> Option<Arc<UnitIndex>> {
+        if let Some(index) = self.known.indexes.get(&unit) {
+            return Some(index.clone());
+        }
+        let parsed = self.unit(unit)?;
+        let mut index = UnitIndex::default();
+        let _ = self.scan(&parsed, &mut index);
+        let index = Arc::new(index);
+        self.known.indexes.insert(unit, index.clone());
+        Some(index)
+    }
+
+    fn scan(&self, parsed: &Parsed<'a>, index: &mut UnitIndex) -> gimli::Result<()> {
+        let unit = &parsed.unit;
+        let mut entries = unit.entries_raw(None)?;
+        // Scopes that are not closed yet, with the depth at which they began.
+        let mut open: Vec<(isize, usize)> = Vec::new();
+        let mut attributes = Vec::new();
+        let mut count = 0u32;
+        while !entries.is_empty() {
+            count = count.wrapping_add(1);
+            if count.is_multiple_of(STEP) && self.is_exhausted() {
+                break;
+            }
+            let (offset, depth) = (entries.next_offset().0, entries.next_depth());
+            let Some(abbreviation) = entries.read_abbreviation()? else {
+                if let Some((_, scope)) = open.pop_if(|(at, _)| *at >= entries.next_depth()) {
+                    index.scopes[scope].end = u32::try_from(offset).unwrap_or(u32::MAX);
+                }
+                continue;
+            };
+            let specs = abbreviation.attributes();
+            match abbreviation.tag() {
+                dw::DW_TAG_variable if specs.iter().any(|spec| spec.name() == dw::DW_AT_location) => {
+                    entries.read_attributes(specs, &mut attributes)?;
+                    if let Some(addr) = self.fixed_address(parsed, &attributes) {
+                        index.variables.push((addr, offset));
+                    }
+                }
+                dw::DW_TAG_subprogram => {
+                    entries.read_attributes(specs, &mut attributes)?;
+                    for (from, to) in self.code_ranges(parsed, &attributes) {
+                        index.functions.push((from, to, offset));
+                    }
+                }
+                _ => entries.skip_attributes(specs)?,
+            }
+            let is_scope = matches!(
+                abbreviation.tag(),
+                dw::DW_TAG_namespace
+                    | dw::DW_TAG_module
+                    | dw::DW_TAG_structure_type
+                    | dw::DW_TAG_class_type
+                    | dw::DW_TAG_union_type
+                    | dw::DW_TAG_subprogram
+            );
+            if is_scope && abbreviation.has_children() {
+                if open.len() >= MAX_DEPTH {
+                    break;
+                }
+                let parent = open.last().and_then(|(_, scope)| u32::try_from(*scope).ok()).unwrap_or(NO_PARENT);
+                let Ok(start) = u32::try_from(offset) else { break };
+                open.push((depth, index.scopes.len()));
+                index.scopes.push(Scope { start, end: u32::MAX, parent });
+            }
+        }
+        index.functions.sort_unstable();
+        index.variables.sort_unstable();
+        Ok(())
+    }
+
+    /// The address in a variable's location, when that is all there is in it.
+    fn fixed_address(&self, parsed: &Parsed<'a>, attributes: &[Attribute<Slice<'a>>]) -> Option<u64> {
+        let location = attributes.iter().find(|attribute| attribute.name() == dw::DW_AT_location)?;
+        let expression = location.value().exprloc_value()?;
+        let mut operations = expression.operations(parsed.unit.encoding());
+        let addr = match operations.next().ok()?? {
+            Operation::Address { address } => address,
+            Operation::AddressIndex { index } => self.dwarf.address(&parsed.unit, index).ok()?,
+            _ => return None,
+        };
+        let addr = match operations.next().ok()? {
+            None => addr,
+            Some(Operation::PlusConstant { value }) if operations.next().ok()?.is_none() => addr.checked_add(value)?,
+            Some(_) => return None,
+        };
+        // What the linker has thrown away is at 0.
+        (addr != 0).then_some(addr)
+    }
+
+    /// Where the code of a function, block or inlined function is.
+    pub(super) fn code_ranges(&self, parsed: &Parsed<'a>, attributes: &[Attribute<Slice<'a>>]) -> Vec<(u64, u64)> {
+        let value = |name| attributes.iter().find(|attribute| attribute.name() == name).map(Attribute::value);
+        if let Some(ranges) = value(dw::DW_AT_ranges) {
+            let Ok(Some(mut ranges)) = self.dwarf.attr_ranges(&parsed.unit, ranges) else { return Vec::new() };
+            let ranges = std::iter::from_fn(|| ranges.next().ok().flatten());
+            return ranges
+                .take(MAX_PIECES)
+                .filter(|range| range.begin != 0)
+                .map(|range| (range.begin, range.end))
+                .collect();
+        }
+        let low = value(dw::DW_AT_low_pc).and_then(|low| self.dwarf.attr_address(&parsed.unit, low).ok().flatten());
+        let Some(low) = low.filter(|low| *low != 0) else { return Vec::new() };
+        let high = match value(dw::DW_AT_high_pc) {
+            Some(high) => match self.dwarf.attr_address(&parsed.unit, high) {
+                Ok(Some(high)) => Some(high),
+                _ => high.udata_value().and_then(|size| low.checked_add(size)),
+            },
+            None => None,
+        };
+        high.filter(|high| *high > low).map(|high| (low, high)).into_iter().collect()
+    }
+}

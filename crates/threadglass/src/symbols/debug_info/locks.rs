@@ -1,0 +1,234 @@
+//! Which types are locks, and where they lie in others.
+
+use super::types::{Member, Shape, Type};
+use super::{EntryAt, Language, Session};
+use crate::model::{Family, SyncKind};
+use std::sync::Arc;
+
+/// Locks in one type beyond these are not listed.
+const MAX_LOCKS: usize = 8192;
+/// Elements of an array that are looked into.
+const MAX_ELEMENTS: u64 = 4096;
+/// A way through members that is longer than this is nobody's.
+const MAX_PATH: usize = 1024;
+/// How deep structures are looked into.
+const MAX_DEPTH: usize = 24;
+
+/// A lock in a type.
+#[derive(Clone, Debug)]
+pub(in crate::symbols) struct LockMember {
+    pub(in crate::symbols) offset: u64,
+    pub(in crate::symbols) kind: SyncKind,
+    pub(in crate::symbols) family: Family,
+    /// The members that lead to it, as they are written behind a variable: `.shards[3].mu`.
+    pub(in crate::symbols) path: String,
+    /// Whether something else may be in the same place.
+    pub(in crate::symbols) in_union: bool,
+    /// The structures around it, the innermost first, and where they begin.
+    pub(in crate::symbols) around: Vec<(EntryAt, u64)>,
+}
+
+/// The lock that a name in C stands for.
+fn by_alias(name: &str) -> Option<SyncKind> {
+    Some(match name {
+        "pthread_mutex_t" | "mtx_t" => SyncKind::Mutex,
+        "pthread_cond_t" | "cnd_t" => SyncKind::Cond,
+        "pthread_rwlock_t" => SyncKind::Rwlock,
+        "sem_t" => SyncKind::Semaphore,
+        "pthread_barrier_t" => SyncKind::Barrier,
+        "pthread_spinlock_t" => SyncKind::Spinlock,
+        "pthread_once_t" | "once_flag" => SyncKind::Once,
+        _ => return None,
+    })
+}
+
+/// The lock that a Rust structure is, by its name alone; and how its full name must begin.
+fn by_structure(name: &str) -> Option<(SyncKind, Family, &'static [&'static str])> {
+    // Where the standard library keeps the types that have the futex, since 1.62.
+    const STD: &[&str] = &["std::sys::sync::", "std::sys::unix::locks::", "std::sys::pal::unix::", "std::sys_common::"];
+    const PARKING_LOT: &[&str] = &["parking_lot::"];
+    Some(match name {
+        "Mutex" => (SyncKind::Mutex, Family::RustStd, STD),
+        "RwLock" => (SyncKind::Rwlock, Family::RustStd, STD),
+        "Condvar" => (SyncKind::Cond, Family::RustStd, &["std::sys::", "std::sys_common::", "parking_lot::"]),
+        "Once" => (SyncKind::Once, Family::RustStd, &["std::sys::", "std::sys_common::", "parking_lot::"]),
+        "RawMutex" => (SyncKind::Mutex, Family::ParkingLot, PARKING_LOT),
+        "RawRwLock" => (SyncKind::Rwlock, Family::ParkingLot, PARKING_LOT),
+        _ => return None,
+    })
+}
+
+/// How much of a structure's inside is its author's affair alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inside {
+    /// All its members are named.
+    Open,
+    /// Members that begin with an underscore are not: C++'s library.
+    Underscored,
+    /// None is: Rust's library, and what is built like it.
+    Closed,
+}
+
+impl Inside {
+    /// What is written for a member.
+    pub(super) fn segment(self, member: &Member) -> String {
+        let Some(name) = member.name.as_deref().filter(|_| !member.is_base) else { return String::new() };
+        match self {
+            Self::Closed => String::new(),
+            Self::Underscored if name.starts_with('_') => String::new(),
+            // Rust's tuples.
+            _ => match name.strip_prefix("__").filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit())) {
+                Some(number) if !number.is_empty() => format!(".{number}"),
+                _ => format!(".{name}"),
+            },
+        }
+    }
+}
+
+impl Session<'_> {
+    /// The lock that the type is, if it is one; `found` is the type `at` itself, not what it stands for.
+    pub(super) fn lock_of(&mut self, found: &Type) -> Option<(SyncKind, Family)> {
+        let name = found.name.as_deref()?;
+        match found.shape {
+            Shape::Alias(_) => by_alias(name).map(|kind| (kind, Family::Pthread)),
+            Shape::Struct(_) if found.language == Language::Rust => {
+                let (kind, family, prefixes) = by_structure(name)?;
+                let full = self.qualified_name(found.at)?;
+                let family = if full.starts_with("parking_lot::") { Family::ParkingLot } else { family };
+                prefixes.iter().any(|prefix| full.starts_with(prefix)).then_some((kind, family))
+            }
+            _ => None,
+        }
+    }
+
+    /// How much of a structure is shown.
+    pub(super) fn inside(&mut self, found: &Type) -> Inside {
+        const RUST: [&str; 5] = ["std::", "core::", "alloc::", "lock_api::", "parking_lot::"];
+        let Some(name) = found.name.as_ref().and_then(|_| self.qualified_name(found.at)) else { return Inside::Open };
+        match found.language {
+            Language::Rust if RUST.iter().any(|prefix| name.starts_with(prefix)) => Inside::Closed,
+            Language::Other if name.starts_with("std::") || name.starts_with("__gnu_cxx::") => Inside::Underscored,
+            _ => Inside::Open,
+        }
+    }
+
+    /// The members of a union that are looked into: all, but of Rust's cells for values that come later only
+    /// the value.
+    pub(super) fn union_members<'t>(&mut self, found: &'t Type, members: &'t [Member]) -> Vec<&'t Member> {
+        let later = found.language == Language::Rust
+            && found.name.as_deref().is_some_and(|name| name.starts_with("MaybeUninit<") || name.starts_with("Data<"));
+        members.iter().filter(|member| !later || member.name.as_deref() == Some("value")).collect()
+    }
+
+    /// All locks in the type `at`, by offset.
+    pub(super) fn locks_in(&mut self, at: EntryAt) -> Arc<Vec<LockMember>> {
+        if let Some(known) = self.known.locks.get(&at) {
+            return known.clone();
+        }
+        if self.known.open.len() >= MAX_DEPTH || !self.known.open.insert(at) {
+            return Arc::default();
+        }
+        let found = if self.is_exhausted() { None } else { self.find_locks(at) }.unwrap_or_default();
+        self.known.open.remove(&at);
+        let bytes = |lock: &LockMember| lock.path.len() + size_of_val(lock) + size_of_val(lock.around.as_slice());
+        self.known.bytes += found.iter().map(bytes).sum::<usize>();
+        let found = Arc::new(found);
+        // Below the greatest depth nothing is remembered: a shorter way may lead deeper.
+        if self.known.open.len() < MAX_DEPTH / 2 {
+            self.known.locks.insert(at, found.clone());
+        }
+        found
+    }
+
+    fn find_locks(&mut self, at: EntryAt) -> Option<Vec<LockMember>> {
+        let found = self.type_at(at)?;
+        if let Some((kind, family)) = self.lock_of(&found) {
+            let path = String::new();
+            return Some(vec![LockMember { offset: 0, kind, family, path, in_union: false, around: Vec::new() }]);
+        }
+        let mut locks = Vec::new();
+        match &found.shape {
+            Shape::Alias(next) => return Some(self.locks_in(*next).to_vec()),
+            Shape::Pointer(_) | Shape::Plain => {}
+            Shape::Array(element, counts) => {
+                let inner = self.locks_in(*element);
+                if inner.is_empty() {
+                    return Some(locks);
+                }
+                let size = self.size_of(*element)?;
+                let count = counts.iter().try_fold(1u64, |all, count| all.checked_mul(*count))?.min(MAX_ELEMENTS);
+                for index in 0..count {
+                    let subscript = subscript(index, counts);
+                    append(&mut locks, &inner, index.checked_mul(size)?, &subscript);
+                    if locks.len() >= MAX_LOCKS {
+                        break;
+                    }
+                }
+            }
+            Shape::Struct(members) => {
+                let mut inside = None;
+                for member in members {
+                    let inner = self.locks_in(member.of);
+                    if !inner.is_empty() {
+                        let inside = *inside.get_or_insert_with(|| self.inside(&found));
+                        append(&mut locks, &inner, member.offset, &inside.segment(member));
+                    }
+                }
+                locks.iter_mut().for_each(|lock| lock.around.push((found.at, 0)));
+            }
+            Shape::Union(members) => {
+                // Where two members have locks, nobody can tell which of them is there.
+                let members = self.union_members(&found, members);
+                let with: Vec<_> = members.iter().map(|member| (member, self.locks_in(member.of))).collect();
+                let mut with = with.iter().filter(|(_, inner)| !inner.is_empty());
+                if let (Some((member, inner)), None) = (with.next(), with.next()) {
+                    let segment = self.inside(&found).segment(member);
+                    append(&mut locks, inner, member.offset, &segment);
+                    locks.iter_mut().for_each(|lock| lock.in_union = true);
+                }
+            }
+        }
+        Some(locks)
+    }
+}
+
+/// Adds the locks of a part that begins at `offset` and is written as `segment`.
+fn append(locks: &mut Vec<LockMember>, inner: &[LockMember], offset: u64, segment: &str) {
+    let room = MAX_LOCKS.saturating_sub(locks.len());
+    let short = |lock: &&LockMember| lock.path.len() + segment.len() <= MAX_PATH;
+    locks.extend(inner.iter().filter(short).take(room).filter_map(|lock| {
+        let around = lock.around.iter().map(|(at, start)| Some((*at, start.checked_add(offset)?)));
+        Some(LockMember {
+            offset: lock.offset.checked_add(offset)?,
+            path: format!("{segment}{}", lock.path),
+            around: around.collect::<Option<_>>()?,
+            ..lock.clone()
+        })
+    }));
+}
+
+/// How the element `index` of an array is written: `[1][2]`.
+pub(super) fn subscript(index: u64, counts: &[u64]) -> String {
+    let mut rest = index;
+    let mut parts = Vec::new();
+    for (dimension, count) in counts.iter().enumerate().rev() {
+        let count = (*count).max(1);
+        let number = if dimension == 0 { rest } else { rest % count };
+        parts.push(format!("[{number}]"));
+        rest /= count;
+    }
+    parts.reverse();
+    parts.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::subscript;
+
+    #[test]
+    fn elements_are_written_as_in_the_source() {
+        assert_eq!(subscript(3, &[8]), "[3]");
+        assert_eq!(subscript(7, &[4, 3]), "[2][1]");
+        assert_eq!(subscript(9, &[0]), "[9]");
+    }
+}

@@ -1,0 +1,235 @@
+//! What debug information says of variables, types and functions: enough to name a lock.
+//!
+//! Nothing is decoded before it is asked for, and everything that was decoded is kept. Debug information
+//! is the target's: chains of references, depths and counts are bounded, and so is the time for all of it.
+
+mod code;
+mod index;
+mod locks;
+mod paths;
+mod sections;
+mod types;
+mod unit;
+mod variables;
+
+pub(super) use code::{CodeFacts, join};
+use locks::LockMember;
+pub(super) use sections::has_debug_info;
+
+use code::CodeMap;
+use gimli::{AttributeValue, Dwarf, UnitOffset, UnitType, constants as dw};
+use index::UnitIndex;
+use sections::{Sections, Slice};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use types::Type;
+use unit::Parsed;
+
+/// No file has more units.
+const MAX_UNITS: usize = 1 << 20;
+/// How long the debug information of one object may keep us busy, all in all.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many references are followed from one entry to the one that has the name or type.
+const MAX_REFERENCES: usize = 4;
+/// How much of a name is read. Those of templates are long, but not endless.
+const MAX_NAME: usize = 4096;
+/// What names and lists of locks may take, all in all: few bytes of a file can claim very many of them.
+const MAX_BYTES: usize = 256 << 20;
+/// How deep names of scopes are followed outwards.
+const MAX_SCOPES: usize = 64;
+
+type Unit<'a> = gimli::Unit<Slice<'a>>;
+type Entry<'a> = gimli::DebuggingInformationEntry<Slice<'a>>;
+
+/// Where an entry is, in the whole section.
+pub(super) type EntryAt = usize;
+
+/// The debug information of one object. Addresses are those of link time.
+pub(super) struct DebugInfo {
+    sections: Sections,
+    units: Vec<UnitSpan>,
+    /// Types that are referred to by a number.
+    signatures: HashMap<u64, EntryAt>,
+    known: Known,
+}
+
+/// Where a unit lies in the section.
+#[derive(Clone, Copy)]
+struct UnitSpan {
+    start: usize,
+    end: usize,
+}
+
+/// What has been decoded.
+#[derive(Default)]
+struct Known {
+    spent: Duration,
+    /// Bytes of names and lists, about.
+    bytes: usize,
+    abbreviations: HashMap<usize, Arc<gimli::Abbreviations>>,
+    indexes: HashMap<usize, Arc<UnitIndex>>,
+    types: HashMap<EntryAt, Option<Arc<Type>>>,
+    locks: HashMap<EntryAt, Arc<Vec<LockMember>>>,
+    /// Types whose locks are being looked for: one that contains itself is a lie.
+    open: HashSet<EntryAt>,
+    /// Address of each variable of the units scanned so far.
+    variables: BTreeMap<u64, EntryAt>,
+    /// How many units were scanned.
+    scanned: usize,
+    code: CodeMap,
+    code_facts: HashMap<u64, Option<Arc<CodeFacts>>>,
+}
+
+/// The language of a unit, as far as names are written differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    C,
+    Rust,
+    Other,
+}
+
+impl DebugInfo {
+    /// Prepares to decode the debug information in `file`.
+    pub(super) fn open(file: &File) -> Option<Self> {
+        let sections = Sections::read(file)?;
+        let (mut units, mut signatures) = (Vec::new(), HashMap::new());
+        let mut headers = sections.dwarf().units();
+        while let Ok(Some(header)) = headers.next() {
+            let start = header.debug_info_offset()?.0;
+            units.push(UnitSpan { start, end: start.checked_add(header.length_including_self())? });
+            if let UnitType::Type { type_signature, type_offset } = header.type_() {
+                signatures.insert(type_signature.0, start.checked_add(type_offset.0)?);
+            }
+            if units.len() >= MAX_UNITS {
+                break;
+            }
+        }
+        Some(Self { sections, units, signatures, known: Known::default() })
+    }
+
+    /// Begins to answer one question.
+    fn session(&mut self) -> Session<'_> {
+        Session {
+            dwarf: self.sections.dwarf(),
+            units: &self.units,
+            signatures: &self.signatures,
+            known: &mut self.known,
+            parsed: HashMap::new(),
+            started: Instant::now(),
+        }
+    }
+}
+
+/// One question: borrows the sections, keeps the units that it has decoded.
+struct Session<'a> {
+    dwarf: Dwarf<Slice<'a>>,
+    units: &'a [UnitSpan],
+    signatures: &'a HashMap<u64, EntryAt>,
+    known: &'a mut Known,
+    parsed: HashMap<usize, Arc<Parsed<'a>>>,
+    started: Instant,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.known.spent += self.started.elapsed();
+    }
+}
+
+impl<'a> Session<'a> {
+    /// Whether this object has cost enough.
+    fn is_exhausted(&self) -> bool {
+        self.known.bytes > MAX_BYTES || self.known.spent + self.started.elapsed() > PATIENCE
+    }
+
+    /// The unit that holds the entry `at`.
+    fn unit_of(&self, at: EntryAt) -> Option<usize> {
+        let index = self.units.partition_point(|unit| unit.start <= at).checked_sub(1)?;
+        (at < self.units[index].end).then_some(index)
+    }
+
+    /// The entry `at`, and its unit.
+    fn entry(&mut self, at: EntryAt) -> Option<(Arc<Parsed<'a>>, Entry<'a>)> {
+        let index = self.unit_of(at)?;
+        let parsed = self.unit(index)?;
+        let entry = parsed.unit.entry(UnitOffset(at.checked_sub(self.units[index].start)?)).ok()?;
+        Some((parsed, entry))
+    }
+
+    /// The entry that the attribute `name` of `entry` refers to.
+    fn reference(&self, parsed: &Parsed<'a>, entry: &Entry<'a>, name: gimli::DwAt) -> Option<EntryAt> {
+        match entry.attr_value(name)? {
+            AttributeValue::UnitRef(offset) => self.units.get(parsed.index)?.start.checked_add(offset.0),
+            AttributeValue::DebugInfoRef(offset) => Some(offset.0),
+            AttributeValue::DebugTypesRef(signature) => self.signatures.get(&signature.0).copied(),
+            _ => None,
+        }
+    }
+
+    /// The entry that says more about `entry`: the declaration of what is defined here, or the function that
+    /// was put in here.
+    fn origin(&self, parsed: &Parsed<'a>, entry: &Entry<'a>) -> Option<EntryAt> {
+        self.reference(parsed, entry, dw::DW_AT_abstract_origin)
+            .or_else(|| self.reference(parsed, entry, dw::DW_AT_specification))
+    }
+
+    /// The type of the variable, parameter or member `at`, which may be said elsewhere.
+    fn type_of(&mut self, at: EntryAt) -> Option<EntryAt> {
+        let mut at = at;
+        for _ in 0..MAX_REFERENCES {
+            let (parsed, entry) = self.entry(at)?;
+            if let Some(found) = self.reference(&parsed, &entry, dw::DW_AT_type) {
+                return Some(found);
+            }
+            at = self.origin(&parsed, &entry)?;
+        }
+        None
+    }
+
+    fn attribute_name(&self, parsed: &Parsed<'a>, entry: &Entry<'a>) -> Option<String> {
+        let text = self.dwarf.attr_string(&parsed.unit, entry.attr_value(dw::DW_AT_name)?).ok()?;
+        let text = text.slice();
+        Some(String::from_utf8_lossy(&text[..text.len().min(MAX_NAME)]).into_owned())
+    }
+
+    /// The name of `at` with the names of the scopes it is declared in: `ns::Session::lock`.
+    fn qualified_name(&mut self, at: EntryAt) -> Option<String> {
+        let mut parts = Vec::new();
+        let mut scope = Some(at);
+        for _ in 0..MAX_SCOPES {
+            let Some(at) = scope else { break };
+            let (name, around) = self.scoped_name(at)?;
+            match name {
+                Some(name) => parts.push(name),
+                None if parts.is_empty() => return None,
+                // A structure without a name, around one with a name.
+                None => {}
+            }
+            scope = around;
+        }
+        parts.reverse();
+        Some(parts.join("::"))
+    }
+
+    /// The name of `at` alone, and the scope it was declared in, which may not be where it is defined.
+    fn scoped_name(&mut self, at: EntryAt) -> Option<(Option<String>, Option<EntryAt>)> {
+        let (mut at, mut name) = (at, None);
+        for _ in 0..MAX_REFERENCES {
+            let (parsed, entry) = self.entry(at)?;
+            name = name.or_else(|| self.attribute_name(&parsed, &entry));
+            if let Some(origin) = self.origin(&parsed, &entry) {
+                at = origin;
+                continue;
+            }
+            if name.is_none() && entry.tag() == dw::DW_TAG_namespace {
+                name = Some("(anonymous namespace)".to_owned());
+            }
+            let start = self.units.get(parsed.index)?.start;
+            let scope = self.index(parsed.index)?.scope_of(at.checked_sub(start)?);
+            return Some((name, scope.and_then(|scope| start.checked_add(scope))));
+        }
+        None
+    }
+}

@@ -1,0 +1,91 @@
+//! Variables at fixed addresses.
+
+use super::locks::LockMember;
+use super::{DebugInfo, EntryAt, Session};
+use std::sync::Arc;
+
+/// Variables that begin before an address and are tried: some have no size.
+const MAX_TRIES: usize = 8;
+
+impl DebugInfo {
+    /// The variable at the link-time address `addr`, with the member there: `registry.shards[3].mu`.
+    pub(in crate::symbols) fn variable_at(&mut self, addr: u64) -> Option<String> {
+        let mut session = self.session();
+        let (variable, start, of) = session.find(addr)?;
+
+        let name = session.qualified_name(variable)?;
+        let (path, rest) = session.path_at(of, addr - start);
+        Some(if rest == 0 { format!("{name}{path}") } else { format!("{name}{path}+{rest:#x}") })
+    }
+
+    /// Every lock in a variable at a fixed address: the address and name of the variable, and where the lock
+    /// is in it.
+    pub(in crate::symbols) fn lock_variables(&mut self) -> Vec<(u64, String, Arc<Vec<LockMember>>)> {
+        let mut session = self.session();
+        while session.scan_next() {}
+        let variables: Vec<(u64, EntryAt)> = session.known.variables.iter().map(|(addr, at)| (*addr, *at)).collect();
+        let mut found = Vec::new();
+        for (addr, at) in variables {
+            let Some(of) = session.type_of(at) else { continue };
+            let locks = session.locks_in(of);
+            if !locks.is_empty()
+                && let Some(name) = session.qualified_name(at)
+            {
+                found.push((addr, name, locks));
+            }
+        }
+        found
+    }
+
+    /// Whether debug information has any variable.
+    pub(in crate::symbols) fn has_variables(&mut self) -> bool {
+        let mut session = self.session();
+        while session.known.variables.is_empty() && session.scan_next() {}
+        !session.known.variables.is_empty()
+    }
+}
+
+impl Session<'_> {
+    /// The variable that holds `addr`: its entry, where it begins, and its type. Units are scanned until it
+    /// is found: a program's own come before those of its libraries.
+    fn find(&mut self, addr: u64) -> Option<(EntryAt, u64, EntryAt)> {
+        loop {
+            let before: Vec<(u64, EntryAt)> =
+                self.known.variables.range(..=addr).rev().take(MAX_TRIES).map(|(start, at)| (*start, *at)).collect();
+            for (start, at) in before {
+                let Some(of) = self.type_of(at) else { continue };
+                if self.size_of(of).is_some_and(|size| addr - start < size) {
+                    return Some((at, start, of));
+                }
+            }
+            let scanned = self.known.variables.len();
+            while self.known.variables.len() == scanned {
+                if !self.scan_next() {
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Adds the variables of the next unit; `false` when there is none.
+    fn scan_next(&mut self) -> bool {
+        let unit = self.known.scanned;
+        if unit >= self.units.len() || self.is_exhausted() {
+            return false;
+        }
+        self.known.scanned += 1;
+        let start = self.units[unit].start;
+        if let Some(index) = self.index(unit) {
+            if index.variables.is_empty() {
+                // Most units of a large program are not asked for again.
+                self.known.indexes.remove(&unit);
+            }
+            for (addr, offset) in &index.variables {
+                if let Some(at) = start.checked_add(*offset) {
+                    self.known.variables.entry(*addr).or_insert(at);
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,177 @@
+//! Names of the variables and members of one object.
+
+use super::debug_info::{CodeFacts, DebugInfo, has_debug_info, join};
+use super::demangle;
+use crate::elf::DataSymbols;
+use crate::model::{Evidence, Family, SyncKind};
+use std::fs::File;
+use std::sync::Arc;
+
+/// The sizes of pthread types on x86-64, and what has them. A barrier is as large as a semaphore.
+const SIZES: [(u64, SyncKind); 4] =
+    [(40, SyncKind::Mutex), (48, SyncKind::Cond), (56, SyncKind::Rwlock), (32, SyncKind::Semaphore)];
+
+/// A lock in a variable of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectLock {
+    /// Its link-time address.
+    pub addr: u64,
+    /// What it is.
+    pub kind: SyncKind,
+    /// Whose it is.
+    pub family: Family,
+    /// The variable, with the member.
+    pub name: String,
+    /// How its kind is known.
+    pub evidence: Evidence,
+}
+
+/// One way to see a lock as a member.
+pub(super) struct Fit {
+    /// Its name in the outermost structure that is known to hold it, and its names in those within.
+    pub(super) names: Vec<String>,
+    /// Whether the structure begins with the lock, so that a pointer to one looks like a pointer to the other.
+    pub(super) is_first: bool,
+    /// Whether it is named by its own type only.
+    pub(super) is_alone: bool,
+}
+
+/// What the functions at an address say of a lock.
+#[derive(Default)]
+pub(super) struct Fits {
+    pub(super) fits: Vec<Fit>,
+    /// Whether one of them has a pointer to a lock and to nothing around it.
+    pub(super) has_bare: bool,
+    /// Whether one of them is the program's own.
+    pub(super) is_own: bool,
+}
+
+/// Names of the variables of one object, from its file or files. All addresses are those of link time.
+///
+/// Symbols are read when this is made, debug information when it is needed.
+pub struct ObjectNames {
+    symbols: DataSymbols,
+    debug: Debug,
+}
+
+enum Debug {
+    Unread(File),
+    Read(Box<DebugInfo>),
+    None,
+}
+
+impl std::fmt::Debug for ObjectNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectNames").field("symbols", &self.symbols).finish_non_exhaustive()
+    }
+}
+
+impl ObjectNames {
+    /// From the object's file alone.
+    pub fn new(file: File) -> Self {
+        let symbols = DataSymbols::read(&file);
+        Self::with(symbols, has_debug_info(&file).then_some(file))
+    }
+
+    /// From its symbols, and the file that has its debug information.
+    pub(super) fn with(symbols: DataSymbols, debug: Option<File>) -> Self {
+        Self { symbols, debug: debug.map_or(Debug::None, Debug::Unread) }
+    }
+
+    fn debug(&mut self) -> Option<&mut DebugInfo> {
+        if let Debug::Unread(file) = &self.debug {
+            self.debug = DebugInfo::open(file).map_or(Debug::None, |debug| Debug::Read(Box::new(debug)));
+        }
+        match &mut self.debug {
+            Debug::Read(debug) => Some(debug),
+            _ => None,
+        }
+    }
+
+    /// The variable at `addr` with the member there, or the symbol there.
+    pub fn variable_at(&mut self, addr: u64) -> Option<String> {
+        let described = self.debug().and_then(|debug| debug.variable_at(addr));
+        described.or_else(|| {
+            let symbol = self.symbols.at(addr)?;
+            let name = demangle(&symbol.name);
+            Some(if symbol.start == addr { name } else { format!("{name}+{:#x}", addr - symbol.start) })
+        })
+    }
+
+    /// All locks in variables: by their types, or by the size of their symbols in an object without debug
+    /// information.
+    pub fn lock_variables(&mut self) -> Vec<ObjectLock> {
+        if let Some(debug) = self.debug()
+            && debug.has_variables()
+        {
+            let mut found = Vec::new();
+            for (start, name, locks) in debug.lock_variables() {
+                found.extend(locks.iter().filter_map(|lock| {
+                    Some(ObjectLock {
+                        addr: start.checked_add(lock.offset)?,
+                        kind: lock.kind,
+                        family: lock.family,
+                        name: format!("{name}{}", lock.path),
+                        evidence: if lock.in_union { Evidence::Inferred } else { Evidence::Derived },
+                    })
+                }));
+            }
+            return found;
+        }
+        let symbols = self.symbols.of_size(&SIZES.map(|(size, _)| size)).into_iter();
+        // The compiler's own tables of C++ classes have such sizes too, and locks are aligned.
+        let symbols = symbols.filter(|symbol| !symbol.name.starts_with("_ZT") && symbol.start % 8 == 0);
+        symbols
+            .filter_map(|symbol| {
+                let (_, kind) = SIZES.iter().find(|(size, _)| *size == symbol.size)?;
+                Some(ObjectLock {
+                    addr: symbol.start,
+                    kind: *kind,
+                    family: Family::Pthread,
+                    name: demangle(&symbol.name),
+                    evidence: Evidence::Inferred,
+                })
+            })
+            .collect()
+    }
+
+    /// The members that are locks of the types that the functions at `pc` have pointers to.
+    pub fn members_at(&mut self, pc: u64) -> Vec<String> {
+        let Some(debug) = self.debug() else { return Vec::new() };
+        let Some(facts) = debug.code_at(pc) else { return Vec::new() };
+        let locks = facts.pointees.iter().flat_map(|pointee| pointee.locks.iter());
+        locks.filter_map(|lock| debug.member_names(lock).pop()).collect()
+    }
+
+    /// What the functions at `pc` say of a lock of `kind` at `addr` (in the target), given the `words` (sorted)
+    /// of the stack they run on. `None` where no function is known.
+    pub(super) fn fits(&mut self, pc: u64, addr: u64, kind: SyncKind, words: &[u64]) -> Option<Fits> {
+        let debug = self.debug()?;
+        let facts: Arc<CodeFacts> = debug.code_at(pc)?;
+        let mut fits = Fits { is_own: facts.is_own, ..Fits::default() };
+        for pointee in &facts.pointees {
+            for lock in pointee.locks.iter().filter(|lock| lock.kind == kind) {
+                let Some(offset) = lock.offset.checked_add(pointee.offset) else { continue };
+                let Some(start) = addr.checked_sub(offset) else { continue };
+                if start == 0 || words.binary_search(&start).is_err() {
+                    continue;
+                }
+                if pointee.is_bare {
+                    fits.has_bare |= offset == 0;
+                    continue;
+                }
+                let mut names = debug.member_names(lock);
+                // A structure without a name of its own is known by its other one.
+                if names.is_empty() && !lock.path.is_empty() {
+                    names.push(join(&pointee.name, &lock.path));
+                }
+                names.reverse();
+                // From afar, a pointer to the first member says nothing.
+                if !names.is_empty() && (offset != 0 || pointee.is_near) {
+                    fits.fits.push(Fit { names, is_first: offset == 0, is_alone: lock.path.is_empty() });
+                }
+            }
+        }
+        Some(fits)
+    }
+}
