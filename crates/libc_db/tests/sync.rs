@@ -316,9 +316,9 @@ fn lwps_in_order(of: &Value) -> Vec<i64> {
 #[test]
 fn bad_arguments_and_failing_routines() {
     let program = Source::new("sync_service.c").with_libc_db().build();
-    let fixture = start("sync_rwlocks.c", Variant::Default);
-    let waited = list(fixture.truth(), "objects").iter().filter(|object| !sleepers(object).is_empty());
-    let addresses: Vec<&str> = waited.filter_map(|object| object["address"].as_str()).take(4).collect();
+    let fixture = Fixture::start(&Build::new("deadlocks.c").path(), &["philosophers"]).settled();
+    let waited = list(&fixture.truth()["findings"][0], "objects");
+    let addresses: Vec<&str> = waited.iter().filter_map(Value::as_str).collect();
     let pid = fixture.pid().to_string();
     let mut args = vec![pid.as_str()];
     args.extend(&addresses);

@@ -104,7 +104,7 @@ static int keep(const td_thrhandle_t *th, void *arg)
 
 static td_err_e do_sleepers(struct outcome *o)
 {
-    for (int i = 0; i < threads.count; i += 7) {
+    for (int i = 0; i < threads.count; i++) {
         td_thrhandle_t th = { ta, threads.of[i].th_unique };
         td_synchandle_t sh;
         td_err_e rc = td_thr_sleepinfo(&th, &sh);
@@ -167,7 +167,7 @@ static void failing(struct ps_prochandle *ph, int on)
     static struct outcome outcome;
     for (size_t i = 0; i < TESTS; i++) {
         /* Every call at first; then some, of the many that read stacks and tables. */
-        for (long k = 1;; k += 1 + k / 12) {
+        for (long k = 1;; k += 1 + k / 8) {
             with_agent(ph);
             outcome.length = calls = 0;
             fail_at = k;
