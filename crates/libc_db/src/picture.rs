@@ -40,8 +40,18 @@ impl Variables {
     }
 }
 
+/// How much a look shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Depth {
+    /// The objects that threads wait for. Needs no debug information, which takes long to read.
+    Waits,
+    /// Those that are held too, and idle ones in variables.
+    All,
+}
+
 /// One look.
 pub(crate) struct Picture {
+    depth: Depth,
     taken: Instant,
     /// The live process, opened for this look: its mappings are those of the moment.
     live: Option<Arc<Live>>,
@@ -55,20 +65,21 @@ pub(crate) struct Picture {
 
 impl Agent {
     /// A look that is not older than [`FRESH`], and whether it was taken for this call.
-    pub(crate) fn recent_picture(&self) -> Td<(Arc<Picture>, bool)> {
+    pub(crate) fn recent_picture(&self, depth: Depth) -> Td<(Arc<Picture>, bool)> {
         // Nothing moves in a core.
-        let recent = |picture: &&Arc<Picture>| self.core().is_some() || picture.taken.elapsed() < FRESH;
+        let fresh = |picture: &Picture| self.core().is_some() || picture.taken.elapsed() < FRESH;
+        let recent = |picture: &&Arc<Picture>| picture.depth >= depth && fresh(picture);
         let known = lock(&self.picture).as_ref().filter(recent).cloned();
         match known {
             Some(picture) => Ok((picture, false)),
-            None => Ok((self.new_picture()?, true)),
+            None => Ok((self.new_picture(depth)?, true)),
         }
     }
 
     /// A new look.
-    pub(crate) fn new_picture(&self) -> Td<Arc<Picture>> {
+    pub(crate) fn new_picture(&self, depth: Depth) -> Td<Arc<Picture>> {
         // Not locked meanwhile: the client's routines run.
-        let picture = Arc::new(Picture::take(self)?);
+        let picture = Arc::new(Picture::take(self, depth)?);
         *lock(&self.picture) = Some(picture.clone());
         Ok(picture)
     }
@@ -108,15 +119,18 @@ fn open_again(agent: &Agent) -> Td<Option<Arc<Live>>> {
 }
 
 impl Picture {
-    fn take(agent: &Agent) -> Td<Self> {
+    fn take(agent: &Agent, depth: Depth) -> Td<Self> {
         let live = open_again(agent)?;
         let known = lock(&agent.variables).clone();
         let (snapshot, before, variables) = agent.looking(live.as_deref(), |target| {
             // Before anything else, so that a thread of which the same is true later has not moved since.
             let before = target.facts(&target.lwps().map_err(|_| TdErr::DbErr)?);
             // Idle objects too, where a variable says what they are: a client may ask for one by its address.
-            let variables = known.of(target);
-            let snapshot = collect_unnamed(target, Scope::All, &variables.locks).map_err(|_| TdErr::DbErr)?;
+            let (scope, variables) = match depth {
+                Depth::Waits => (Scope::Waited, known),
+                Depth::All => (Scope::All, known.of(target)),
+            };
+            let snapshot = collect_unnamed(target, scope, &variables.locks).map_err(|_| TdErr::DbErr)?;
             Ok((snapshot, before, variables))
         })?;
         // Only what was learned from a whole answer is kept.
@@ -130,6 +144,7 @@ impl Picture {
             before.into_iter().flatten().filter_map(|facts| Some((facts.lwp, (facts.syscall?, facts.switches))));
         let calls = calls.filter(|(_, (call, _))| matches!(call, SyscallFile::Inside { .. })).collect();
         Ok(Self {
+            depth,
             taken: Instant::now(),
             live,
             threads: snapshot.threads,
@@ -142,6 +157,11 @@ impl Picture {
     /// Runs `look` with the process as this look had it.
     pub(crate) fn looking<R>(&self, agent: &Agent, look: impl FnOnce(&dyn Target) -> Td<R>) -> Td<R> {
         agent.looking(self.live.as_deref(), look)
+    }
+
+    /// How much it shows.
+    pub(crate) fn depth(&self) -> Depth {
+        self.depth
     }
 
     /// The live process, where there is one.

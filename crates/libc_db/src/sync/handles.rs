@@ -4,6 +4,7 @@ use super::type_of;
 use crate::abi::{PsAddr, SyncHandle, SyncIterF, Td, TdErr, ThrAgent, code};
 use crate::agent::Agent;
 use crate::agents;
+use crate::picture::Depth;
 use std::ffi::{c_int, c_void};
 use threadglass::RemoteAddr;
 use threadglass::model::{SyncObject, SyncState};
@@ -38,7 +39,7 @@ pub unsafe extern "C-unwind" fn td_ta_map_addr2sync(ta: *const ThrAgent, addr: P
 fn may_be_object(agent: &Agent, address: RemoteAddr) -> Td<bool> {
     if !address.0.is_multiple_of(4) {
         // Locks of one byte exist, but say nothing of themselves: a waiter must have told of it.
-        let (picture, _) = agent.recent_picture()?;
+        let (picture, _) = agent.recent_picture(Depth::Waits)?;
         return Ok(picture.object(address).is_some());
     }
     if agent.inspect(|inspector| inspector.memory.read_u32(address)).is_err() {
@@ -49,7 +50,7 @@ fn may_be_object(agent: &Agent, address: RemoteAddr) -> Td<bool> {
     }
     // Mappings come and go, so they are those of a recent look. Without any, what can be read must do.
     match agent.live() {
-        Some(_) => agent.recent_picture()?.0.looking(agent, |target| Ok(is_writable(target, address))),
+        Some(_) => agent.recent_picture(Depth::Waits)?.0.looking(agent, |target| Ok(is_writable(target, address))),
         None => Ok(true),
     }
 }
@@ -75,7 +76,7 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
         let agent = agents::enter(ta)?;
         let _stopped = agent.stopping()?;
         // The list is taken whole before the first callback, which may change what is in it.
-        let picture = agent.new_picture()?;
+        let picture = agent.new_picture(Depth::All)?;
         let known = picture.objects().filter(|object| type_of(object).is_some() && is_in_use(object));
         let addresses: Vec<RemoteAddr> = known.map(|object| object.address).collect();
         for address in addresses {

@@ -3,7 +3,7 @@
 use super::{object, type_of};
 use crate::abi::{SyncHandle, SyncInfo, SyncStats, Td, TdErr, ThrHandle, code};
 use crate::agent::Agent;
-use crate::picture::Picture;
+use crate::picture::{Depth, Picture};
 use crate::service::psaddr;
 use std::ffi::c_int;
 use std::ptr;
@@ -79,7 +79,10 @@ unsafe fn info_of(sh: *const SyncHandle) -> Td<SyncInfo> {
 
 /// What the object at `address` says now, and a look that is true of its waiters.
 pub(super) fn read_now(agent: &Agent, address: RemoteAddr) -> Td<(Arc<Picture>, Option<Reread>)> {
-    let (picture, new) = agent.recent_picture()?;
+    let (mut picture, mut new) = agent.recent_picture(Depth::Waits)?;
+    if picture.object(address).is_none() && picture.depth() < Depth::All {
+        (picture, new) = agent.recent_picture(Depth::All)?;
+    }
     let (now, stands) = picture.looking(agent, |target| {
         let now = picture.read(agent, target, address)?;
         let waiters = picture.object(address).map_or(&[][..], |object| &object.waiters);
@@ -97,7 +100,7 @@ pub(super) fn read_now(agent: &Agent, address: RemoteAddr) -> Td<(Arc<Picture>, 
     if new || stands {
         return Ok((picture, now));
     }
-    let picture = agent.new_picture()?;
+    let picture = agent.new_picture(picture.depth())?;
     let now = picture.looking(agent, |target| picture.read(agent, target, address))?;
     Ok((picture, now))
 }

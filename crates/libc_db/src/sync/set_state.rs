@@ -3,6 +3,7 @@
 use super::{object, type_of};
 use crate::abi::{SyncHandle, Td, TdErr, code};
 use crate::agent::Agent;
+use crate::picture::Depth;
 use crate::ps::{PS_OK, imports};
 use std::ffi::c_int;
 use threadglass::control::set_state::{Plan, SetError, apply, find_sharers, hold, plan};
@@ -32,7 +33,10 @@ pub unsafe extern "C-unwind" fn td_sync_setstate(sh: *const SyncHandle, value: c
 }
 
 fn set(agent: &Agent, address: RemoteAddr, value: c_int) -> Td {
-    let picture = agent.new_picture()?;
+    let mut picture = agent.new_picture(Depth::Waits)?;
+    if picture.object(address).is_none() {
+        picture = agent.new_picture(Depth::All)?;
+    }
     picture.looking(agent, |target| {
         let now = picture.read(agent, target, address)?.filter(|now| now.is_plausible).ok_or(TdErr::BadSh)?;
         type_of(&now.object).ok_or(TdErr::BadSh)?;

@@ -4,6 +4,7 @@ use super::info::{is_owner, read_now};
 use super::object;
 use crate::abi::{SyncHandle, SyncIterF, Td, TdErr, ThrHandle, ThrIterF, code};
 use crate::agent::{Agent, look_error, thread};
+use crate::picture::Depth;
 use std::ffi::{c_int, c_void};
 use threadglass::model::{Holder, HolderStatus, SyncObject};
 use threadglass::waits::FutexWait;
@@ -76,10 +77,10 @@ pub unsafe extern "C-unwind" fn td_thr_lockowner(
 }
 
 fn owned(agent: &Agent, id: PthreadId, lwp: Lwp) -> Td<Vec<RemoteAddr>> {
-    let (mut picture, new) = agent.recent_picture()?;
+    let (mut picture, new) = agent.recent_picture(Depth::All)?;
     // A thread that slept all the time has taken nothing since.
     if !new && !picture.looking(agent, |target| Ok(picture.have_not_moved(target, &[lwp])))? {
-        picture = agent.new_picture()?;
+        picture = agent.new_picture(Depth::All)?;
     }
     let owns = |object: &SyncObject| {
         let is_mine = |holder: &Holder| is_owner(object.kind, holder) && holder.thread == Some(id);
@@ -123,9 +124,9 @@ fn slept_on(agent: &Agent, lwp: Lwp) -> Td<Option<RemoteAddr>> {
     if now.as_ref().and_then(|facts| FutexWait::of(facts.syscall.as_ref()?)).is_none() {
         return Ok(None);
     }
-    let (picture, new) = agent.recent_picture()?;
+    let (picture, new) = agent.recent_picture(Depth::Waits)?;
     if new || picture.has_not_moved(lwp, now.as_ref()) {
         return Ok(picture.wait_of(lwp));
     }
-    Ok(agent.new_picture()?.wait_of(lwp))
+    Ok(agent.new_picture(Depth::Waits)?.wait_of(lwp))
 }
