@@ -3,8 +3,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
 FUZZ_SECONDS ?= 30
+SOAK_LOOKS ?= 5000
 
-.PHONY: all build lint test test-matrix bench fuzz install clean
+.PHONY: all build lint test test-matrix soak bench fuzz install clean
 
 all: build
 
@@ -35,6 +36,10 @@ test-matrix:
 	scripts/glibc-roots target/glibc-roots
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc --test stacks version -- --nocapture
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p libc_db --test clients every_glibc_version
+
+# Thousands of looks at programs that are busy with their locks: no false alarm. Takes minutes.
+soak:
+	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
 
 # Ratios against peers, side by side in one run. Takes minutes; a busy machine disturbs it.
 bench: build

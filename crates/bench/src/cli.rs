@@ -48,6 +48,10 @@ pub struct RunOne {
     #[arg(long)]
     pub limit: u64,
 
+    /// A status other than 0 that is success too
+    #[arg(long, default_value_t = 0)]
+    pub accept: i32,
+
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,

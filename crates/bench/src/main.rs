@@ -11,12 +11,14 @@ mod context;
 mod cores;
 mod machine;
 mod measure;
+mod peers;
 mod programs;
 mod report;
 mod stacks;
 mod stats;
 mod target;
 mod threads;
+mod why;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -29,8 +31,13 @@ use std::process::ExitCode;
 type Bench = (&'static str, fn(&Context) -> Result<Section>);
 
 /// All of them, in the order they run.
-const BENCHES: &[Bench] =
-    &[("threads", threads::run), ("stacks", stacks::run), ("c-library", c_library::run), ("cores", cores::run)];
+const BENCHES: &[Bench] = &[
+    ("threads", threads::run),
+    ("why", why::run),
+    ("stacks", stacks::run),
+    ("c-library", c_library::run),
+    ("cores", cores::run),
+];
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -12,6 +12,7 @@ pub struct Programs {
 
 /// Name and source.
 const SOURCES: &[(&str, &str)] = &[
+    ("deadlocked", include_str!("../programs/deadlocked.c")),
     ("many_threads", include_str!("../programs/many_threads.c")),
     ("read_floor", include_str!("../programs/read_floor.c")),
     ("walk_threads", include_str!("../programs/walk_threads.c")),

@@ -1,9 +1,9 @@
 //! `tglass threads --stacks` beside the debuggers that show all stacks of a process.
 
 use crate::context::Context;
-use crate::measure::{self, Outcome};
+use crate::measure;
+use crate::peers::{self, Peer, median, words};
 use crate::report::{Budget, Group, Row, Section};
-use crate::stats::Runs;
 use crate::target::Target;
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
@@ -20,40 +20,22 @@ pub fn run(context: &Context) -> Result<Section> {
     let target = Target::start(context, THREADS)?;
     let pid = target.pid().to_string();
     let pause_us = check(context, &pid)?;
-    let tglass = context.tglass.as_os_str().to_owned();
-    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-    let ours = |more: &[&str]| [vec![tglass.clone()], words(&["threads", &pid, "--stacks"]), words(more)].concat();
+    let tglass = context.tglass.to_string_lossy();
+    let peer = |name, line: &[&str], rounds| Peer { name, command: words(line), rounds, accept: 0 };
     let peers = [
-        (TGLASS, ours(&[]), context.rounds),
-        ("tglass threads --stacks --json", ours(&["--json"]), context.rounds),
-        (GDB, words(&["gdb", "-batch", "-nx", "-p", &pid, "-ex", "thread apply all bt"]), SLOW_ROUNDS),
-        ("eu-stack -p", words(&["eu-stack", "-p", &pid]), SLOW_ROUNDS),
+        peer(TGLASS, &[&tglass, "threads", &pid, "--stacks"], context.rounds),
+        peer("tglass threads --stacks --json", &[&tglass, "threads", &pid, "--stacks", "--json"], context.rounds),
+        peer(GDB, &["gdb", "-batch", "-nx", "-p", &pid, "-ex", "thread apply all bt"], SLOW_ROUNDS),
+        peer("eu-stack -p", &["eu-stack", "-p", &pid], SLOW_ROUNDS),
     ];
-    let mut measured = Vec::new();
-    for (name, command, rounds) in &peers {
-        let (mut runs, mut missing) = (Runs::default(), None);
-        // A first run is not counted: it finds cold caches.
-        for round in 0..=*rounds {
-            match measure::run(command, None, context.limit)? {
-                Outcome::Done(cost) if round > 0 => runs.0.push(cost),
-                Outcome::Done(_) => {}
-                Outcome::Failed(_) => missing = Some("not installed, or does not work here".to_owned()),
-                Outcome::TooSlow => missing = Some(format!("more than {} s", context.limit.as_secs())),
-            }
-            if missing.is_some() {
-                break;
-            }
-        }
-        measured.push((*name, runs, missing));
-    }
-    let median =
-        |name: &str| measured.iter().find(|(other, ..)| *other == name).and_then(|(_, runs, _)| runs.median_ms());
-    let faster = |runs: &Runs| Some(median(GDB)? / runs.median_ms()?);
-    let to_ours = |runs: &Runs| Some(runs.median_ms()? / median(TGLASS)?);
-    let rows = measured
-        .iter()
-        .map(|(name, runs, missing)| Row::new(name, runs, [to_ours(runs), faster(runs)], missing.clone()));
-    let ratio = median(GDB).zip(median(TGLASS)).map(|(gdb, ours)| gdb / ours);
+    let measured = peers::measure(context, &peers)?;
+    let (gdb, ours) = (median(&measured, GDB), median(&measured, TGLASS));
+    let rows = measured.iter().map(|one| {
+        let it = one.runs.median_ms();
+        let ratios = [it.zip(ours).map(|(it, ours)| it / ours), gdb.zip(it).map(|(gdb, it)| gdb / it)];
+        Row::new(one.name, &one.runs, ratios, one.missing.clone())
+    });
+    let ratio = gdb.zip(ours).map(|(gdb, ours)| gdb / ours);
     Ok(Section {
         name: "stacks",
         title: "Stacks of all threads, all of them asleep in pthread_cond_wait".to_owned(),

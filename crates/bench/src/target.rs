@@ -12,7 +12,12 @@ pub struct Target(Child);
 impl Target {
     /// Starts one and waits until all its threads wait.
     pub fn start(context: &Context, threads: u32) -> Result<Self> {
-        let child = Command::new(context.programs.path("many_threads"))
+        Self::start_program(context, "many_threads", threads)
+    }
+
+    /// The same with another program.
+    pub fn start_program(context: &Context, name: &str, threads: u32) -> Result<Self> {
+        let child = Command::new(context.programs.path(name))
             .arg(threads.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

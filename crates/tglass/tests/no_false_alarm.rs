@@ -1,4 +1,4 @@
-//! A program that is busy with its locks, looked at thousands of times: nothing in it ever hangs.
+//! A program that is busy with its locks, looked at again and again: nothing in it ever hangs.
 
 use std::collections::BTreeSet;
 use testkit::{Build, Fixture, Tool, Variant, is_hang};
@@ -6,8 +6,10 @@ use threadglass::model::{Certainty, Evidence, HolderStatus, Snapshot, SyncKind};
 use threadglass::target::Live;
 use threadglass::{Pid, waits};
 
-/// In each of two programs.
-const LOOKS: usize = 1000;
+/// Looks at each of two programs; `make soak` takes thousands.
+fn looks() -> usize {
+    std::env::var("TG_LOOKS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
+}
 
 fn tasks(pid: i32) -> BTreeSet<i32> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the fixture lives");
@@ -24,7 +26,8 @@ fn look_often(args: &[&str], mut each: impl FnMut(&BTreeSet<i32>, &Snapshot) -> 
     let lasting = tasks(fixture.pid());
     let live = Live::open(Pid(fixture.pid())).unwrap();
     let (mut waiters, mut checked, mut rounds) = (0, 0, 0);
-    for look in 0..LOOKS {
+    let looks = looks();
+    for look in 0..looks {
         let snapshot = waits::collect(&live).unwrap();
         for finding in &snapshot.findings {
             let is_alarm = finding.kind.is_hang() && finding.certainty != Certainty::Possible;
@@ -40,7 +43,8 @@ fn look_often(args: &[&str], mut each: impl FnMut(&BTreeSet<i32>, &Snapshot) -> 
         }
     }
     // Looks that see nothing prove nothing.
-    assert!(waiters > LOOKS && checked > LOOKS / 10, "{waiters} waiters, {checked} checked in {LOOKS} looks");
+    assert!(waiters > looks && checked > looks / 10, "{waiters} waiters, {checked} checked in {looks} looks");
+    eprintln!("{looks} looks, {waiters} waiters");
 }
 
 /// Threads come and go here, and each has just held what others wait for.

@@ -1,11 +1,13 @@
 //! Holders of locks that record none: the fixtures know the truth.
 
+use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use testkit::{Build, Fixture, address, wait_asleep};
-use threadglass::guards::{Stander, Suspect, Wanted, suspects};
+use threadglass::guards::{Stander, Suspect, Wanted, follow_bytes, landing_pad, suspects};
 use threadglass::model::{Family, SyncKind};
 use threadglass::proc::SyscallFile;
-use threadglass::target::{KernelFacts, Live};
+use threadglass::target::{Bytes, KernelFacts, Live};
+use threadglass::unwind::Space;
 use threadglass::{Lwp, Pid, RemoteAddr, threads};
 
 /// Who holds what, by a fixture's own account: by lock, and thread.
@@ -118,11 +120,27 @@ fn score(program: &str, flags: &[&str]) -> Score {
     score
 }
 
+/// Checks that nobody is named who holds nothing, and that all are found but those that may be missed.
+fn check(program: &str, flags: &[&str], may_miss: &[&str]) {
+    let score = score(program, flags);
+    assert!(score.wrong.is_empty(), "{program} {flags:?}: {:#?}", score.wrong);
+    let missed: Vec<_> = score.missed.iter().filter(|what| !may_miss.iter().any(|may| what.starts_with(may))).collect();
+    assert!(missed.is_empty(), "{program} {flags:?}: {missed:#?}");
+    assert!(!score.found.is_empty(), "{program} has locks that are held");
+}
+
 #[test]
 fn rust() {
-    for flags in [&["-Copt-level=0"][..], &["-Copt-level=2"], &["-Copt-level=3", "-Cstrip=symbols"]] {
-        let score = score("guard_rust.rs", flags);
-        assert!(score.wrong.is_empty(), "{flags:?}: {:#?}", score.wrong);
+    for flags in [
+        &["-Copt-level=0"][..],
+        &["-Copt-level=2"],
+        &["-Copt-level=3", "-Cstrip=symbols"],
+        &["-Copt-level=s", "-Cpanic=abort"],
+        &["-Copt-level=2", "-Crelocation-model=static", "-Cstrip=symbols"],
+    ] {
+        // Without landing pads only what is written after the call tells of a guard.
+        let may_miss: &[&str] = if flags.contains(&"-Cpanic=abort") { &["chain"] } else { &[] };
+        check("guard_rust.rs", flags, may_miss);
     }
 }
 
@@ -134,56 +152,64 @@ fn c() {
         &["-O2", "-fno-pie", "-no-pie", "-s"],
         &["-O2", "-Wl,-z,now"],
         &["-O3", "-s"],
-        &["-O2", "-static"],
-        &["-O0", "-static", "-s"],
     ] {
-        let score = score("guard_c.c", flags);
-        assert!(score.wrong.is_empty(), "{flags:?}: {:#?}", score.wrong);
+        check("guard_c.c", flags, &[]);
+    }
+    // With libc linked in, nothing names what takes and releases.
+    if testkit::has_static_libc("guards") {
+        for flags in [&["-O2", "-static"][..], &["-O2", "-static", "-s"]] {
+            check("guard_c.c", flags, &["again", "read-member"]);
+        }
     }
 }
 
 #[test]
 fn cxx() {
-    for flags in [
-        &["-std=c++17", "-O0"][..],
-        &["-std=c++17", "-O2"],
-        &["-std=c++17", "-O2", "-fno-pie", "-no-pie", "-s"],
-        &["-std=c++17", "-O3", "-fno-exceptions"],
-    ] {
-        let score = score("guard_cxx.cc", flags);
-        assert!(score.wrong.is_empty(), "{flags:?}: {:#?}", score.wrong);
+    for flags in [&["-O0"][..], &["-O2"], &["-O2", "-fno-pie", "-no-pie", "-s"], &["-O3", "-fno-exceptions"]] {
+        // Without position independence, registers that nobody saves hold more of what is needed.
+        let may_miss: &[&str] = if flags.contains(&"-no-pie") { &["static", "by-hand"] } else { &[] };
+        check("guard_cxx.cc", &[&["-std=c++17"], flags].concat(), may_miss);
     }
 }
 
 #[test]
-fn debug_one() {
-    let Ok(spec) = std::env::var("GUARDS_ONE") else { return };
-    let mut words = spec.split(' ');
-    let program = words.next().unwrap();
-    let what = words.next().unwrap();
-    let flags: Vec<&str> = words.collect();
-    let fixture = Fixture::start(&Build::new(program).flags(&flags).path(), &[]).settled();
-    let truth = Truth::of(&fixture);
-    let live = Live::open(Pid(fixture.pid())).unwrap();
-    let standers = standers(&live, fixture.pid(), &truth);
-    let ((lock, tid), _) = truth.roles.iter().find(|(_, (role, _))| role == what).unwrap();
-    let wanted: Vec<_> = truth.wanted.iter().filter(|w| w.address.0 == *lock).copied().collect();
-    let standers: Vec<_> = standers.into_iter().filter(|s| s.lwp.0 == *tid).collect();
-    println!("{wanted:?} {standers:?}");
-    println!("{:?}", suspects(&live, &wanted, &standers));
-    println!("{}", std::fs::read_to_string(format!("/proc/{}/maps", fixture.pid())).unwrap().lines().next().unwrap());
-}
-
-#[test]
-fn many() {
+fn many_threads_for_few_locks() {
     let fixture = Fixture::start(&Build::new("guard_many.rs").path(), &["1000"]).settled();
     let truth = Truth::of(&fixture);
     let live = Live::open(Pid(fixture.pid())).unwrap();
     let standers = standers(&live, fixture.pid(), &truth);
-    for _ in 0..5 {
-        let begin = std::time::Instant::now();
-        let found = suspects(&live, &truth.wanted, &standers);
-        println!("{} standers, {:?}", standers.len(), begin.elapsed());
-        assert_eq!(found.len(), 10, "{found:#?}");
+    let begin = std::time::Instant::now();
+    let found = suspects(&live, &truth.wanted, &standers);
+    println!("{} threads: {:?}", standers.len(), begin.elapsed());
+    let named: BTreeSet<_> = found.iter().map(|suspect| (suspect.object.0, suspect.lwp.0)).collect();
+    let holders = truth.roles.iter().filter(|(_, (_, holds))| *holds).map(|(key, _)| *key);
+    assert_eq!(named, holders.collect());
+}
+
+proptest! {
+    #[test]
+    fn tables_of_landing_pads_that_lie(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        head in prop::sample::select(vec![vec![], vec![0xff, 0xff, 1], vec![0xff, 0x9b, 4, 1], vec![0x1b]]),
+        at: u64,
+        function: u64,
+        distance in 0u64..300,
+    ) {
+        let table = [head, bytes].concat();
+        let _ = landing_pad(&table, at, function, function.wrapping_add(distance));
+    }
+
+    #[test]
+    fn code_that_nobody_wrote(
+        code in prop::collection::vec(any::<u8>(), 64..4096),
+        stack in prop::collection::vec(prop_oneof![any::<u64>(), (0u64..4096).prop_map(|at| 0x1000 + at)], 1..64),
+        lock in prop_oneof![Just(0x1100u64), Just(0x9000), any::<u64>()],
+    ) {
+        let mut target = Bytes::default();
+        let end = 0x1000 + code.len() as u64;
+        target.map(RemoteAddr(0x1000), code);
+        target.map(RemoteAddr(0x9000), stack.into_iter().flat_map(u64::to_le_bytes).collect());
+        let space = Space::new(&target, &[(RemoteAddr(0x1000), RemoteAddr(end))]);
+        follow_bytes(&space, RemoteAddr(0x1000), RemoteAddr(0x9000), RemoteAddr(lock));
     }
 }

@@ -51,6 +51,7 @@ fn object(kind: SyncKind, family: Family, waiters: &[(i32, Option<Side>)], holde
     let waiter = |(lwp, side): &(i32, Option<Side>)| Waiter {
         lwp: Lwp(*lwp),
         thread: None,
+        pid: None,
         side: *side,
         timed: false,
         stable: true,

@@ -2,7 +2,7 @@
 
 use super::sync::{holder, label, thread_name, waits_for};
 use super::{BAD, BOLD, DIM, FAIR, GOOD, gaps, paint, safe};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use threadglass::Lwp;
 use threadglass::model::{Certainty, Finding, FindingKind, Frame, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
@@ -11,6 +11,10 @@ use threadglass::model::{Certainty, Finding, FindingKind, Frame, Snapshot, SyncK
 const FRAMES: usize = 6;
 /// Threads of one finding that are shown in full.
 const THREADS: usize = 8;
+
+/// Objects that threads queue for, and names of threads, that are listed.
+const GROUPS: usize = 4;
+const NAMED: usize = 4;
 
 /// The whole screen.
 pub fn text(snapshot: &Snapshot, took: Duration) -> String {
@@ -116,30 +120,29 @@ impl Screen<'_> {
         out
     }
 
-    /// Who queues behind, by what they wait for and their names.
+    /// Who queues behind, by what they wait for.
     fn behind(&self, lwps: &[Lwp]) -> String {
-        let mut groups: BTreeMap<(String, String), usize> = BTreeMap::new();
+        let mut groups: BTreeMap<String, (usize, BTreeSet<&str>)> = BTreeMap::new();
         for lwp in lwps {
             let thread = self.thread(*lwp);
-            let name = thread.and_then(|thread| thread.name.clone()).unwrap_or_default();
             let what = thread.and_then(|thread| thread.waits_for.as_ref()).and_then(|waits| self.object(waits.address));
-            *groups.entry((name, what.map_or_else(|| "?".to_owned(), label))).or_default() += 1;
-        }
-        if groups.is_empty() {
-            return String::new();
+            let group = groups.entry(what.map_or_else(|| "?".to_owned(), label)).or_default();
+            group.0 += 1;
+            group.1.extend(thread.and_then(|thread| thread.name.as_deref()));
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
-        groups.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
-        let listed: Vec<String> = groups
-            .iter()
-            .take(4)
-            .map(|((name, what), number)| match number {
-                1 => format!("{} waits for {what}", safe(name)),
-                number => format!("{number} x {} wait for {what}", safe(name)),
-            })
-            .collect();
-        let more = if groups.len() > 4 { " .." } else { "" };
-        format!("  {} {}{more}\n\n", paint(DIM, "behind:"), listed.join(", "))
+        groups.sort_by_key(|(_, (number, _))| std::cmp::Reverse(*number));
+        let mut out = String::new();
+        for (what, (number, names)) in groups.iter().take(GROUPS) {
+            let more = if names.len() > NAMED { ", .." } else { "" };
+            let names: Vec<String> = names.iter().take(NAMED).map(|name| safe(name)).collect();
+            let wait = if *number == 1 { "thread waits" } else { "threads wait" };
+            out += &format!("  {} {number} {wait} for {what} ({}{more})\n", paint(DIM, "behind:"), names.join(", "));
+        }
+        if let Some(more @ 1..) = groups.len().checked_sub(GROUPS) {
+            out += &format!("  .. and more, for {more} more objects\n");
+        }
+        if out.is_empty() { out } else { out + "\n" }
     }
 
     fn no_hang(&self) -> String {

@@ -67,7 +67,7 @@ pub(super) fn named(name: &str) -> Named {
 
 /// What `atomic` does to `wanted`, if it is about that lock.
 pub(super) fn of_atomic(wanted: &Wanted, atomic: &Atomic) -> Option<Effect> {
-    if atomic.addr? != wanted.address.0 {
+    if atomic.addr? != wanted.address.0 || !has_size(wanted, atomic.size) {
         return None;
     }
     let (from, to) = match atomic.change {
@@ -105,6 +105,18 @@ pub(super) fn of_atomic(wanted: &Wanted, atomic: &Atomic) -> Option<Effect> {
         std::cmp::Ordering::Greater => Some(Effect::Take),
         std::cmp::Ordering::Less => Some(Effect::Release),
         std::cmp::Ordering::Equal => queues(wanted),
+    }
+}
+
+/// Whether the word of `wanted` has this many bytes.
+fn has_size(wanted: &Wanted, size: u8) -> bool {
+    match (wanted.family, wanted.kind) {
+        (Family::RustStd, _) => size == 4,
+        (Family::ParkingLot, SyncKind::Mutex) => size == 1,
+        (Family::ParkingLot, _) => size == 8,
+        (_, SyncKind::Semaphore) => size >= 4,
+        (Family::Pthread, SyncKind::Rwlock) => size == 4,
+        _ => true,
     }
 }
 

@@ -10,9 +10,11 @@ use super::pages::Pages;
 use crate::model::{Family, SyncKind};
 
 /// Instructions from one place on.
-const STEPS: usize = 6_000;
+const STEPS: usize = 4_000;
 /// Of these, those inside of one call; then it is taken to come back without having touched a lock.
-const STEPS_IN_CALL: usize = 800;
+const STEPS_IN_CALL: usize = 400;
+/// The same where only registers matter, which calls leave alone.
+const STEPS_IN_CALL_TO_ARRIVE: usize = 120;
 /// Calls inside of calls that are followed.
 const MAX_DEPTH: usize = 12;
 /// Ways that wait to be gone.
@@ -71,6 +73,9 @@ pub(super) struct Explorer<'e, 'c, 'a> {
     visited: ByWords<(u64, u64, u64), u8>,
     /// How often a way may come to the same place.
     rounds: u8,
+    steps_in_call: usize,
+    /// Calls that are not counted as such.
+    base: usize,
     /// By outermost call: its steps.
     spent: ByWords<(u64, u64), usize>,
     ways: Vec<Way>,
@@ -78,6 +83,7 @@ pub(super) struct Explorer<'e, 'c, 'a> {
     /// Where ways of the first function end.
     until: Option<u64>,
     watch: Option<Watch>,
+    owed: [i8; MAX_LOCKS],
 }
 
 /// A place that the thread is known to have come to, and the registers it can have had there.
@@ -104,23 +110,27 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             seen: [Seen::default(); MAX_LOCKS],
             visited: ByWords::default(),
             rounds: 1,
+            steps_in_call: STEPS_IN_CALL,
+            base: 0,
             spent: ByWords::default(),
             ways: vec![Way { machine, locks: owed.map(Standing::Open), calls: Vec::new() }],
             steps: 0,
             until,
             watch: None,
+            owed: *owed,
         };
         explorer.go_all();
         explorer.seen
     }
 
     /// The registers with which a thread comes from `machine` to `pc` with the stack pointer `sp`: those that
-    /// are the same on all ways and in all rounds.
+    /// are the same on all ways and in all rounds. `base`: calls in between.
     pub(super) fn arrival(
         code: &'e mut Code<'c>,
         pages: &'e mut Pages<'a>,
         machine: Machine,
         (pc, sp): (u64, u64),
+        base: usize,
     ) -> Option<[Value; 16]> {
         let way = Way { machine, locks: [Standing::Released; MAX_LOCKS], calls: Vec::new() };
         let mut explorer = Self {
@@ -130,11 +140,14 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             seen: [Seen::default(); MAX_LOCKS],
             visited: ByWords::default(),
             rounds: ROUNDS,
+            steps_in_call: STEPS_IN_CALL_TO_ARRIVE,
+            base,
             spent: ByWords::default(),
             ways: vec![way],
             steps: 0,
             until: None,
             watch: Some(Watch { pc, sp, registers: None }),
+            owed: [0; MAX_LOCKS],
         };
         explorer.go_all();
         // What was not gone to the end may have had other values.
@@ -156,11 +169,11 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
                 self.ways.clear();
                 return;
             }
-            if let Some(outer) = way.calls.first() {
+            if let Some(outer) = way.calls.get(self.base) {
                 let spent = self.spent.entry((outer.back, outer.sp)).or_default();
                 *spent += 1;
-                if *spent > STEPS_IN_CALL {
-                    way.calls.truncate(1);
+                if *spent > self.steps_in_call {
+                    way.calls.truncate(self.base + 1);
                     if !self.come_back(&mut way) {
                         return;
                     }
@@ -179,6 +192,11 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             let next = way.machine.step(self.pages, &insn, &mut atomics);
             for atomic in &atomics {
                 self.change(&mut way, atomic);
+            }
+            if !self.wanted.is_empty() && way.locks[..self.wanted.len()].iter().all(|lock| *lock == Standing::Released)
+            {
+                // Nothing more can be learned on this way.
+                return;
             }
             let alive = match next {
                 Next::On => {
@@ -336,6 +354,10 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
     fn change(&mut self, way: &mut Way, atomic: &Atomic) {
         for (index, wanted) in self.wanted.iter().enumerate() {
             if let Some(effect) = of_atomic(wanted, atomic) {
+                // Inside of libc one release may change the word more than once: too many to count them.
+                if effect == Effect::Release && self.owed[index] > 0 && is_posix(wanted) {
+                    continue;
+                }
                 self.note(way, index, effect);
             } else if may_take(wanted, atomic) {
                 self.unclear(way, index);

@@ -1,8 +1,9 @@
 //! Frame by frame: from where each stands, what would become of the locks.
 
+use super::addresses::ByAddress;
 use super::code::Code;
 use super::explore::{Explorer, MAX_LOCKS, Seen};
-use super::insn::{Op, RSP};
+use super::insn::{Insn, Op, RSP};
 use super::lsda::{MAX_LSDA, landing_pad};
 use super::machine::{Machine, Value};
 use super::pages::Pages;
@@ -24,6 +25,10 @@ const FIRST: u64 = 8 << 10;
 const MAX_FUNCTION: u64 = 64 << 10;
 /// Instructions of the second look.
 const SECOND_LOOK: usize = 300_000;
+/// Number of the first argument's register, in the encoding's order.
+const RDI: usize = 7;
+/// Bytes of a result that a call is given a place for: of what locks give (a guard, and whether it is one).
+const RESULT: u64 = 32;
 /// Frames whose registers may be known to nobody but the thread.
 const REPLAYED: usize = 6;
 
@@ -42,6 +47,7 @@ pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], 
         pads: HashMap::new(),
         recovered: HashMap::new(),
         references: References::default(),
+        blocks: ByAddress::default(),
         found: Vec::new(),
     };
     let mut stacks: Vec<Vec<u8>> = standers.iter().map(|stander| vec![0; stack_size(stander)]).collect();
@@ -61,6 +67,16 @@ pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], 
         search.pass(&rest, standers, &stacks, true);
     }
     search.found
+}
+
+/// Follows code from one place, with nothing but the stack pointer known.
+pub(super) fn follow(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &Wanted) -> bool {
+    let mut regs = [Value::UNKNOWN; 16];
+    regs[usize::from(RSP)] = Value::of(sp.0);
+    let mut pages = Pages::new(space.memory());
+    let machine = Machine::new(pc.0, regs);
+    let seen = Explorer::run(&mut Code::new(space), &mut pages, &[lock], machine, &[0; MAX_LOCKS], None);
+    seen[0].releases && !seen[0].takes
 }
 
 fn stack_size(stander: &Stander) -> usize {
@@ -84,6 +100,8 @@ struct Search<'s> {
     /// By return address: the register from which the system call's argument came, and how far from it.
     recovered: HashMap<u64, Option<(u8, i64)>>,
     references: References,
+    /// By return address: the instructions that lead to the call.
+    blocks: ByAddress<Option<Vec<(u64, Insn)>>>,
     found: Vec<Clue>,
 }
 
@@ -101,9 +119,12 @@ impl Search<'_> {
     /// Looks at all stacks, at `all` their frames or at those that show an address of a lock.
     fn pass(&mut self, wanted: &[Wanted], standers: &[Stander], stacks: &[Vec<u8>], all: bool) {
         let mut without = HashSet::new();
+
         for (stander, stack) in standers.iter().zip(stacks) {
             // What was found of nobody with such a stack will not be found of this one.
+
             let shape = shape::of(self.space, stander, stack, wanted);
+
             if without.contains(&shape) {
                 continue;
             }
@@ -214,8 +235,9 @@ impl Search<'_> {
                 }
             };
             let Some(start) = start else { continue };
+            let base = usize::from(frame.caller.is_some());
             let here = (frame.place.pc.0, frame.registers.sp.0);
-            let Some(found) = Explorer::arrival(&mut self.code, &mut self.pages, start, here) else { continue };
+            let Some(found) = Explorer::arrival(&mut self.code, &mut self.pages, start, here, base) else { continue };
             for number in KEPT {
                 let slot = &mut frames[index].registers.general[usize::from(DWARF[number])];
                 *slot = slot.or(found[number].get(8));
@@ -228,10 +250,13 @@ impl Search<'_> {
 
     /// The frame as it was at the call of its function that returns to `back`, with the call's arguments.
     fn at_call(&mut self, frame: &Frame, back: u64) -> Option<Machine> {
-        let row = self.code.known.row(self.space, frame.place.lookup().0)?;
-        let block = block_before(&mut self.code, &mut self.pages, row.function.0, back)?;
+        if !self.blocks.contains_key(&back) {
+            let row = self.code.known.row(self.space, frame.place.lookup().0);
+            let block = row.and_then(|row| block_before(&mut self.code, &mut self.pages, row.function.0, back));
+            self.blocks.insert(back, block);
+        }
         let mut state = machine(frame, 0);
-        set_up(&mut state, &mut self.pages, &block);
+        set_up(&mut state, &mut self.pages, self.blocks.get(&back)?.as_ref()?);
         Some(state)
     }
 
@@ -262,7 +287,8 @@ impl Search<'_> {
             for (owed, index) in owed.iter_mut().zip(&chosen) {
                 *owed = debts[*index];
             }
-            let ahead = self.explore(&wanted, machine(frame, frame.place.pc.0), &owed, None);
+            let onwards = self.onwards(frame);
+            let ahead = self.explore(&wanted, onwards, &owed, None);
             let unwound = self.pad(frame).map(|pad| {
                 // What it waits for has not been taken when the wait is left by an exception.
                 for (owed, lock) in owed.iter_mut().zip(&wanted) {
@@ -298,6 +324,21 @@ impl Search<'_> {
                 self.found.push(Clue { object: lock.address, lwp: stander.lwp, grade, frame: frame.place.pc });
             }
         }
+    }
+
+    /// The frame as it goes on when its call has returned.
+    fn onwards(&mut self, frame: &Frame) -> Machine {
+        let mut state = machine(frame, frame.place.pc.0);
+        let (from, to) = (frame.registers.sp.0, frame.top.unwrap_or(0));
+        let result = if frame.place.exact { None } else { self.at_call(frame, frame.place.pc.0) };
+        // Where the call puts its result there is still something older, which may look like a guard.
+        if let Some(at) = result.and_then(|call| call.regs[RDI].get(8)).filter(|at| (from..to).contains(at)) {
+            let end = to.min(at.saturating_add(RESULT));
+            for slot in (at..end).step_by(8) {
+                state.store(&mut self.pages, slot, 8, Value::UNKNOWN);
+            }
+        }
+        state
     }
 
     fn explore(

@@ -115,6 +115,12 @@ pub fn suspects_in(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], st
     suspects.collect()
 }
 
+/// Follows the code at `pc` in plain memory, for tests and fuzzing; whether it releases a Rust mutex at `lock`.
+pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: RemoteAddr) -> bool {
+    let lock = Wanted { address: lock, size: 4, kind: SyncKind::Mutex, family: Family::RustStd };
+    frames::follow(space, pc, sp, &lock)
+}
+
 /// A suspicion before it is put into words.
 #[derive(Clone, Copy, Debug)]
 struct Clue {

@@ -7,6 +7,7 @@
 use super::addresses::Mix;
 use super::relevance::{NEAR, is_near};
 use super::{Stander, Wanted};
+use crate::model::{Family, SyncKind};
 use crate::unwind::Space;
 use std::hash::{Hash, Hasher};
 
@@ -18,7 +19,7 @@ enum Word {
     Flag(u64),
     Code(u64),
     Own(u64),
-    Lock(usize, u64),
+    Lock(usize, u64, SyncKind, Family),
     Other,
 }
 
@@ -26,11 +27,17 @@ enum Word {
 pub(super) fn of(space: &Space<'_>, stander: &Stander, stack: &[u8], wanted: &[Wanted]) -> u64 {
     let mut hash = Mix::default();
     (stander.pc, stander.start).hash(&mut hash);
-    let lock_of = |addr: u64| {
-        wanted
-            .iter()
-            .position(|lock| is_near(addr, lock))
-            .map(|index| Word::Lock(index, addr.wrapping_sub(wanted[index].address.0)))
+    // Locks are told apart by when they first appear, so that threads are alike that do the same with others.
+    let mut numbers: Vec<usize> = Vec::new();
+    let mut lock_of = |addr: u64| {
+        let distance = |index: &usize| wanted[*index].address.0.saturating_sub(addr);
+        let lock = (0..wanted.len()).filter(|index| is_near(addr, &wanted[*index])).min_by_key(distance)?;
+        let number = numbers.iter().position(|other| *other == lock).unwrap_or_else(|| {
+            numbers.push(lock);
+            numbers.len() - 1
+        });
+        let Wanted { address, kind, family, .. } = wanted[lock];
+        Some(Word::Lock(number, addr.wrapping_sub(address.0), kind, family))
     };
     for target in [stander.waits_on, stander.futex] {
         target.and_then(|target| lock_of(target.0)).hash(&mut hash);
@@ -41,7 +48,7 @@ pub(super) fn of(space: &Space<'_>, stander: &Stander, stack: &[u8], wanted: &[W
     for bytes in stack.chunks_exact(8) {
         let word = u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
         let own = word.wrapping_sub(stander.sp.0);
-        let lock = || (low..high).contains(&word).then(|| lock_of(word)).flatten();
+        let mut lock = || (low..high).contains(&word).then(|| lock_of(word)).flatten();
         let class = if word < 2 {
             Word::Flag(word)
         } else if word < 1 << 16 {

@@ -129,6 +129,11 @@ impl<'a> Space<'a> {
         self.names_at(slot)?.import_at(RemoteAddr(slot))
     }
 
+    /// The memory that the code is in.
+    pub(crate) fn memory(&self) -> &'a (dyn Memory + Sync) {
+        self.memory
+    }
+
     /// Whether `addr` is in the C library, where that is an object of its own.
     pub(crate) fn is_libc(&self, addr: u64) -> bool {
         self.object_at(addr).is_some_and(|object| object.libc)

@@ -1,8 +1,8 @@
 //! Threads of other processes that hold what threads of the target wait for, by way of shared memory, and
 //! what those wait for in turn.
 
-use super::assemble::{map_at, object};
 use super::classify::Class;
+use super::look::{map_at, object};
 use super::owners::Owners;
 use super::survey::{Content, Sleeper, Survey};
 use crate::glibc::Layout;
@@ -76,13 +76,15 @@ impl Abroad {
         let wait = Survey::new(other, other, layout.as_ref(), []).waits(&[sleeper]).pop()?;
         let address = translate(other.maps(), target.maps(), wait.class.address)?;
         let class = Class { address, ..wait.class };
-        if !known.objects.contains_key(&address) {
+        let Known { objects, classes, contents } = known;
+        let object = objects.entry(address).or_insert_with(|| {
             let content = survey.read(&[class]).pop().flatten();
-            known.objects.insert(address, object(target, &class, content.as_ref(), owners));
-            known.classes.insert(address, class);
-            known.contents.extend(content.map(|content| (address, content)));
-        }
-        known.objects.get_mut(&address)?.waiters.push(Waiter {
+            let found = object(target, &class, content.as_ref(), owners);
+            classes.insert(address, class);
+            contents.extend(content.map(|content| (address, content)));
+            found
+        });
+        object.waiters.push(Waiter {
             lwp,
             thread: None,
             pid: Some(pid),

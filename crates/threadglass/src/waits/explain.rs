@@ -1,6 +1,7 @@
 //! A look with everything that a person wants to see of what is wrong: stacks, names, durations.
 
-use super::assemble::{Scope, collect_scope, object};
+use super::assemble::{Scope, collect_scope};
+use super::look::object;
 use super::names::Namer;
 use super::owners::Owners;
 use super::survey::Content;

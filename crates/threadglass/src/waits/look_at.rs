@@ -1,8 +1,9 @@
 //! One object that the user names by its address.
 
-use super::assemble::{Scope, collect_extra, map_at};
+use super::assemble::{Scope, collect_extra};
 use super::classify::Class;
 use super::guess::held_mutex;
+use super::look::map_at;
 use crate::RemoteAddr;
 use crate::glibc::sync::size_of;
 use crate::model::{Evidence, Family, Gap, Snapshot, SyncKind, SyncState};
@@ -65,7 +66,7 @@ fn check_place(target: &dyn Target, address: RemoteAddr) -> Result<(), TargetErr
     if !map.write {
         return Err(no_object(address, "that memory cannot be written, so no object of the kind can be there"));
     }
-    if address.0 % 4 != 0 {
+    if !address.0.is_multiple_of(4) {
         return Err(no_object(address, "it is not aligned, as all such objects are (to 4 bytes at least)"));
     }
     match target.read_u32(address) {

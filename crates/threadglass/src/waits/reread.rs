@@ -1,8 +1,8 @@
 //! One object again, after a look at all of them: for interfaces that ask for one at a time.
 
-use super::assemble::object;
 use super::classify::Class;
 use super::guess::held_mutex;
+use super::look::object;
 use super::owners::Owners;
 use super::survey::{Owner, Survey};
 use crate::glibc::Layout;

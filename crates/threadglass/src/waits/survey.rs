@@ -112,7 +112,7 @@ impl<'a> Survey<'a> {
         futexes
             .iter()
             .filter_map(|(sleeper, futex, _, pc)| {
-                let (class, mutex) = found[*first.get(&(*futex, *pc))?].clone()?;
+                let (class, mutex) = found[*first.get(&(*futex, *pc))?]?;
                 Some(Wait { lwp: sleeper.lwp, futex: *futex, class, mutex })
             })
             .collect()

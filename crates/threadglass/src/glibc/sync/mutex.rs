@@ -164,7 +164,7 @@ impl Mutex {
     }
 
     pub(super) fn decoded(&self) -> Decoded {
-        let ceiling = (self.protocol() == MutexProtocol::Protect).then(|| (self.lock >> CEILING_SHIFT) as u8);
+        let ceiling = (self.protocol() == MutexProtocol::Protect).then_some((self.lock >> CEILING_SHIFT) as u8);
         Decoded {
             kind: SyncKind::Mutex,
             size: SIZE as u64,
