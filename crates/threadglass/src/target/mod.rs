@@ -24,6 +24,7 @@ pub(crate) use live::parallel::in_parallel;
 pub use module::Module;
 
 use crate::access::Denial;
+use crate::glibc::Layout;
 use crate::model::{CoreInfo, Gap};
 use crate::proc::{MapEntry, StackLimit};
 use crate::signals::SignalSet;
@@ -220,6 +221,11 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
     /// will need all of them should ask for all at once.
     fn gives_facts_in_bulk(&self) -> bool {
         false
+    }
+
+    /// Where things are in its memory, if that has been learned already.
+    fn known_layout(&self) -> Option<&Layout> {
+        None
     }
 
     /// Another process on the same machine, with which this one shares memory; `None` where there is no such

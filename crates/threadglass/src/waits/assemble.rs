@@ -8,7 +8,7 @@ use super::survey::Survey;
 use super::{findings, words};
 use crate::model::{Evidence, Gap, Holds, Snapshot, SyncKind, SyncObject, Syscall, WaitsFor};
 use crate::proc::SyscallFile;
-use crate::symbols::Symbolizer;
+use crate::symbols::{LockVariable, Symbolizer};
 use crate::target::{LwpFacts, Target, TargetError};
 use crate::threads::{Collected, collect_with};
 use crate::{Lwp, RemoteAddr};
@@ -40,14 +40,20 @@ pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, Targ
 
 /// [`collect_scope`], with objects that are known from elsewhere.
 pub(super) fn collect_extra(target: &dyn Target, scope: Scope, extra: &[Class]) -> Result<Snapshot, TargetError> {
-    collect_look(target, scope, extra, &|object, finding| {
+    collect_look(target, scope, extra, Namer::new(target), &|object, finding| {
         scope >= Scope::Held || finding || extra.iter().any(|class| class.address == object.address)
     })
 }
 
 /// [`collect`], with names for all objects that are variables.
 pub fn collect_named(target: &dyn Target) -> Result<Snapshot, TargetError> {
-    collect_look(target, Scope::Waited, &[], &|_, _| true)
+    collect_look(target, Scope::Waited, &[], Namer::new(target), &|_, _| true)
+}
+
+/// [`collect_scope`] for those who look often and show no names: `variables` are all locks in variables, which
+/// [`DataNames::lock_variables`](crate::symbols::DataNames::lock_variables) takes its time to find.
+pub fn collect_unnamed(target: &dyn Target, scope: Scope, variables: &[LockVariable]) -> Result<Snapshot, TargetError> {
+    collect_look(target, scope, &[], Namer::knowing(target, variables), &|_, _| false)
 }
 
 /// Everything. `named` says which objects are to be named: whether it is part of a finding is its second
@@ -56,6 +62,7 @@ fn collect_look(
     target: &dyn Target,
     scope: Scope,
     extra: &[Class],
+    namer: Namer<'_>,
     named: &dyn Fn(&SyncObject, bool) -> bool,
 ) -> Result<Snapshot, TargetError> {
     let Collected { mut snapshot, layout, mut facts } = collect_with(target, &mut Symbolizer::new(target))?;
@@ -69,7 +76,7 @@ fn collect_look(
     }
     let threads = snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
     let survey = Survey::new(target, target, layout.as_ref(), threads);
-    let mut looker = Looker { target, survey, namer: Namer::new(target), layout: layout.as_ref(), scope, extra };
+    let mut looker = Looker { target, survey, namer, layout: layout.as_ref(), scope, extra };
     let mut strangers = BTreeMap::new();
     for attempt in 0..TRIES {
         let Look { objects, classes, contents, abroad } = looker.look(&snapshot.threads, &facts);

@@ -19,13 +19,15 @@ mod look;
 mod look_at;
 mod names;
 mod owners;
+mod reread;
 mod rust;
 mod survey;
 mod suspects;
 mod words;
 
-pub use assemble::{Scope, collect, collect_named, collect_scope};
+pub use assemble::{Scope, collect, collect_named, collect_scope, collect_unnamed};
 pub use explain::explain;
 pub use futex::{FutexOp, FutexWait};
 pub use look_at::look_at;
+pub use reread::{Reread, by_content, reread};
 pub use survey::{Sleeper, Survey};
