@@ -51,8 +51,16 @@ fn programs_and_gdb_use_the_installed_files() {
 
     let mut gdb = Command::new("gdb");
     gdb.args(["-batch", "-nx", "-ix"]).arg(prefix.join("lib/threadglass/gdbinit"));
-    gdb.args(["-p", &pid, "-ex", "info auto-load libthread-db", "-ex", "info threads"]);
-    let text = Answer::of(gdb).text();
+    gdb.args(["-p", &pid, "-ex", "info auto-load libthread-db", "-ex", "info threads", "-ex", "info deadlock"]);
+    // The commands find the tool that was installed with them.
+    gdb.env_remove("TGLASS");
+    let answer = Answer::of(gdb);
+    let text = answer.text();
+    if answer.stderr.contains("not supported in this copy of GDB") {
+        testkit::skip(test, "this gdb has no Python");
+    } else {
+        assert!(text.contains("No deadlock"), "{text}{}", answer.stderr);
+    }
     assert!(text.contains(&prefix.join("lib").display().to_string()), "gdb uses another library:\n{text}");
     assert!(!text.contains("warning"), "{text}");
 }
