@@ -295,6 +295,14 @@ pub enum TargetError {
         /// Why, and what to do.
         why: String,
     },
+    /// Its synchronization objects cannot be read at all.
+    #[error("cannot see the locks of process {pid}: {why}")]
+    NoLocks {
+        /// The process.
+        pid: Pid,
+        /// Why, and what to do.
+        why: String,
+    },
     /// There is no synchronization object at an address.
     #[error("no object at {address}: {why}")]
     NoObject {

@@ -33,8 +33,11 @@ pub fn collect(target: &dyn Target) -> Result<Snapshot, TargetError> {
     collect_scope(target, Scope::Waited)
 }
 
-/// [`collect`], with more objects.
+/// [`collect`], with more objects; an error where none can be seen, because the memory may not be read.
 pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, TargetError> {
+    if let Some(denial) = target.denial() {
+        return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() });
+    }
     collect_extra(target, scope, &[])
 }
 
@@ -45,7 +48,8 @@ pub(super) fn collect_extra(target: &dyn Target, scope: Scope, extra: &[Class]) 
     })
 }
 
-/// [`collect`], with names for all objects that are variables.
+/// The threads of `target` with what they wait for, and names for all objects that are variables. Where the
+/// memory may not be read, the threads alone.
 pub fn collect_named(target: &dyn Target) -> Result<Snapshot, TargetError> {
     collect_look(target, Scope::Waited, &[], Namer::new(target), &|_, _| true)
 }
