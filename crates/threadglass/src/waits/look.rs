@@ -9,7 +9,7 @@ use super::survey::{Content, Sleeper, Survey, Wait};
 use super::{FutexWait, held, suspects};
 use crate::glibc::Layout;
 use crate::model::{Detail, SyncObject, SyncState, Thread, Waiter};
-use crate::proc::MapEntry;
+use crate::proc::map_at;
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, PthreadId, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
@@ -165,19 +165,7 @@ pub(super) fn has_not_moved(before: &LwpFacts, now: &LwpFacts) -> bool {
 }
 
 pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Content>, owners: &Owners<'_>) -> SyncObject {
-    let mut object = SyncObject {
-        address: class.address,
-        kind: class.kind,
-        family: class.family,
-        evidence: class.evidence,
-        name: None,
-        size: None,
-        shared: None,
-        state: SyncState::Unknown,
-        detail: Detail::None {},
-        holders: Vec::new(),
-        waiters: Vec::new(),
-    };
+    let mut object = SyncObject::bare(class.address, class.kind, class.family, class.evidence);
     if let Some(content) = content {
         object.size = content.size;
         object.shared = content.shared;
@@ -194,10 +182,4 @@ pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Conten
 
 fn is_in_shared_memory(target: &dyn Target, addr: RemoteAddr) -> bool {
     map_at(target.maps(), addr).is_some_and(|map| map.shared)
-}
-
-/// The mapping that holds `addr`.
-pub(super) fn map_at(maps: &[MapEntry], addr: RemoteAddr) -> Option<&MapEntry> {
-    let behind = maps.partition_point(|map| map.start <= addr);
-    maps.get(behind.checked_sub(1)?).filter(|map| map.contains(addr))
 }
