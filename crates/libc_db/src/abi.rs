@@ -110,6 +110,21 @@ pub(crate) struct EventMsg {
     pub(crate) data: usize,
 }
 
+/// `td_ta_stats_t`.
+#[repr(C)]
+pub(crate) struct TaStats {
+    pub(crate) nthreads: c_int,
+    pub(crate) r_concurrency: c_int,
+    pub(crate) nrunnable_num: c_int,
+    pub(crate) nrunnable_den: c_int,
+    pub(crate) a_concurrency_num: c_int,
+    pub(crate) a_concurrency_den: c_int,
+    pub(crate) nlwps_num: c_int,
+    pub(crate) nlwps_den: c_int,
+    pub(crate) nidle_num: c_int,
+    pub(crate) nidle_den: c_int,
+}
+
 /// `prgregset_t` and `prfpregset_t` in bytes.
 pub(crate) const GREGS_SIZE: usize = 216;
 pub(crate) const FPREGS_SIZE: usize = 512;
@@ -125,4 +140,5 @@ const _: () = {
     assert!(std::mem::offset_of!(ThrInfo, ti_sigmask) == 112 && std::mem::offset_of!(ThrInfo, ti_pending) == 248);
     assert!(std::mem::offset_of!(ThrInfo, ti_lid) == 104 && std::mem::offset_of!(ThrInfo, ti_state) == 68);
     assert!(size_of::<Notify>() == 16 && size_of::<EventMsg>() == 24 && size_of::<ThrEvents>() == 8);
+    assert!(size_of::<TaStats>() == 40);
 };

@@ -20,6 +20,7 @@ mod kernel;
 mod ps;
 mod registers;
 mod service;
+mod stats;
 mod suspend;
 mod sync;
 mod threads;

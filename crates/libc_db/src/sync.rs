@@ -1,4 +1,4 @@
-//! Synchronization objects and process statistics: declared, and answered with TD_NOCAPAB after the
+//! Synchronization objects: declared, and answered with TD_NOCAPAB after the
 //! checks that hold for every call, until they are implemented.
 
 use crate::abi::{PsAddr, SyncHandle, SyncIterF, Td, TdErr, ThrAgent, ThrHandle, ThrIterF, code};
@@ -146,34 +146,4 @@ pub unsafe extern "C-unwind" fn td_thr_lockowner(
 pub unsafe extern "C-unwind" fn td_thr_sleepinfo(th: *const ThrHandle, out: *mut SyncHandle) -> c_int {
     // SAFETY: by the caller's promise.
     code(required(out).and_then(|()| unsafe { on_thread(th) }))
-}
-
-/// Switches process statistics.
-///
-/// # Safety
-///
-/// `ta` may be anything: it is only compared.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn td_ta_enable_stats(ta: *const ThrAgent, _on: c_int) -> c_int {
-    code(on_agent(ta))
-}
-
-/// Resets process statistics.
-///
-/// # Safety
-///
-/// `ta` may be anything: it is only compared.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn td_ta_reset_stats(ta: *const ThrAgent) -> c_int {
-    code(on_agent(ta))
-}
-
-/// Process statistics.
-///
-/// # Safety
-///
-/// `ta` may be anything: it is only compared.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn td_ta_get_stats(ta: *const ThrAgent, out: *mut c_void) -> c_int {
-    code(required(out).and_then(|()| on_agent(ta)))
 }
