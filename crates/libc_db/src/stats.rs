@@ -5,7 +5,7 @@ use crate::agent::{Agent, lock};
 use crate::agents;
 use std::ffi::c_int;
 use threadglass::glibc::requested_concurrency;
-use threadglass::stats::{Averages, Sampler};
+use threadglass::stats::{Averages, Sampler, SamplerError};
 
 /// The statistics of an agent.
 #[derive(Default)]
@@ -47,6 +47,14 @@ impl Agent {
     }
 }
 
+fn start_error(error: SamplerError) -> TdErr {
+    match error {
+        SamplerError::Ended => TdErr::DbErr,
+        SamplerError::NoCounters => TdErr::NoCapab,
+        SamplerError::System(_) => TdErr::Err,
+    }
+}
+
 /// Switches process statistics. On, also while on, begins anew.
 ///
 /// # Safety
@@ -58,7 +66,7 @@ pub unsafe extern "C-unwind" fn td_ta_enable_stats(ta: *const ThrAgent, on: c_in
         let agent = agents::enter(ta)?;
         let live = agent.live().ok_or(TdErr::NoCapab)?;
         if on != 0 {
-            let sampler = Sampler::start(&live).map_err(|_| TdErr::NoCapab)?;
+            let sampler = Sampler::start(&live).map_err(start_error)?;
             let old = std::mem::replace(&mut *lock(&agent.statistics), Statistics::On(sampler));
             drop(old);
             return Ok(());
@@ -107,10 +115,10 @@ pub unsafe extern "C-unwind" fn td_ta_get_stats(ta: *const ThrAgent, out: *mut T
         }
         let agent = agents::enter(ta)?;
         agent.live().ok_or(TdErr::NoCapab)?;
-        let nthreads = agent.count_threads()?;
-        let r_concurrency = agent.requested_concurrency();
         // No routine of the client's runs while this is locked.
         let averages = lock(&agent.statistics).averages()?.fractions();
+        let nthreads = agent.count_threads()?;
+        let r_concurrency = agent.requested_concurrency();
         let stats = TaStats {
             nthreads,
             r_concurrency,

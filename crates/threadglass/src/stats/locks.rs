@@ -2,10 +2,11 @@
 
 use crate::model::SyncKind;
 use crate::proc::SyscallFile;
+use crate::sys::clock::own_cpu;
 use crate::waits::{FutexOp, FutexWait, Sleeper, Survey};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many waits are looked at closely after one sample.
 const AT_ONCE: usize = 64;
@@ -75,7 +76,7 @@ impl<'a> Locks<'a> {
         if self.spent > passed / 10 {
             return;
         }
-        let started = Instant::now();
+        let before = own_cpu();
         let mut wanted: HashMap<Key, Sleeper> = HashMap::new();
         for sleeper in sleepers {
             if let Some(key) = sleeper.call.as_ref().and_then(Key::of)
@@ -96,7 +97,7 @@ impl<'a> Locks<'a> {
                 self.known.insert(Key(wait.word, wait.op), is_lock(kind));
             }
         }
-        self.spent += started.elapsed();
+        self.spent += own_cpu().saturating_sub(before);
     }
 
     /// Which part of a thread's sleep was waiting for locks, and which part may have been.

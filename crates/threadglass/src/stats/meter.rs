@@ -13,6 +13,10 @@ use std::time::Instant;
 /// One that runs by the kernel's word and has not moved for so long is queued.
 const STANDS_STILL: u64 = 12_000_000;
 
+/// A thread that ends before it was seen so often is a brief one. The counters of its last sample lack a large
+/// part of its life; and those who wait longest are seen most, so others cannot be judged by them.
+const BRIEF: u32 = 10;
+
 /// What is looked at besides the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
@@ -45,6 +49,9 @@ pub(super) struct Task {
     asleep_at: Option<u64>,
     /// Since when it has been queued, if it is.
     queued_since: Option<u64>,
+    /// How often it was seen, and the time between samples at the end of which it was running or queued.
+    seen: u32,
+    ready: u64,
     /// What it was blocked in at the last sample, where that was asked for and permitted.
     pub(super) call: Option<SyscallFile>,
 }
@@ -76,6 +83,11 @@ impl Task {
         self.queued_since.is_none() && !asleep && now.saturating_sub(self.moved_at) >= STANDS_STILL
     }
 
+    /// Whether its state is worth asking for because it may be a brief one.
+    fn is_young(&self) -> bool {
+        self.seen < BRIEF
+    }
+
     fn is_running(&mut self, now: u64, running: bool) {
         if !running {
             self.asleep_at = Some(now);
@@ -89,15 +101,20 @@ impl Task {
         self.first = self.last;
         self.first.delay_ns = self.last.delay_ns.saturating_add(self.pending(now));
         self.from = now;
+        self.ready = 0;
     }
 }
 
 /// The threads that ended during the measurement.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ended {
-    pub(super) count: u64,
+struct Ended {
+    count: u64,
+    /// By the counters of those that were there for long, up to the last sample of each.
     run: u64,
     delay: u64,
+    /// Of the brief ones: by counters, and by the samples in which they were running or queued.
+    brief_run: u64,
+    brief_ready: u64,
 }
 
 /// Measures one process from [`Meter::new`] or [`Meter::restart`] on.
@@ -137,6 +154,13 @@ impl Meter {
         if meter.threads.is_empty() {
             return Err(Errno::ENOSYS);
         }
+        if meter.is_zombie() {
+            return Err(Errno::ESRCH);
+        }
+        // None of these is new.
+        for task in meter.threads.values_mut() {
+            task.seen = BRIEF;
+        }
         meter.restart();
         Ok(meter)
     }
@@ -156,11 +180,12 @@ impl Meter {
     /// Reads all counters. `Err(ESRCH)` when the process has ended.
     pub(super) fn sample(&mut self) -> Result<(), Errno> {
         let (now, clock) = self.clocks();
+        let span = now.saturating_sub(self.now);
         let before = self.threads.len();
-        let gone = self.read_known(now);
-        let changed = gone || self.tasks.count() != Some(self.threads.len());
+        let gone = self.read_known(now, span);
+        let changed = gone || self.threads.is_empty() || self.tasks.count() != Some(self.threads.len());
         if changed {
-            self.take_new(now)?;
+            self.take_new(now, span)?;
         }
         if let Some(clock) = clock {
             // The threads were there after it was read, so it was this process's.
@@ -170,8 +195,7 @@ impl Meter {
         if self.is_zombie() {
             return Err(Errno::ESRCH);
         }
-        let span = u128::from(now.saturating_sub(self.now));
-        self.lwps2 += span * (before + self.threads.len()) as u128;
+        self.lwps2 += u128::from(span) * (before + self.threads.len()) as u128;
         self.now = now;
         self.samples += 1;
         Ok(())
@@ -206,13 +230,13 @@ impl Meter {
     }
 
     /// Reads the threads that are known; whether some have ended.
-    fn read_known(&mut self, now: u64) -> bool {
+    fn read_known(&mut self, now: u64, span: u64) -> bool {
         let mut gone = Vec::new();
         for (lwp, task) in &mut self.threads {
             match self.tasks.counters(&task.schedstat) {
                 Ok(counters) => {
                     let wanted = task.moved(now, counters);
-                    look(&mut self.tasks, self.depth, now, *lwp, task, wanted);
+                    look(&mut self.tasks, self.depth, (now, span), *lwp, task, wanted);
                 }
                 Err(_) => gone.push(*lwp),
             }
@@ -228,8 +252,13 @@ impl Meter {
         let Some(task) = self.threads.remove(&lwp) else { return };
         let times = task.times(self.now);
         self.ended.count += 1;
-        self.ended.run = self.ended.run.saturating_add(times.run);
-        self.ended.delay = self.ended.delay.saturating_add(times.delay);
+        if task.is_young() {
+            self.ended.brief_run = self.ended.brief_run.saturating_add(times.run);
+            self.ended.brief_ready = self.ended.brief_ready.saturating_add(task.ready);
+        } else {
+            self.ended.run = self.ended.run.saturating_add(times.run);
+            self.ended.delay = self.ended.delay.saturating_add(times.delay);
+        }
         self.tasks.close(task.schedstat);
         if let Some(file) = task.syscall {
             self.tasks.close(file);
@@ -237,7 +266,7 @@ impl Meter {
     }
 
     /// Finds threads that have come since the last sample, and those that went unnoticed.
-    fn take_new(&mut self, now: u64) -> Result<(), Errno> {
+    fn take_new(&mut self, now: u64, span: u64) -> Result<(), Errno> {
         let listed = self.tasks.list()?;
         if listed.is_empty() {
             return Err(Errno::ESRCH);
@@ -249,7 +278,7 @@ impl Meter {
         }
         for lwp in listed {
             if !self.threads.contains_key(&lwp)
-                && let Some(task) = self.begin(lwp, now)
+                && let Some(task) = self.begin(lwp, now, span)
             {
                 self.threads.insert(lwp, task);
             }
@@ -257,7 +286,7 @@ impl Meter {
         Ok(())
     }
 
-    fn begin(&mut self, lwp: Lwp, now: u64) -> Option<Task> {
+    fn begin(&mut self, lwp: Lwp, now: u64, span: u64) -> Option<Task> {
         let schedstat = self.tasks.open(lwp, "schedstat").ok()?;
         let Ok(last) = self.tasks.counters(&schedstat) else {
             self.tasks.close(schedstat);
@@ -281,9 +310,11 @@ impl Meter {
             moved_at: now,
             asleep_at: None,
             queued_since: None,
+            seen: 0,
+            ready: 0,
             call: None,
         };
-        look(&mut self.tasks, self.depth, now, lwp, &mut task, false);
+        look(&mut self.tasks, self.depth, (now, span), lwp, &mut task, false);
         Some(task)
     }
 
@@ -316,7 +347,8 @@ impl Meter {
     /// How many threads have ended, and the CPU time of those and of others that were never seen.
     pub(super) fn ended(&self) -> (u64, u64) {
         let living: u64 = self.threads.values().map(|task| task.times(self.now).run).sum();
-        (self.ended.count, self.clock.map_or(self.ended.run, |(from, to)| (to - from).saturating_sub(living)))
+        let by_counters = self.ended.run.saturating_add(self.ended.brief_run);
+        (self.ended.count, self.clock.map_or(by_counters, |(from, to)| (to - from).saturating_sub(living)))
     }
 
     /// The averages up to the last sample.
@@ -327,32 +359,31 @@ impl Meter {
             run += u128::from(times.run);
             delay += u128::from(times.delay);
         }
-        let running = self.clock.map_or(run, |(from, to)| u128::from(to - from));
-        // What ran unseen was queued unseen as well.
-        let unseen = running.saturating_sub(run);
-        let (like_run, like_delay) = match self.ended.run {
-            0 => (run, delay),
-            run => (u128::from(run), u128::from(self.ended.delay)),
-        };
-        delay += (unseen * like_delay).checked_div(like_run).unwrap_or(0);
+        let by_counters = run + u128::from(self.ended.brief_run);
+        let running = self.clock.map_or(by_counters, |(from, to)| u128::from(to - from));
+        // What is left of the clock is that of brief threads, seen and unseen.
+        let brief_run = running.saturating_sub(run);
+        delay += u128::from(self.ended.brief_ready).saturating_sub(brief_run);
         Averages::new(u128::from(self.wall()), self.lwps2 / 2, running + delay, running)
     }
 }
 
-/// Finds out what a thread does, if that is wanted.
-fn look(tasks: &mut Tasks, depth: Depth, now: u64, lwp: Lwp, task: &mut Task, wanted: bool) {
+/// Finds out what a thread does, if that is wanted. `span` is the time since the last sample.
+fn look(tasks: &mut Tasks, depth: Depth, (now, span): (u64, u64), lwp: Lwp, task: &mut Task, wanted: bool) {
     task.call = match (depth, &task.syscall) {
         (Depth::Calls, Some(file)) => tasks.call(file).ok(),
         _ => None,
     };
-    match (task.call, depth) {
-        (Some(call), _) => task.is_running(now, call == SyscallFile::Running),
-        (None, Depth::Counters) if !wanted => {}
-        (None, _) => {
-            let running = tasks.state(lwp) == Some(KernelState::Running);
-            task.is_running(now, running);
-        }
+    let running = match (task.call, depth) {
+        (Some(call), _) => call == SyscallFile::Running,
+        (None, Depth::Counters) if !wanted && !task.is_young() => return,
+        (None, _) => tasks.state(lwp) == Some(KernelState::Running),
+    };
+    task.seen = task.seen.saturating_add(1);
+    if running {
+        task.ready = task.ready.saturating_add(span);
     }
+    task.is_running(now, running);
 }
 
 #[cfg(test)]
@@ -373,6 +404,8 @@ mod tests {
             moved_at: from,
             asleep_at: None,
             queued_since: None,
+            seen: 0,
+            ready: 0,
             call: None,
         }
     }

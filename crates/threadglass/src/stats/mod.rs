@@ -11,8 +11,8 @@
 //!   at most; the second is booked only when the thread gets its CPU, so of a thread that is queued at the
 //!   moment of reading the rest is added from when it was last seen to run or sleep.
 //! - The CPU clock of the process has the time of ended threads too, to the nanosecond. So nothing that ran
-//!   is lost, however short its life. What such threads were queued for is known up to the last sample
-//!   of each, and taken for the rest in proportion to what they ran.
+//!   is lost, however short its life. For how long brief threads were queued is known only from the
+//!   samples in which they were found so.
 //! - The number of threads is sampled, some fifty times a second; a thread that came or went between two
 //!   samples counts for half the time between them.
 
@@ -26,5 +26,5 @@ mod watch;
 
 pub use averages::{Averages, Fractions};
 pub use naps::Naps;
-pub use sampler::Sampler;
+pub use sampler::{Sampler, SamplerError};
 pub use watch::{Look, Watch};

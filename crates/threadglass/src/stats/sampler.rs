@@ -3,11 +3,12 @@
 use super::averages::Averages;
 use super::meter::{Depth, Meter};
 use super::tasks::Tasks;
+use crate::sys::clock::own_cpu;
 use crate::target::Live;
 use nix::errno::Errno;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often threads are looked for, unless that costs too much.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -37,6 +38,30 @@ pub struct Sampler {
     owner: u32,
 }
 
+/// Why nothing can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SamplerError {
+    /// The process has ended.
+    #[error("the process has ended (nothing is left to measure)")]
+    Ended,
+    /// The kernel does not count.
+    #[error("no schedstat in /proc (the kernel was built without CONFIG_SCHED_INFO)")]
+    NoCounters,
+    /// No thread or file can be had for it.
+    #[error("cannot watch the process: {0} (too many threads or open files of ours?)")]
+    System(Errno),
+}
+
+impl From<Errno> for SamplerError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::ESRCH | Errno::ENOENT => Self::Ended,
+            Errno::ENOSYS => Self::NoCounters,
+            errno => Self::System(errno),
+        }
+    }
+}
+
 impl std::fmt::Debug for Sampler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sampler").finish_non_exhaustive()
@@ -45,7 +70,7 @@ impl std::fmt::Debug for Sampler {
 
 impl Sampler {
     /// Begins to measure `live`.
-    pub fn start(live: &Live) -> Result<Self, Errno> {
+    pub fn start(live: &Live) -> Result<Self, SamplerError> {
         let meter = Meter::new(Tasks::of(live)?, Depth::Counters)?;
         let shared =
             Arc::new(Shared { state: Mutex::new(State { meter, ended: false, stop: false }), wake: Condvar::new() });
@@ -53,7 +78,7 @@ impl Sampler {
         let worker = std::thread::Builder::new()
             .name("tg-stats".to_owned())
             .spawn(move || work(&of_worker))
-            .map_err(|_| Errno::EAGAIN)?;
+            .map_err(|_| SamplerError::System(Errno::EAGAIN))?;
         Ok(Self { shared, worker: Some(worker), owner: std::process::id() })
     }
 
@@ -80,7 +105,11 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        let Some(mut state) = self.state() else { return };
+        let Some(mut state) = self.state() else {
+            // Not even the record of the thread may be touched here: its memory was given to others.
+            std::mem::forget(self.worker.take());
+            return;
+        };
         state.stop = true;
         drop(state);
         self.shared.wake.notify_all();
@@ -113,8 +142,8 @@ fn work(shared: &Shared) {
         if state.stop {
             break;
         }
-        let started = Instant::now();
+        let before = own_cpu();
         state.sample();
-        period = (started.elapsed() * SHARE).clamp(PERIOD, LONGEST);
+        period = (own_cpu().saturating_sub(before) * SHARE).clamp(PERIOD, LONGEST);
     }
 }

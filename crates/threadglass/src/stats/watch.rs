@@ -8,6 +8,7 @@ use crate::Lwp;
 use crate::glibc::requested_concurrency;
 use crate::model::{Evidence, Gap, ProcessStats, SCHEMA, Stats, ThreadStats};
 use crate::symbols::Symbolizer;
+use crate::sys::clock::own_cpu;
 use crate::target::{Live, TargetError};
 use crate::threads::{Collected, collect_with};
 use crate::waits::{Sleeper, Survey};
@@ -73,19 +74,20 @@ impl<'a> Watch<'a> {
             locks.forget();
         }
         let mut tallies: HashMap<Lwp, Tally> = HashMap::new();
-        let mut period = (interval / 50).clamp(SHORTEST, PERIOD);
+        let usual = (interval / 50).clamp(SHORTEST, PERIOD);
+        let mut period = usual;
         let started = Instant::now();
         loop {
             let left = interval.saturating_sub(started.elapsed());
             let nap = period.min(left);
             naps.nap(nap);
-            let sampled = Instant::now();
+            let before = own_cpu();
             self.ended = self.meter.sample().is_err();
             if self.ended {
                 break;
             }
             self.tally(&mut tallies, started.elapsed());
-            period = period.max(sampled.elapsed() * SHARE);
+            period = usual.max(own_cpu().saturating_sub(before) * SHARE);
             if nap == left || naps.is_over() {
                 break;
             }

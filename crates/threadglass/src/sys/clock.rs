@@ -1,7 +1,8 @@
-//! Clocks of other processes.
+//! Clocks of CPU time.
 
 use crate::Pid;
 use nix::errno::Errno;
+use std::time::Duration;
 
 /// PID_MAX_LIMIT of the kernel.
 const PID_MAX: i32 = 1 << 22;
@@ -21,6 +22,12 @@ pub(crate) fn process_cpu_ns(pid: Pid) -> Option<u64> {
     // SAFETY: `time` is a live timespec; the call only fills it.
     Errno::result(unsafe { libc::clock_gettime(clock, &raw mut time) }).ok()?;
     u64::try_from(time.tv_sec).ok()?.checked_mul(1_000_000_000)?.checked_add(u64::try_from(time.tv_nsec).ok()?)
+}
+
+/// CPU time of the calling thread: what something costs, however busy the machine is.
+pub(crate) fn own_cpu() -> Duration {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
+    time.map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]
