@@ -1,21 +1,17 @@
 //! The integrals of a process over time, from samples of the kernel's counters.
 
 use super::averages::Averages;
-use super::tasks::{TaskFile, Tasks};
+use super::task::{Task, Times};
+use super::tasks::{KEPT, Tasks};
 use crate::Lwp;
 use crate::proc::{KernelState, SyscallFile};
-use crate::target::SchedCounters;
 use nix::errno::Errno;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
-/// A running thread's counters move with every clock tick, which comes at least a hundred times a second.
-/// One that runs by the kernel's word and has not moved for so long is queued.
-const STANDS_STILL: u64 = 12_000_000;
-
-/// A thread that ends before it was seen so often is a brief one. The counters of its last sample lack a large
-/// part of its life; and those who wait longest are seen most, so others cannot be judged by them.
-const BRIEF: u32 = 10;
+/// Of so many threads that run or are queued it is asked at each sample whether they have slept. More are
+/// judged by their counters alone.
+const ASKED: usize = 64;
 
 /// What is looked at besides the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,85 +20,6 @@ pub(super) enum Depth {
     Counters,
     /// What every thread is blocked in.
     Calls,
-}
-
-/// Times of one thread since the start of the measurement, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Times {
-    pub(super) run: u64,
-    pub(super) delay: u64,
-    /// For how long it has been there.
-    pub(super) alive: u64,
-}
-
-/// One thread that exists.
-#[derive(Debug)]
-pub(super) struct Task {
-    schedstat: TaskFile,
-    syscall: Option<TaskFile>,
-    /// Counters at the start. The delay has what was owed then: queued already, and not yet booked.
-    first: SchedCounters,
-    last: SchedCounters,
-    from: u64,
-    /// When the counters were last seen to have moved, and when it was last seen asleep.
-    moved_at: u64,
-    asleep_at: Option<u64>,
-    /// Since when it has been queued, if it is.
-    queued_since: Option<u64>,
-    /// How often it was seen, and the time between samples at the end of which it was running or queued.
-    seen: u32,
-    ready: u64,
-    /// What it was blocked in at the last sample, where that was asked for and permitted.
-    pub(super) call: Option<SyscallFile>,
-}
-
-impl Task {
-    fn pending(&self, now: u64) -> u64 {
-        self.queued_since.map_or(0, |since| now.saturating_sub(since))
-    }
-
-    /// Its times up to `now`. Nobody is queued for longer than it lives: of a thread that was queued when the
-    /// measurement began, more is booked later.
-    pub(super) fn times(&self, now: u64) -> Times {
-        let alive = now.saturating_sub(self.from);
-        let run = self.last.run_ns.saturating_sub(self.first.run_ns);
-        let delay = self.last.delay_ns.saturating_add(self.pending(now)).saturating_sub(self.first.delay_ns);
-        Times { run, delay: delay.min(alive.saturating_sub(run)), alive }
-    }
-
-    /// Takes new counters, and tells whether its state is wanted.
-    fn moved(&mut self, now: u64, counters: SchedCounters) -> bool {
-        if counters != self.last {
-            self.last = counters;
-            self.moved_at = now;
-            self.queued_since = None;
-            return false;
-        }
-        // A queued thread stays so until it has run, and then its counters move.
-        let asleep = self.asleep_at.is_some_and(|at| at >= self.moved_at);
-        self.queued_since.is_none() && !asleep && now.saturating_sub(self.moved_at) >= STANDS_STILL
-    }
-
-    /// Whether its state is worth asking for because it may be a brief one.
-    fn is_young(&self) -> bool {
-        self.seen < BRIEF
-    }
-
-    fn is_running(&mut self, now: u64, running: bool) {
-        if !running {
-            self.asleep_at = Some(now);
-            self.queued_since = None;
-        } else if self.queued_since.is_none() && now.saturating_sub(self.moved_at) >= STANDS_STILL {
-            self.queued_since = Some(self.moved_at.max(self.asleep_at.unwrap_or(0)));
-        }
-    }
-
-    fn restart(&mut self, now: u64) {
-        self.first = self.last;
-        self.first.delay_ns = self.last.delay_ns.saturating_add(self.pending(now));
-        self.from = now;
-        self.ready = 0;
-    }
 }
 
 /// The threads that ended during the measurement.
@@ -131,6 +48,8 @@ pub(super) struct Meter {
     clock: Option<(u64, u64)>,
     /// Twice the integral of the number of threads.
     lwps2: u128,
+    /// How many threads may still be asked in this sample whether they have slept.
+    asked: usize,
     pub(super) samples: u64,
 }
 
@@ -147,6 +66,7 @@ impl Meter {
             ended: Ended::default(),
             clock: None,
             lwps2: 0,
+            asked: 0,
             samples: 0,
         };
         // The leader has counters whatever it does, if this kernel has any.
@@ -159,7 +79,7 @@ impl Meter {
         }
         // None of these is new.
         for task in meter.threads.values_mut() {
-            task.seen = BRIEF;
+            task.is_old();
         }
         meter.restart();
         Ok(meter)
@@ -179,6 +99,7 @@ impl Meter {
 
     /// Reads all counters. `Err(ESRCH)` when the process has ended.
     pub(super) fn sample(&mut self) -> Result<(), Errno> {
+        self.asked = ASKED;
         let (now, clock) = self.clocks();
         let span = now.saturating_sub(self.now);
         let before = self.threads.len();
@@ -204,8 +125,8 @@ impl Meter {
     /// Whether nothing but the record of the process is left, which its parent has not yet collected.
     fn is_zombie(&mut self) -> bool {
         match self.threads.first_key_value() {
-            Some((lwp, task)) if self.threads.len() == 1 && task.moved_at <= self.now => {
-                self.tasks.state(*lwp).is_none_or(KernelState::has_ended)
+            Some((lwp, task)) if self.threads.len() == 1 && task.moved_at() <= self.now => {
+                self.tasks.state(*lwp).is_none_or(|(state, _)| state.has_ended())
             }
             _ => false,
         }
@@ -232,11 +153,15 @@ impl Meter {
     /// Reads the threads that are known; whether some have ended.
     fn read_known(&mut self, now: u64, span: u64) -> bool {
         let mut gone = Vec::new();
+        let many = self.threads.len() > KEPT;
         for (lwp, task) in &mut self.threads {
             match self.tasks.counters(&task.schedstat) {
                 Ok(counters) => {
-                    let wanted = task.moved(now, counters);
-                    look(&mut self.tasks, self.depth, (now, span), *lwp, task, wanted);
+                    task.moved(now, counters);
+                    // With many threads, those that sleep on are left alone.
+                    if !many || task.is_lively(now) {
+                        look(&mut self.tasks, self.depth, (now, span), (*lwp, task), &mut self.asked);
+                    }
                 }
                 Err(_) => gone.push(*lwp),
             }
@@ -254,7 +179,7 @@ impl Meter {
         self.ended.count += 1;
         if task.is_young() {
             self.ended.brief_run = self.ended.brief_run.saturating_add(times.run);
-            self.ended.brief_ready = self.ended.brief_ready.saturating_add(task.ready);
+            self.ended.brief_ready = self.ended.brief_ready.saturating_add(task.ready());
         } else {
             self.ended.run = self.ended.run.saturating_add(times.run);
             self.ended.delay = self.ended.delay.saturating_add(times.delay);
@@ -296,25 +221,8 @@ impl Meter {
             Depth::Counters => None,
             Depth::Calls => self.tasks.open(lwp, "syscall").ok(),
         };
-        // All it has run and waited was after the last sample, when it was not there. It came in the middle,
-        // unless it has run for longer than that.
-        let busy = last.run_ns.saturating_add(last.delay_ns);
-        let from = (self.now + (now - self.now) / 2).min(now.saturating_sub(busy)).max(self.now);
-        let zero = SchedCounters { run_ns: 0, delay_ns: 0, timeslices: 0 };
-        let mut task = Task {
-            schedstat,
-            syscall,
-            first: zero,
-            last,
-            from,
-            moved_at: now,
-            asleep_at: None,
-            queued_since: None,
-            seen: 0,
-            ready: 0,
-            call: None,
-        };
-        look(&mut self.tasks, self.depth, (now, span), lwp, &mut task, false);
+        let mut task = Task::new(schedstat, syscall, last, self.now, now);
+        look(&mut self.tasks, self.depth, (now, span), (lwp, &mut task), &mut self.asked);
         Some(task)
     }
 
@@ -368,89 +276,28 @@ impl Meter {
     }
 }
 
-/// Finds out what a thread does, if that is wanted. `span` is the time since the last sample.
-fn look(tasks: &mut Tasks, depth: Depth, (now, span): (u64, u64), lwp: Lwp, task: &mut Task, wanted: bool) {
+/// Finds out what a thread does. `span` is the time since the last sample, `asked` how many may still be asked
+/// whether they have slept.
+fn look(tasks: &mut Tasks, depth: Depth, (now, span): (u64, u64), (lwp, task): (Lwp, &mut Task), asked: &mut usize) {
+    if depth == Depth::Counters && !task.is_lively(now) && !task.is_young() {
+        return;
+    }
     task.call = match (depth, &task.syscall) {
         (Depth::Calls, Some(file)) => tasks.call(file).ok(),
         _ => None,
     };
-    let running = match (task.call, depth) {
-        (Some(call), _) => call == SyscallFile::Running,
-        (None, Depth::Counters) if !wanted && !task.is_young() => return,
-        (None, _) => tasks.state(lwp) == Some(KernelState::Running),
-    };
-    task.seen = task.seen.saturating_add(1);
-    if running {
-        task.ready = task.ready.saturating_add(span);
-    }
-    task.is_running(now, running);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counters(run_ns: u64, delay_ns: u64) -> SchedCounters {
-        SchedCounters { run_ns, delay_ns, timeslices: 1 }
-    }
-
-    fn task(from: u64) -> Task {
-        Task {
-            schedstat: TaskFile::Named(Default::default()),
-            syscall: None,
-            first: counters(0, 0),
-            last: counters(0, 0),
-            from,
-            moved_at: from,
-            asleep_at: None,
-            queued_since: None,
-            seen: 0,
-            ready: 0,
-            call: None,
+    let asleep = task.call.is_some_and(|call| call != SyscallFile::Running);
+    let (running, sleeps) = match asleep {
+        true => (false, None),
+        // What the call says holds: the state is read later.
+        false if *asked == 0 && task.call.is_some() => (true, None),
+        false => {
+            let state = tasks.state(lwp);
+            let may_ask = *asked > 0;
+            *asked = asked.saturating_sub(1);
+            let running = state.is_some_and(|(state, _)| state == KernelState::Running);
+            (running, state.filter(|_| may_ask).map(|(_, sleeps)| sleeps))
         }
-    }
-
-    const MS: u64 = 1_000_000;
-
-    #[test]
-    fn a_queued_thread_is_known_before_its_delay_is_booked() {
-        let mut task = task(0);
-        assert!(!task.moved(100 * MS, counters(100 * MS, 0)));
-        assert!(!task.moved(105 * MS, counters(100 * MS, 0)), "may still run: the tick has not come");
-        assert!(task.moved(120 * MS, counters(100 * MS, 0)));
-        task.is_running(120 * MS, true);
-        assert_eq!(task.times(200 * MS), Times { run: 100 * MS, delay: 100 * MS, alive: 200 * MS });
-        assert!(!task.moved(200 * MS, counters(100 * MS, 0)), "known to be queued");
-        task.moved(210 * MS, counters(110 * MS, 95 * MS));
-        assert_eq!(task.times(210 * MS), Times { run: 110 * MS, delay: 95 * MS, alive: 210 * MS });
-    }
-
-    #[test]
-    fn a_sleeper_is_asked_once() {
-        let mut task = task(0);
-        task.moved(10 * MS, counters(MS, 0));
-        assert!(task.moved(30 * MS, counters(MS, 0)));
-        task.is_running(30 * MS, false);
-        assert!(!task.moved(60 * MS, counters(MS, 0)));
-        assert_eq!(task.times(60 * MS).delay, 0);
-    }
-
-    #[test]
-    fn what_was_owed_at_the_start_is_not_counted() {
-        let mut task = task(0);
-        task.moved(20 * MS, counters(0, 0));
-        task.is_running(20 * MS, true);
-        task.restart(1000 * MS);
-        assert_eq!(task.times(1000 * MS), Times::default());
-        assert_eq!(task.times(1100 * MS).delay, 100 * MS);
-        task.moved(1200 * MS, counters(50 * MS, 1150 * MS));
-        assert_eq!(task.times(1200 * MS), Times { run: 50 * MS, delay: 150 * MS, alive: 200 * MS });
-    }
-
-    #[test]
-    fn nobody_is_queued_for_longer_than_it_lives() {
-        let mut task = task(500 * MS);
-        task.moved(600 * MS, counters(20 * MS, 5000 * MS));
-        assert_eq!(task.times(600 * MS), Times { run: 20 * MS, delay: 80 * MS, alive: 100 * MS });
-    }
+    };
+    task.saw((now, span), running, sleeps);
 }

@@ -8,8 +8,8 @@
 //! What the kernel tells, and how that is used (measured on Linux 6.18):
 //!
 //! - `schedstat` of each thread has the time it ran and the time it was queued. The first lags by a clock tick
-//!   at most; the second is booked only when the thread gets its CPU, so of a thread that is queued at the
-//!   moment of reading the rest is added from when it was last seen to run or sleep.
+//!   at most; the second is booked only when the thread gets its CPU. Of a thread that has not slept between two
+//!   samples (the kernel counts that), all time in which it did not run is such time, booked or not.
 //! - The CPU clock of the process has the time of ended threads too, to the nanosecond. So nothing that ran
 //!   is lost, however short its life. For how long brief threads were queued is known only from the
 //!   samples in which they were found so.
@@ -21,6 +21,7 @@ mod locks;
 mod meter;
 mod naps;
 mod sampler;
+mod task;
 mod tasks;
 mod watch;
 

@@ -1,6 +1,6 @@
 //! Reading the counters of all threads of a process, again and again.
 
-use crate::proc::{KernelState, SyscallFile, parse_stat, parse_syscall};
+use crate::proc::{KernelState, SyscallFile, parse_syscall};
 use crate::sys::{clock, file};
 use crate::target::{Live, SchedCounters};
 use crate::{Lwp, Pid};
@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 
 /// How many files are kept open at most. A kept file costs a quarter of one that is opened for each reading;
 /// but the limit of open files is 1024 as a rule, and we may be guests in a debugger that needs them.
-const KEPT: usize = 256;
+pub(super) const KEPT: usize = 256;
 
 /// The directory of a process's threads. Of its own: the process it was taken from may go.
 #[derive(Debug)]
@@ -107,11 +107,14 @@ impl Tasks {
         parse_syscall(self.read(from)?).ok_or(Errno::ESRCH)
     }
 
-    /// The kernel's state of a thread.
-    pub(super) fn state(&mut self, lwp: Lwp) -> Option<KernelState> {
-        let path = CString::new(format!("{lwp}/stat")).ok()?;
+    /// The kernel's state of a thread, and how often it went to sleep so far.
+    pub(super) fn state(&mut self, lwp: Lwp) -> Option<(KernelState, u64)> {
+        let path = CString::new(format!("{lwp}/status")).ok()?;
         file::read_record(&self.dir, &path, &mut self.buf).ok()?;
-        parse_stat(&self.buf).map(|stat| stat.state)
+        let value = |name: &[u8]| self.buf.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name));
+        let letter = value(b"State:")?.trim_ascii_start().first()?;
+        let sleeps = std::str::from_utf8(value(b"voluntary_ctxt_switches:")?).ok()?.trim().parse().ok()?;
+        Some((KernelState::from_letter(*letter), sleeps))
     }
 
     /// Name of a thread.
