@@ -71,7 +71,9 @@ fn every_function_has_a_page() {
         pages += 1;
     }
     assert_eq!(pages, 53);
-    for page in ["tglass", "tglass-threads", "tglass-tsd", "tglass-suspend", "tglass-doctor", "tglass-demo"] {
+    for page in
+        ["tglass", "tglass-threads", "tglass-tsd", "tglass-stats", "tglass-suspend", "tglass-doctor", "tglass-demo"]
+    {
         let text = std::fs::read_to_string(dir.path().join(format!("share/man/man1/{page}.1"))).expect(page);
         assert!(text.contains(".SH NAME"), "{page}");
     }

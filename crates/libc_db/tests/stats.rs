@@ -17,7 +17,7 @@ fn averages_of_a_process() {
 
 #[test]
 fn a_core_has_none() {
-    let process = Dumpable::start(&Build::new("stats.c").path(), &["1", "1", "0"]);
+    let process = Dumpable::start(&Build::new("stats.c").path(), &["1", "1", "0", "0"]);
     if let Some(core) = process.gcore("a_core_has_none") {
         run(&client(), &[&core.name()]);
     }

@@ -14,8 +14,8 @@ fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
 }
 
-fn fixture(spinners: u32, cpus: u32, brief: u32) -> Fixture {
-    let args = [spinners.to_string(), cpus.to_string(), brief.to_string()];
+fn fixture(spinners: u32, cpus: u32, brief: u32, turns: u32) -> Fixture {
+    let args = [spinners, cpus, brief, turns].map(|count| count.to_string());
     Fixture::start(&Build::new("stats.c").path(), &args.each_ref().map(String::as_str))
 }
 
@@ -43,7 +43,7 @@ fn sound(stats: &Value) {
 
 #[test]
 fn what_each_thread_does_with_its_time() {
-    let fixture = fixture(3, 1, 0);
+    let fixture = fixture(3, 1, 0, 0);
     let truth = fixture.truth().clone();
     let lwp = |name: &str| truth[name].as_i64().unwrap();
     // A busy machine may keep us from looking often enough, so not at the first time.
@@ -72,10 +72,26 @@ fn what_each_thread_does_with_its_time() {
     assert!(number(&last["interval_ms"]) >= 500.0 && number(&last["samples"]) >= 1.0, "{last:#}");
 }
 
+/// Of four threads that sleep with a mutex in turns, three wait for it at any time.
+#[test]
+fn a_lock_that_changes_hands() {
+    let fixture = fixture(0, 1, 0, 4);
+    let mut last = Value::Null;
+    let right = holds_within(Duration::from_secs(120), || {
+        last = stats(&fixture, &["-i", "500ms"]);
+        sound(&last);
+        let turns: Vec<_> = threads(&last).iter().filter(|thread| thread["name"] == "turns").collect();
+        assert_eq!(turns.len(), 4, "{last:#}");
+        let sum = |what: &str| turns.iter().map(|thread| number(&thread[what])).sum::<f64>();
+        (240.0..310.0).contains(&sum("lock")) && (60.0..140.0).contains(&sum("sleep"))
+    });
+    assert!(right, "{last:#}");
+}
+
 /// CPU time of the threads that are not there any more, by the clock of the process.
 #[test]
 fn threads_that_come_and_go() {
-    let fixture = fixture(0, 1, 2);
+    let fixture = fixture(0, 1, 2, 0);
     let mut last = Value::Null;
     eventually("threads end in the interval, and their time is told", || {
         last = stats(&fixture, &["-i", "300ms"]);
@@ -90,7 +106,7 @@ fn threads_that_come_and_go() {
 
 #[test]
 fn intervals_and_their_end() {
-    let mut fixture = fixture(1, 1, 0);
+    let mut fixture = fixture(1, 1, 0, 0);
     let pid = fixture.pid().to_string();
     let answer = tool().run(&["stats", &pid, "-i", "50ms", "-n", "3", "--json"]);
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
@@ -148,7 +164,7 @@ fn only_of_live_processes() {
     refused(&tool().run(&["stats", "0"]), "not a number that ps could show");
     refused(&tool().run(&["stats", "1", "-i", "0s"]), "not between 10ms and 1 day");
     refused(&tool().run(&["stats", "/etc/passwd"]), "statistics need a live process");
-    let process = Dumpable::start(&Build::new("stats.c").path(), &["1", "1", "0"]);
+    let process = Dumpable::start(&Build::new("stats.c").path(), &["1", "1", "0", "0"]);
     if let Some(core) = process.gcore("only_of_live_processes") {
         refused(&tool().run(&["stats", &core.name()]), "statistics need a live process");
     }

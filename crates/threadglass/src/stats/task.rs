@@ -154,7 +154,12 @@ impl Task {
             self.queued_since = Some(self.moved_at.max(self.asleep_at.unwrap_or(0)));
         }
         match (self.awake, sleeps) {
-            (Some(awake), Some(sleeps)) if awake.sleeps == sleeps => {}
+            (Some(awake), Some(sleeps)) if awake.sleeps == sleeps => {
+                // More is booked: it had been queued already when it was first seen awake.
+                if self.pending(now) == 0 {
+                    self.awake = Some(Awake { since: now, ready: self.booked(), sleeps });
+                }
+            }
             (_, Some(sleeps)) => {
                 self.awake = None;
                 let ready = self.booked().saturating_add(self.pending(now));
@@ -228,6 +233,21 @@ mod tests {
         assert_eq!(task.times(50 * MS), Times { run: 6 * MS, delay: 9 * MS, alive: 50 * MS });
         task.saw((60 * MS, 0), false, None);
         assert_eq!(task.times(60 * MS).delay, 9 * MS);
+    }
+
+    #[test]
+    fn one_that_was_queued_before_is_ready_all_the_time_after() {
+        let mut task = task(0);
+        task.saw((10 * MS, 0), true, Some(5));
+        task.restart(10 * MS);
+        // Queued for 30 ms before it was seen first; that is booked now.
+        task.moved(20 * MS, counters(5 * MS, 35 * MS));
+        task.saw((20 * MS, 10 * MS), true, Some(5));
+        assert_eq!(task.times(20 * MS), Times { run: 5 * MS, delay: 5 * MS, alive: 10 * MS });
+        task.restart(20 * MS);
+        task.moved(50 * MS, counters(6 * MS, 35 * MS));
+        task.saw((50 * MS, 30 * MS), true, Some(5));
+        assert_eq!(task.times(50 * MS), Times { run: MS, delay: 29 * MS, alive: 30 * MS });
     }
 
     #[test]
