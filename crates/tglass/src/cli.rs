@@ -36,6 +36,12 @@ pub enum Command {
     Threads(ThreadsArgs),
     /// Show thread-specific data: keys, destructors, values of each thread
     Tsd(TargetArgs),
+    /// Show how many threads run, want to run and sleep on average, and what each does with its time
+    ///
+    /// In the manner of `prstat -mL`: CPU is the time on a CPU, RUNQ that waiting for one, LCK that waiting for a
+    /// lock (mutex, rwlock, semaphore, once), SLP all other sleep, each in per cent of the interval. CPU and
+    /// RUNQ are the kernel's own counts; LCK is inferred from samples of where the thread sleeps.
+    Stats(StatsArgs),
     /// Hold one thread of a process suspended while this command runs
     ///
     /// The other threads go on. The thread resumes when this command ends, in whatever way it ends.
@@ -210,6 +216,25 @@ impl ValueEnum for StateArg {
 }
 
 #[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
+    pub target: WhichTarget,
+    /// Length of an interval (`1s`, `250ms`, `1m`; from 10ms to 1 day)
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// How many intervals, each with a screen of its own; 0 goes on until Ctrl-C
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    pub count: u64,
+    /// Show all threads; otherwise a terminal gets as many as fit
+    #[arg(short, long)]
+    pub all: bool,
+    /// Print JSON (schema threadglass/1, see docs/json.md): all threads; one line each unless -n is 1
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct SuspendArgs {
     /// Process id
     #[arg(value_name = "PID", value_parser = id)]
@@ -342,6 +367,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(count * scale).map_err(|_| bad())
 }
 
+/// A duration over which averages mean something, and which somebody may wait for.
+fn interval(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(10)..=Duration::from_secs(86_400);
+    let time = duration(text)?;
+    if range.contains(&time) { Ok(time) } else { Err(format!("`{text}` is not between 10ms and 1 day (1440m)")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,6 +391,14 @@ mod tests {
         assert_eq!(duration("0.5s"), Ok(Duration::from_millis(500)));
         for bad in ["", "5", "s", "-1s", "1h2", "nans", "infs"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_neither_nothing_nor_for_ever() {
+        assert_eq!(interval("250ms"), Ok(Duration::from_millis(250)));
+        for bad in ["0s", "1ms", "2000m", "1", "-1s"] {
+            assert!(interval(bad).is_err(), "{bad}");
         }
     }
 

@@ -84,6 +84,11 @@ fn threads_only_looks() {
 }
 
 #[test]
+fn stats_only_looks() {
+    looks_without_acting("stats", Variant::Default);
+}
+
+#[test]
 fn threads_of_a_stripped_program_only_looks() {
     looks_without_acting("threads", Variant::Stripped);
 }

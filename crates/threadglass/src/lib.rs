@@ -31,6 +31,7 @@ mod ids;
 pub mod model;
 pub mod proc;
 pub mod signals;
+pub mod stats;
 pub mod symbols;
 #[allow(unsafe_code)]
 pub(crate) mod sys;

@@ -5,6 +5,7 @@ mod doctor;
 mod generate;
 mod locks;
 mod set;
+mod stats;
 mod suspend;
 mod threads;
 mod tsd;
@@ -24,6 +25,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Locks(args) => locks::run(&args),
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),
+        Command::Stats(args) => stats::run(&args),
         Command::Suspend(args) => suspend::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Doctor(args) => doctor::run(&args),

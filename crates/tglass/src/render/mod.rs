@@ -5,6 +5,7 @@ mod gaps;
 pub mod locks;
 pub mod set;
 pub mod stacks;
+pub mod stats;
 mod sync;
 mod table;
 mod target;

@@ -1,6 +1,7 @@
 //! The system calls that need `unsafe` or a careful hand: everything else in the crate is safe code.
 
 pub(crate) mod bpf;
+pub(crate) mod clock;
 pub(crate) mod file;
 pub(crate) mod map_query;
 pub(crate) mod ptrace;
