@@ -3,10 +3,10 @@
 use crate::histogram::Layout;
 use crate::session::{Session, Settings, StartError};
 use crate::sink::Sink;
-use crate::sys::{process, timers};
+use crate::sys::timers;
 use std::cell::RefCell;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, Once};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What the process has.
 #[derive(Debug)]
@@ -40,9 +40,6 @@ pub(crate) fn lock() -> MutexGuard<'static, State> {
 impl State {
     /// Ends the profile there is, if any, and starts another in its place.
     pub fn replace(&mut self, settings: Settings, sink: Sink) -> Result<Arc<Session>, StartError> {
-        static HANDLERS: Once = Once::new();
-        // Where there is no memory for the handlers, children of fork are not profiled.
-        HANDLERS.call_once(|| drop(process::at_fork(prepare, parent, child)));
         self.stop();
         let session = Session::start(settings, sink)?;
         self.session = Some(Arc::clone(&session));
@@ -64,7 +61,7 @@ impl State {
 
 /// Before a fork: nobody is in the middle of a change, and the helper has counted everything and stands still.
 /// So the child's copy of the histogram has all ticks up to here, and no half of one.
-extern "C" fn prepare() {
+pub(crate) extern "C" fn prepare() {
     let state = lock();
     if let Some(session) = state.running() {
         session.hold();
@@ -76,7 +73,7 @@ fn release() -> Option<MutexGuard<'static, State>> {
     HELD.with(|held| held.borrow_mut().take())
 }
 
-extern "C" fn parent() {
+pub(crate) extern "C" fn parent() {
     if let Some(state) = release()
         && let Some(session) = state.running()
     {
@@ -85,7 +82,7 @@ extern "C" fn parent() {
 }
 
 /// In the child: no helper, no clock, no open file is left, only memory.
-extern "C" fn child() {
+pub(crate) extern "C" fn child() {
     if let Some(state) = release()
         && let Some(session) = &state.session
     {

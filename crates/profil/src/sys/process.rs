@@ -76,18 +76,21 @@ pub(crate) fn usage_of_others() -> Usage {
     Usage { user: process.0.saturating_sub(thread.0), system: process.1.saturating_sub(thread.1) }
 }
 
-/// Has three functions called around every fork of this process.
-pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> io::Result<()> {
-    // SAFETY: the library is never unloaded (it is linked with -z nodelete, or part of the program).
-    match unsafe { libc::pthread_atfork(Some(wrap(prepare)), Some(wrap(parent)), Some(wrap(child))) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
+/// Has our three functions called around every fork of this process.
+///
+/// When the library is loaded, not when profiling is first turned on: another thread could be in the middle of
+/// a fork just then, and its child would find our lock held by nobody.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        use crate::state::{child, parent, prepare};
+        // SAFETY: the library is never unloaded (it is linked with -z nodelete, or part of the program). Where
+        // there is no memory for the handlers, children of fork are not profiled.
+        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     }
-}
-
-fn wrap(function: extern "C" fn()) -> unsafe extern "C" fn() {
-    function
-}
+    at_load
+};
 
 /// The program itself as it lies in memory: where its code is, and how far it was moved from the addresses in
 /// its file.
