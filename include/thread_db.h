@@ -279,7 +279,11 @@ typedef struct td_thrinfo {
 
 /* ---- Synchronization objects (layouts of illumos; not in glibc) ------------------------------------ */
 
-/* Barriers, spin locks, once controls and other futex words have no type of their own: UNKNOWN. */
+/*
+ * Barriers, spin locks, once controls, thread ends and other futex words have no type of their own: UNKNOWN.
+ * The same kinds of other libraries (Rust's standard library, parking_lot, libc's own locks) have the type of
+ * what they are, and show by si_size that they are not the pthread one.
+ */
 typedef enum td_sync_type_e {
     TD_SYNC_UNKNOWN = 0, /* the type cannot be told */
     TD_SYNC_COND = 1,    /* pthread_cond_t */
@@ -306,7 +310,7 @@ typedef struct td_syncinfo {
         int nreaders;     /* rwlocks: readers holding it, or -1 if a writer does */
         int mutex_locked; /* mutexes: non-zero if locked */
     } si_state;
-    int si_size;            /* sizeof the pthread type: 40, 48, 32 or 56; 0 if the type is unknown */
+    int si_size;            /* pthread types: 40, 48, 32 or 56; others': smaller; 0 if the type is unknown */
     uint8_t si_has_waiters; /* a thread is blocked on it; if process-shared, also the object's own mark */
     __extension__ union {
         uint8_t si_is_wlock;   /* rwlocks: non-zero if a writer holds it */
@@ -453,8 +457,8 @@ extern td_err_e td_ta_tsd_iter(const td_thragent_t *ta_p, td_key_iter_f *cb, voi
 
 /*
  * Call cb for each known synchronization object: those initialised or used while tracking was on, and, with
- * or without tracking (illumos: only with), those that threads are blocked on or that were found held.
- * Not in glibc.
+ * or without tracking (illumos: only with), those that threads are blocked on or that were found held. Only
+ * what has one of the four types is reported. Not in glibc.
  */
 extern td_err_e td_ta_sync_iter(const td_thragent_t *ta_p, td_sync_iter_f *cb, void *cbdata_p);
 
@@ -536,7 +540,10 @@ extern td_err_e td_thr_setsigpending(const td_thrhandle_t *th_p, unsigned char t
 /* Call cb for each known mutex and write-held rwlock that the thread holds (illumos: mutexes only). */
 extern td_err_e td_thr_lockowner(const td_thrhandle_t *th_p, td_sync_iter_f *cb, void *cbdata_p);
 
-/* The object the thread is blocked on. TD_ERR, and *sh_p zeroed: it is not blocked on one. Not in glibc. */
+/*
+ * The object the thread is blocked on, also if that has no type (a barrier, the end of a thread, any word).
+ * TD_ERR, and *sh_p zeroed: it is not blocked on one. Not in glibc.
+ */
 extern td_err_e td_thr_sleepinfo(const td_thrhandle_t *th_p, td_synchandle_t *sh_p);
 
 /* ==== Events ======================================================================================== */
@@ -595,8 +602,10 @@ extern td_err_e td_sync_get_stats(const td_synchandle_t *sh_p, td_syncstats_t *s
 /*
  * Change the state and let waiters notice (illumos wakes nobody). Mutex: 0 unlocked, else locked. Semaphore:
  * the value. Rwlock: 0 unlocked, positive that many readers, negative write-locked. TD_ERR: a condition
- * variable, or a negative semaphore. TD_NOCAPAB: priority-inheritance or robust mutex, or waiters that
- * cannot be reached; nothing is written then. TD_BADSH: type unknown. TD_DBERR: a core.
+ * variable, a negative semaphore, or an object that is changing hands at this moment. TD_NOCAPAB:
+ * priority-inheritance or robust mutex, waiters that cannot be reached, a type that is only the best guess, or
+ * another library's lock; nothing is written then. TD_BADSH: type unknown. TD_DBERR: a core. Threads that a
+ * debugger has stopped notice when it lets them go on.
  */
 extern td_err_e td_sync_setstate(const td_synchandle_t *sh_p, int value);
 

@@ -55,6 +55,7 @@ pub(crate) struct ThrHandle {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SyncHandle {
     pub(crate) sh_ta_p: *mut ThrAgent,
     pub(crate) sh_unique: PsAddr,
@@ -110,6 +111,37 @@ pub(crate) struct EventMsg {
     pub(crate) data: usize,
 }
 
+/// `td_syncinfo_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct SyncInfo {
+    pub(crate) si_ta_p: *mut ThrAgent,
+    pub(crate) si_sv_addr: PsAddr,
+    pub(crate) si_type: c_int,
+    pub(crate) si_shared_type: u32,
+    pub(crate) si_flags: [u8; 4],
+    pub(crate) si_ownerpid: c_int,
+    /// A union in C, all members of which are ints.
+    pub(crate) si_state: c_int,
+    pub(crate) si_size: c_int,
+    pub(crate) si_has_waiters: u8,
+    pub(crate) si_is_wlock: u8,
+    pub(crate) si_rcount: u8,
+    pub(crate) si_prioceiling: u8,
+    /// Not a member in C: keeps what lies between from being anything.
+    pub(crate) padding: u32,
+    pub(crate) si_owner: ThrHandle,
+    pub(crate) si_data: PsAddr,
+}
+
+/// `td_syncstats_t`.
+#[repr(C)]
+pub(crate) struct SyncStats {
+    pub(crate) ss_info: SyncInfo,
+    /// A union in C.
+    pub(crate) ss_un: [u64; 16],
+}
+
 /// `td_ta_stats_t`.
 #[repr(C)]
 pub(crate) struct TaStats {
@@ -139,6 +171,8 @@ const _: () = {
     assert!(size_of::<ThrInfo>() == 384 && std::mem::offset_of!(ThrInfo, ti_events) == 376);
     assert!(std::mem::offset_of!(ThrInfo, ti_sigmask) == 112 && std::mem::offset_of!(ThrInfo, ti_pending) == 248);
     assert!(std::mem::offset_of!(ThrInfo, ti_lid) == 104 && std::mem::offset_of!(ThrInfo, ti_state) == 68);
+    assert!(size_of::<SyncInfo>() == 72 && std::mem::offset_of!(SyncInfo, si_owner) == 48);
+    assert!(std::mem::offset_of!(SyncInfo, si_state) == 32 && size_of::<SyncStats>() == 200);
     assert!(size_of::<Notify>() == 16 && size_of::<EventMsg>() == 24 && size_of::<ThrEvents>() == 8);
     assert!(size_of::<TaStats>() == 40);
 };

@@ -1,10 +1,11 @@
 //! One process under inspection, and the functions about agents themselves.
 
-use crate::abi::{PsProc, Td, TdErr, ThrAgent, ThrHandle, code};
+use crate::abi::{PsProc, SyncHandle, Td, TdErr, ThrAgent, ThrHandle, code};
 use crate::agents::{self, Call};
 use crate::facts::FactCache;
 use crate::handles::{self, OwnProcess, Subject};
 use crate::kernel::Kernel;
+use crate::picture::{Picture, Variables};
 use crate::service::{Service, Watched, psaddr};
 use crate::stats::Statistics;
 use std::collections::HashSet;
@@ -36,6 +37,10 @@ pub(crate) struct Agent {
     /// Threads that the client's own routine has suspended for us.
     stopped_by_client: Mutex<HashSet<Lwp>>,
     pub(crate) facts: Mutex<FactCache>,
+    /// Locks in variables of the process.
+    pub(crate) variables: Mutex<Variables>,
+    /// The last look at what threads wait for.
+    pub(crate) picture: Mutex<Option<Arc<Picture>>>,
     pub(crate) statistics: Mutex<Statistics>,
 }
 
@@ -60,6 +65,8 @@ impl Agent {
             tracer: Mutex::new(None),
             stopped_by_client: Mutex::default(),
             facts: Mutex::default(),
+            variables: Mutex::default(),
+            picture: Mutex::default(),
             statistics: Mutex::default(),
         }
     }
@@ -170,6 +177,11 @@ impl Agent {
     /// A handle for thread `id`.
     pub(crate) fn handle(&self, id: PthreadId) -> ThrHandle {
         ThrHandle { th_ta_p: self.ta, th_unique: psaddr(id.0) }
+    }
+
+    /// A handle for the synchronization object at `address`.
+    pub(crate) fn sync_handle(&self, address: RemoteAddr) -> SyncHandle {
+        SyncHandle { sh_ta_p: self.ta, sh_unique: psaddr(address) }
     }
 
     /// The handle that stands for the main thread before threads are set up.

@@ -11,12 +11,14 @@
 mod abi;
 mod agent;
 mod agents;
+mod debugged;
 mod events;
 mod facts;
 mod handles;
 mod info;
 mod iterate;
 mod kernel;
+mod picture;
 mod ps;
 mod registers;
 mod service;

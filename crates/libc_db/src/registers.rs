@@ -84,7 +84,7 @@ unsafe fn set_from(
         let (agent, id) = unsafe { thread(th) }?;
         let _stopped = agent.stopping()?;
         let lwp = lwp_of(&agent, id)?;
-        crate::agent::lock(&agent.facts).forget();
+        agent.forget();
         if agent.service().is_some() {
             let routine = routine.ok_or(TdErr::DbErr)?;
             // SAFETY: the client's handle and registers, passed on as they came.

@@ -1,7 +1,7 @@
 //! Acting on a thread: suspending it, its priority, its signals.
 
 use crate::abi::{SigSet, Td, TdErr, ThrHandle, code};
-use crate::agent::{Agent, lock, thread};
+use crate::agent::{Agent, thread};
 use crate::ps::{PS_OK, imports};
 use crate::registers::lwp_of;
 use std::ffi::{c_int, c_uchar};
@@ -41,7 +41,7 @@ unsafe fn on_thread(th: *const ThrHandle, act: impl FnOnce(&Agent, PthreadId, Lw
         // SAFETY: by the caller's promise.
         let (agent, id) = unsafe { thread(th) }?;
         let lwp = lwp_of(&agent, id)?;
-        lock(&agent.facts).forget();
+        agent.forget();
         act(&agent, id, lwp)
     })())
 }

@@ -1,6 +1,6 @@
 //! A running fixture.
 
-use crate::{Build, Variant, wait_asleep};
+use crate::{Build, Variant, holds_within, wait_asleep};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -35,11 +35,18 @@ impl Fixture {
 
     /// Starts any command that speaks a fixture's language, and waits until it is ready.
     pub fn command(mut command: Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A program that a test has just copied counts as open for writing while another test's child, which
+        // was forked meanwhile, has not executed its own yet.
+        let mut started = command.spawn();
+        holds_within(Duration::from_secs(60), || {
+            let is_busy = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy;
+            if started.as_ref().is_err_and(is_busy) {
+                started = command.spawn();
+            }
+            !started.as_ref().is_err_and(is_busy)
+        });
+        let mut child = started.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().expect("its output is a pipe");
         let (sender, lines) = channel();

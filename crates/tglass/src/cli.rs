@@ -307,6 +307,11 @@ pub enum Generate {
         #[arg(default_value = "tglass")]
         page: String,
     },
+    /// All man pages, into a directory
+    ManPages {
+        /// Directory
+        dir: PathBuf,
+    },
     /// Completions
     Completions {
         /// Shell

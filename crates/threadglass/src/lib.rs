@@ -39,5 +39,6 @@ pub mod target;
 pub mod threads;
 pub mod unwind;
 pub mod waits;
+mod x86;
 
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};

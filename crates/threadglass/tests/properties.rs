@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use std::collections::HashMap;
 use threadglass::elf::Image;
+use threadglass::glibc::sync::{CondLayout, decode, size_of};
 use threadglass::glibc::{Anchor, DescriptorReader, Hint, Layout, MAX_NODES, SYMBOLS, tsd, walk};
+use threadglass::model::SyncKind;
 use threadglass::proc::{
     SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
 };
@@ -220,6 +222,17 @@ proptest! {
         let keys = tsd::decode_keys(&layout.keys.unwrap(), &bytes);
         prop_assert!(keys.len() <= bytes.len() / 16);
         prop_assert!(keys.iter().all(|key| key.sequence % 2 == 1));
+    }
+
+    #[test]
+    fn a_lock_of_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        for kind in SyncKind::ALL {
+            for layout in [CondLayout::Old, CondLayout::New, CondLayout::Unknown] {
+                let Some(decoded) = decode(kind, &bytes, layout) else { continue };
+                prop_assert!(size_of(kind).is_some_and(|size| size <= bytes.len()));
+                prop_assert!(decoded.owner.is_none_or(|owner| owner.0 > 0 && decoded.state.is_held()), "{:?}", decoded);
+            }
+        }
     }
 
     #[test]

@@ -289,6 +289,15 @@ static void dead_process(td_thragent_t *ta, struct ps_prochandle *ph)
     CHECK(td_ta_set_event(ta, &out.events) != TD_OK, "of a dead process");
     CHECK(td_thr_event_enable(&th, 1) != TD_OK, "of a dead process");
     CHECK(td_ta_event_getmsg(ta, &out.message) != TD_OK, "of a dead process");
+    td_synchandle_t sh = { ta, shared };
+    CHECK(td_ta_sync_iter(ta, on_sync, &out.number) != TD_OK, "of a dead process");
+    CHECK(td_ta_map_addr2sync(ta, shared, &out.sh) != TD_OK, "of a dead process");
+    CHECK(td_thr_sleepinfo(&th, &out.sh) != TD_OK, "of a dead process");
+    CHECK(td_thr_lockowner(&th, on_sync, &out.number) != TD_OK, "of a dead process");
+    CHECK(td_sync_get_info(&sh, &out.si) != TD_OK, "of a dead process");
+    CHECK(td_sync_get_stats(&sh, &out.ss) != TD_OK, "of a dead process");
+    CHECK(td_sync_waiters(&sh, on_thread, &out.number) != TD_OK, "of a dead process");
+    CHECK(td_sync_setstate(&sh, 0) != TD_OK, "of a dead process");
     CHECK(td_ta_new(ph, &none) != TD_OK && none == NULL, "of a dead process");
     GIVES(TD_OK, td_ta_delete(ta));
     GIVES(TD_BADPH, td_ta_delete(ta));
@@ -319,6 +328,7 @@ static void corrupt_list(enum command how)
         GIVES(TD_OK, td_thr_get_info(&th, &out.ti));
         CHECK(out.ti.ti_lid == shared->of[FUTEX].lwp, "%d", out.ti.ti_lid);
         GIVES(TD_OK, td_thr_tlsbase(&th, 1, &out.address));
+        GIVES(TD_OK, td_thr_sleepinfo(&th, &out.sh)); /* the kernel has a list of its own */
         if (!again) { /* and so it is for an agent made afterwards */
             GIVES(TD_OK, td_ta_delete(ta));
             GIVES(TD_OK, td_ta_new(ph, &ta));

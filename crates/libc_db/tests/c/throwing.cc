@@ -245,6 +245,20 @@ static void routines_that_throw()
         td_event_msg_t message;
         td_ta_event_getmsg(ta, &message);
     });
+    td_synchandle_t sh = { ta, th.th_unique }; // an address that can be read
+    auto on_object = [](const td_synchandle_t *, void *) { return 0; };
+    auto on_thread = [](const td_thrhandle_t *, void *) { return 0; };
+    routine_throws("td_ta_sync_iter", ta, [&] { td_ta_sync_iter(ta, on_object, nullptr); });
+    routine_throws("td_sync_get_info", ta, [&] {
+        td_syncinfo_t si;
+        td_sync_get_info(&sh, &si);
+    });
+    routine_throws("td_sync_waiters", ta, [&] { td_sync_waiters(&sh, on_thread, nullptr); });
+    routine_throws("td_thr_lockowner", ta, [&] { td_thr_lockowner(&th, on_object, nullptr); });
+    routine_throws("td_thr_sleepinfo", ta, [&] {
+        td_synchandle_t found_object;
+        td_thr_sleepinfo(&th, &found_object);
+    });
     // ps_lcontinue throws when the agent ends: the agent is gone all the same.
     td_thragent_t *other = nullptr;
     GIVES(TD_OK, td_ta_new(&process, &other));

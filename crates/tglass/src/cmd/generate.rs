@@ -3,6 +3,7 @@
 use crate::cli::{Cli, Generate, GenerateArgs};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
+use std::fs::File;
 use std::process::ExitCode;
 
 pub fn run(args: GenerateArgs) -> Result<ExitCode> {
@@ -10,6 +11,21 @@ pub fn run(args: GenerateArgs) -> Result<ExitCode> {
     let mut out = Vec::new();
     match args.what {
         Generate::Completions { shell } => clap_complete::generate(shell, &mut tool, "tglass", &mut out),
+        Generate::ManPages { dir } => {
+            tool.build();
+            let write = |name: &str, man: clap_mangen::Man| -> Result<()> {
+                let path = dir.join(format!("{name}.1"));
+                let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+                Ok(man.render(&mut file)?)
+            };
+            write("tglass", clap_mangen::Man::new(tool.clone()))?;
+            for command in
+                tool.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+            {
+                let name = format!("tglass-{}", command.get_name());
+                write(&name, clap_mangen::Man::new(command.clone()).title(name.clone()))?;
+            }
+        }
         Generate::Man { page } if page == "tglass" => clap_mangen::Man::new(tool).render(&mut out)?,
         Generate::Man { page } => {
             tool.build();

@@ -24,6 +24,7 @@ pub(crate) use live::parallel::in_parallel;
 pub use module::Module;
 
 use crate::access::Denial;
+use crate::glibc::Layout;
 use crate::model::{CoreInfo, Gap};
 use crate::proc::{MapEntry, StackLimit};
 use crate::signals::SignalSet;
@@ -222,6 +223,11 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
         false
     }
 
+    /// Where things are in its memory, if that has been learned already.
+    fn known_layout(&self) -> Option<&Layout> {
+        None
+    }
+
     /// Another process on the same machine, with which this one shares memory; `None` where there is no such
     /// thing, or it cannot be looked at.
     fn other(&self, _pid: Pid) -> Option<Box<dyn Target>> {
@@ -284,6 +290,14 @@ pub enum TargetError {
     /// Its thread-specific data cannot be read at all.
     #[error("cannot see the thread-specific data of process {pid}: {why}")]
     NoTsd {
+        /// The process.
+        pid: Pid,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// Its synchronization objects cannot be read at all.
+    #[error("cannot see the locks of process {pid}: {why}")]
+    NoLocks {
         /// The process.
         pid: Pid,
         /// Why, and what to do.

@@ -42,7 +42,7 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
     let mut gaps = target.losses();
     let mut facts: BTreeMap<Lwp, LwpFacts> = BTreeMap::new();
     let mut pairs = Pairs::default();
-    let mut layout: Option<Result<Layout, LayoutError>> = None;
+    let mut layout: Option<Result<Layout, LayoutError>> = target.known_layout().cloned().map(Ok);
     let denial = target.denial();
 
     for round in 0..ROUNDS {

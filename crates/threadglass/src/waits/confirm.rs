@@ -1,10 +1,10 @@
 //! No false alarm: whatever is called a hang is looked at once more, and must not have moved.
 
 use super::abroad::Abroad;
-use super::assemble::has_not_moved;
 use super::classify::Class;
+use super::look::has_not_moved;
 use super::survey::{Content, Survey};
-use crate::model::{Certainty, Finding, HolderStatus, SyncObject};
+use crate::model::{Finding, HolderStatus, SyncObject};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -52,7 +52,7 @@ impl Confirm<'_, '_> {
         };
         let mut dissolved = false;
         let kept = findings.into_iter().filter(|finding| {
-            let keep = !finding.kind.is_hang() || finding.certainty < Certainty::Likely || holds(finding);
+            let keep = !finding.kind.is_hang() || holds(finding);
             dissolved |= !keep;
             keep
         });

@@ -1,6 +1,7 @@
 //! A look with everything that a person wants to see of what is wrong: stacks, names, durations.
 
-use super::assemble::{Scope, collect_scope, object};
+use super::assemble::{Scope, collect_scope};
+use super::look::object;
 use super::names::Namer;
 use super::owners::Owners;
 use super::survey::Content;
@@ -18,7 +19,7 @@ const SHOWN: usize = 64;
 /// waited.
 pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
     let mut snapshot = collect_scope(target, Scope::Waited)?;
-    if target.denial().is_none() && !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) {
+    if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) {
         add_dead_owners(target, &mut snapshot);
     }
     let shown: BTreeSet<Lwp> =

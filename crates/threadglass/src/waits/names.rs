@@ -16,18 +16,26 @@ const MAX_BY_STACK: usize = 256;
 pub(super) struct Namer<'a> {
     target: &'a dyn Target,
     data: DataNames<'a>,
+    /// The target's variables, once they are known.
+    variables: Option<Vec<LockVariable>>,
 }
 
 impl<'a> Namer<'a> {
     pub(super) fn new(target: &'a dyn Target) -> Self {
-        Self { target, data: DataNames::new(target) }
+        Self { target, data: DataNames::new(target), variables: None }
+    }
+
+    /// One that need not look for variables: these are all.
+    pub(super) fn knowing(target: &'a dyn Target, variables: &[LockVariable]) -> Self {
+        Self { variables: Some(variables.to_vec()), ..Self::new(target) }
     }
 
     /// The locks that variables of the target are, those of which only a symbol's size speaks only if their
     /// contents do as well.
     pub(super) fn variables(&mut self, is_thread: &dyn Fn(InnerTid) -> bool) -> Vec<(Class, String)> {
-        let found = self.data.lock_variables().into_iter();
-        found.filter_map(|variable| Some((classify(self.target, &variable, is_thread)?, variable.name))).collect()
+        let data = &mut self.data;
+        let found = self.variables.get_or_insert_with(|| data.lock_variables()).iter();
+        found.filter_map(|it| Some((classify(self.target, it, is_thread)?, it.name.clone()))).collect()
     }
 
     /// Names those of the snapshot's objects that are `wanted` and have no name yet.

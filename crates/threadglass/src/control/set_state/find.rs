@@ -95,6 +95,7 @@ pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) ->
     let known = snapshot.objects.iter().find(|object| object.address == address).cloned();
     let object = match (known, kind) {
         (None, None) => return Err(FindError::Unknown(address)),
+        (Some(object), None) if object.evidence == Evidence::Unknown => return Err(FindError::Unknown(address)),
         (Some(object), None) if object.evidence >= Evidence::Inferred && object.kind != SyncKind::Futex => {
             return Err(FindError::Inferred(address, object.kind));
         }

@@ -87,6 +87,11 @@ pub fn hold(threads: &[(Pid, Lwp)]) -> Held {
 }
 
 impl Held {
+    /// Those that could not be stopped.
+    pub fn refused(&self) -> &[NotKicked] {
+        &self.report.not_kicked
+    }
+
     /// Lets them go, each of which begins its system call anew, and kicks those that were too many to hold.
     pub fn release(self) -> Kicked {
         let Self { threads, rest, mut report } = self;

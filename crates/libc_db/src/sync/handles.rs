@@ -1,0 +1,107 @@
+//! Handles of synchronization objects: by address, and of all that are known.
+
+use super::type_of;
+use crate::abi::{PsAddr, SyncHandle, SyncIterF, Td, TdErr, ThrAgent, code};
+use crate::agent::Agent;
+use crate::agents;
+use crate::picture::Depth;
+use std::ffi::{c_int, c_void};
+use threadglass::RemoteAddr;
+use threadglass::model::{SyncObject, SyncState};
+use threadglass::target::Target;
+
+/// Handle of the synchronization object at an address.
+///
+/// # Safety
+///
+/// `out` is NULL or points to a writable handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_map_addr2sync(ta: *const ThrAgent, addr: PsAddr, out: *mut SyncHandle) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::BadSh);
+        }
+        if addr.is_null() {
+            return Err(TdErr::Err);
+        }
+        let agent = agents::enter(ta)?;
+        let address = RemoteAddr(addr.addr() as u64);
+        if !may_be_object(&agent, address)? {
+            return Err(TdErr::BadSh);
+        }
+        // SAFETY: not NULL, so writable by the caller's promise.
+        unsafe { out.write(agent.sync_handle(address)) };
+        Ok(())
+    })())
+}
+
+/// Whether a lock can be at `address`: in memory that can be written, and aligned.
+fn may_be_object(agent: &Agent, address: RemoteAddr) -> Td<bool> {
+    if !address.0.is_multiple_of(4) {
+        // Locks of one byte exist, but say nothing of themselves: a waiter must have told of it.
+        let (picture, _) = agent.recent_picture(Depth::Waits)?;
+        return Ok(picture.object(address).is_some());
+    }
+    if agent.inspect(|inspector| inspector.memory.read_u32(address)).is_err() {
+        return Ok(false);
+    }
+    if let Some(core) = agent.core() {
+        return Ok(is_writable(core, address));
+    }
+    // Mappings come and go, so they are those of a recent look. Without any, what can be read must do.
+    match agent.live() {
+        Some(_) => agent.recent_picture(Depth::Waits)?.0.looking(agent, |target| Ok(is_writable(target, address))),
+        None => Ok(true),
+    }
+}
+
+fn is_writable(target: &dyn Target, address: RemoteAddr) -> bool {
+    let map = target.maps().iter().find(|map| map.contains(address));
+    map.is_none_or(|map| map.write)
+}
+
+/// Calls back for every synchronization object that threads wait for or hold, as far as they are found.
+///
+/// # Safety
+///
+/// `callback` is NULL or a function of that type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_sync_iter(
+    ta: *const ThrAgent,
+    callback: Option<SyncIterF>,
+    data: *mut c_void,
+) -> c_int {
+    code((|| {
+        let callback = callback.ok_or(TdErr::Err)?;
+        let agent = agents::enter(ta)?;
+        let _stopped = agent.stopping()?;
+        // The list is taken whole before the first callback, which may change what is in it.
+        let picture = agent.new_picture(Depth::All)?;
+        let known = picture.objects().filter(|object| type_of(object).is_some() && is_in_use(object));
+        let addresses: Vec<RemoteAddr> = known.map(|object| object.address).collect();
+        for address in addresses {
+            let handle = agent.sync_handle(address);
+            // SAFETY: the client's function, called as its type says. It may call us, and may throw.
+            if unsafe { callback(&raw const handle, data) } != 0 {
+                break;
+            }
+        }
+        Ok(())
+    })())
+}
+
+/// Whether an object is waited for or held, or was held by somebody who died.
+fn is_in_use(object: &SyncObject) -> bool {
+    let is_left = matches!(object.state, SyncState::OwnerDied | SyncState::NotRecoverable);
+    !object.waiters.is_empty() || !object.holders.is_empty() || object.state.is_held() || is_left
+}
+
+/// Switches tracking of synchronization objects: still to come.
+///
+/// # Safety
+///
+/// `ta` may be anything: it is only compared.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, _on: c_int) -> c_int {
+    code(agents::enter(ta).and(Err(TdErr::NoCapab)))
+}
