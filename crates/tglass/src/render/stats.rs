@@ -124,10 +124,10 @@ memory not readable; read without stopping it (0 us pause, 50 samples in 1.00 s)
 on average  1.00 running, 1.25 runnable, 3.00 LWPs, 1.75 idle  (concurrency asked for: 0)
 not below   2 threads that ended: 0.5 % CPU
 
-  LWP  NAME              CPU%  RUNQ%  LCK%   SLP%
+  LWP  NAME            CPU%  RUNQ%  LCK%   SLP%
    11  grind\\u{1b}[2J  99.5    0.5   0.0    0.0
-   12  wait              0.0    0.0  75.0   25.0
-   10  mill              0.0    0.0     -  100.0
+   12  wait             0.0    0.0  75.0   25.0
+   10  mill             0.0    0.0     -  100.0
 ";
         assert_eq!(plain, expected);
     }
