@@ -10,7 +10,9 @@ use testkit::{Answer, Fixture, have, threads};
 /// Installs below a directory of its own; the tool is needed for its man pages.
 fn install(prefix: &Path) {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "-p", "tglass", "--target-dir"]).arg(library_dir().parent().expect("target"));
+    cargo
+        .args(["build", "--quiet", "-p", "tglass", "-p", "profil", "--target-dir"])
+        .arg(library_dir().parent().expect("target"));
     assert_eq!(Answer::of(cargo).code, Some(0), "tglass does not build");
     let mut script = Command::new(root().join("scripts/install"));
     script.arg(prefix).env("TG_BUILD_DIR", library_dir());
