@@ -4,6 +4,8 @@ mod demo;
 mod doctor;
 mod generate;
 mod locks;
+mod output;
+mod profil;
 mod set;
 mod suspend;
 mod threads;
@@ -24,6 +26,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Locks(args) => locks::run(&args),
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),
+        Command::Profil(args) => profil::run(&args),
         Command::Suspend(args) => suspend::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Doctor(args) => doctor::run(&args),

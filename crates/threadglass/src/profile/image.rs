@@ -1,0 +1,120 @@
+//! The programs that samples fall into: one each time that a process executes one or maps more code.
+
+use crate::RemoteAddr;
+use crate::model::{Evidence, Frame};
+use crate::symbols::{FrameNames, Namer};
+use crate::target::{Live, Target};
+use crate::unwind::{Known, MAX_FRAMES, Place, Registers, Space, StackWords, Walk, Walker};
+use profil::perf::Sample;
+use std::cell::OnceCell;
+use std::collections::HashSet;
+
+/// Processes that were opened, kept where they are until the end of a recording, so that what is learned of
+/// them can refer to them.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    first: OnceCell<Box<Node>>,
+}
+
+#[derive(Debug)]
+struct Node {
+    live: Live,
+    next: OnceCell<Box<Node>>,
+}
+
+impl Opened {
+    /// Keeps one.
+    pub(super) fn keep(&self, live: Live) -> &Live {
+        let mut cell = &self.first;
+        while let Some(node) = cell.get() {
+            cell = &node.next;
+        }
+        &cell.get_or_init(|| Box::new(Node { live, next: OnceCell::new() })).live
+    }
+}
+
+/// One program as it was mapped at some time.
+pub(super) struct Image<'a> {
+    pub(super) live: &'a Live,
+    namer: Namer<'a>,
+    names: FrameNames,
+    space: Space<'a>,
+    known: Known,
+    /// Objects whose symbols have been opened, which must happen while the process lives.
+    touched: HashSet<RemoteAddr>,
+}
+
+impl<'a> Image<'a> {
+    pub(super) fn new(live: &'a Live) -> Self {
+        Self {
+            live,
+            namer: Namer::new(live, false),
+            names: FrameNames::default(),
+            space: Space::of_target(live),
+            known: Known::default(),
+            touched: HashSet::new(),
+        }
+    }
+
+    /// Whether code of an object, or other code that was mapped, is at `addr`.
+    pub(super) fn holds(&self, addr: u64) -> bool {
+        self.space.is_code(addr)
+    }
+
+    /// Opens the symbols of the object around `addr` unless they are open.
+    pub(super) fn touch(&mut self, addr: u64) {
+        let addr = RemoteAddr(addr);
+        if let Some(module) = self.live.module_at(addr)
+            && self.touched.insert(module.base)
+        {
+            self.namer.look_up(&[here(addr.0)], &mut self.names);
+        }
+    }
+
+    /// The stack of a sample, from its registers and its copy of the stack.
+    pub(super) fn walk(&mut self, sample: &mut Sample) -> Option<Walk> {
+        let registers = sample.registers?;
+        let mut general = Registers::blocked(RemoteAddr(registers.ip), RemoteAddr(registers.sp));
+        general.general[6] = Some(registers.bp);
+        let mut stack = StackWords::copied(general.sp, std::mem::take(&mut sample.stack));
+        Some(self.walk_words(&mut stack, general, None))
+    }
+
+    /// A stack of any origin.
+    pub(super) fn walk_words(
+        &mut self,
+        stack: &mut StackWords<'_>,
+        registers: Registers,
+        start_routine: Option<u64>,
+    ) -> Walk {
+        let mut walker =
+            Walker { space: &self.space, known: &mut self.known, start_routine, enough: MAX_FRAMES };
+        let mut places = Vec::new();
+        let end = walker.frames(stack, registers, &mut |place, _| places.push(place));
+        Walk { places, end }
+    }
+
+    /// Looks all `places` up at once, which costs little more than one.
+    pub(super) fn look_up(&mut self, places: &[Place]) {
+        self.namer.look_up(places, &mut self.names);
+    }
+
+    /// The frames at a place that was looked up: inlined functions first. Code that is in no file goes by the
+    /// name of its mapping.
+    pub(super) fn frames(&self, place: &Place) -> Vec<Frame> {
+        let mut frames = self.names.frames(place);
+        for frame in frames.iter_mut().filter(|frame| frame.module.is_none()) {
+            let map = self.live.maps().iter().find(|map| map.contains(place.lookup()));
+            let Some(map) = map else { continue };
+            let name = String::from_utf8_lossy(&map.name);
+            frame.module = Some(if name.is_empty() { "[anonymous]".to_owned() } else { name.into_owned() });
+            frame.offset = Some(place.pc.0.saturating_sub(map.start.0));
+        }
+        frames
+    }
+}
+
+/// The place of a program counter.
+pub(super) fn here(ip: u64) -> Place {
+    Place { pc: RemoteAddr(ip), exact: true, signal: false, evidence: Evidence::Recorded }
+}
