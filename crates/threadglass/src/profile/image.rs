@@ -3,11 +3,12 @@
 use crate::RemoteAddr;
 use crate::model::{Evidence, Frame};
 use crate::symbols::{FrameNames, Namer};
-use crate::target::{Live, Target};
+use crate::target::{Live, Module, Target};
 use crate::unwind::{Known, MAX_FRAMES, Place, Registers, Space, StackWords, Walk, Walker};
 use profil::perf::Sample;
 use std::cell::OnceCell;
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 /// Processes that were opened, kept where they are until the end of a recording, so that what is learned of
 /// them can refer to them.
@@ -40,9 +41,16 @@ pub(super) struct Image<'a> {
     names: FrameNames,
     space: Space<'a>,
     known: Known,
-    /// Objects whose symbols have been opened, which must happen while the process lives.
-    touched: HashSet<RemoteAddr>,
+    /// Objects whose names are taken care of, which must happen while the process lives.
+    pinned: HashSet<RemoteAddr>,
+    /// When its maps are to be compared again, and how long after that.
+    next_check: Instant,
+    pause: Duration,
 }
+
+/// How soon maps are compared for the first time, and how often in the long run.
+const FIRST_CHECK: Duration = Duration::from_millis(5);
+const LAST_CHECK: Duration = Duration::from_secs(2);
 
 impl<'a> Image<'a> {
     pub(super) fn new(live: &'a Live) -> Self {
@@ -52,8 +60,28 @@ impl<'a> Image<'a> {
             names: FrameNames::default(),
             space: Space::of_target(live),
             known: Known::default(),
-            touched: HashSet::new(),
+            pinned: HashSet::new(),
+            next_check: Instant::now() + FIRST_CHECK,
+            pause: FIRST_CHECK,
         }
+    }
+
+    /// Whether it is time to compare the maps again.
+    pub(super) fn is_check_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = now >= self.next_check;
+        if due {
+            self.pause = (self.pause * 2).min(LAST_CHECK);
+            self.next_check = now + self.pause;
+        }
+        due
+    }
+
+    /// Whether `now` has the same objects mapped.
+    pub(super) fn has_same_code(&self, now: &Live) -> bool {
+        let (old, new) = (self.live.modules(), now.modules());
+        let is_same = |(a, b): (&Module, &Module)| (a.base, a.end, &a.path) == (b.base, b.end, &b.path);
+        old.len() == new.len() && old.iter().zip(new).all(is_same)
     }
 
     /// Whether code of an object, or other code that was mapped, is at `addr`.
@@ -61,13 +89,12 @@ impl<'a> Image<'a> {
         self.space.is_code(addr)
     }
 
-    /// Opens the symbols of the object around `addr` unless they are open.
-    pub(super) fn touch(&mut self, addr: u64) {
-        let addr = RemoteAddr(addr);
-        if let Some(module) = self.live.module_at(addr)
-            && self.touched.insert(module.base)
+    /// Takes what names the object around `addr` later.
+    pub(super) fn pin(&mut self, addr: u64) {
+        if let Some(module) = self.live.module_at(RemoteAddr(addr))
+            && self.pinned.insert(module.base)
         {
-            self.namer.look_up(&[here(addr.0)], &mut self.names);
+            self.namer.pin(module);
         }
     }
 

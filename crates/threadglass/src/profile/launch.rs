@@ -12,6 +12,8 @@ use std::process::{Child, Command};
 pub struct Launched {
     /// The command. It is a child of ours: whoever has this waits for it.
     pub child: Child,
+    /// What it is called until it can be asked.
+    pub(super) name: String,
     pub(super) sampler: Sampler,
 }
 
@@ -19,10 +21,9 @@ impl Launched {
     /// Starts `command`. Its ticks are counted from its first instruction on.
     pub fn start(command: Command, options: &Options) -> Result<Self, ProfileError> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let failed = |error| ProfileError::Launch(name, error);
         let held = match Held::fork(command) {
             Ok(held) => held,
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(ProfileError::Launch(name, error)),
         };
         let sampler = match sampling::open(Pid(held.pid()), options, sampling::Begin::AtExec) {
             Ok(sampler) => sampler,
@@ -32,8 +33,8 @@ impl Launched {
             }
         };
         match held.release() {
-            Ok(child) => Ok(Self { child, sampler }),
-            Err(error) => Err(failed(error)),
+            Ok(child) => Ok(Self { child, name, sampler }),
+            Err(error) => Err(ProfileError::Launch(name, error)),
         }
     }
 

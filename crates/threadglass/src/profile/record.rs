@@ -24,7 +24,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(2);
 const MAX_IMAGES: usize = 256;
 /// Stacks and addresses that are told apart.
 const MAX_DISTINCT: usize = 1 << 20;
-/// Objects whose symbols are opened as soon as a command of ours has mapped them: it may end at any time.
+/// Objects that are taken note of as soon as a command of ours has mapped them: it may end at any time.
 const EAGER: usize = 64;
 
 /// Records where a process, or a command of ours, runs. `wait` is called to wait for a time, and gives true to
@@ -40,7 +40,8 @@ pub fn record(
         Ok(pid) => (pid, None),
         Err(launched) => (Pid(i32::try_from(launched.child.id()).unwrap_or_default()), Some(launched)),
     };
-    let mut recorder = Recorder::new(&opened, pid, options, launched.is_some());
+    let name = launched.as_ref().map_or("", |launched| &launched.name);
+    let mut recorder = Recorder::new(&opened, pid, options, name, launched.is_some());
     let (mut own, mut launched) = match launched {
         None => {
             let live = Live::open(pid)?;
@@ -80,6 +81,10 @@ pub fn record(
             }
         });
         recorder.take(batch.drain(..));
+        if launched.is_some() && ended.is_none() {
+            // It may end at any time: what it has mapped meanwhile is taken note of, ticks or not.
+            recorder.follow(pid.0);
+        }
         match ended {
             Some(end) => break end,
             None if asked => break End::Asked,
@@ -131,13 +136,13 @@ struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    fn new(opened: &'a Opened, pid: Pid, options: &'a Options, eager: bool) -> Self {
+    fn new(opened: &'a Opened, pid: Pid, options: &'a Options, name: &str, eager: bool) -> Self {
         Self {
             opened,
             options,
             pid,
             eager,
-            process: Process { pid, name: String::new(), exe: None },
+            process: Process { pid, name: name.to_owned(), exe: None },
             images: Vec::new(),
             of_process: HashMap::new(),
             samples: 0,
@@ -168,7 +173,7 @@ impl<'a> Recorder<'a> {
         if self.eager {
             let code = live.maps().iter().filter(|map| map.exec && map.is_file());
             for map in code.take(EAGER) {
-                image.touch(map.start.0);
+                image.pin(map.start.0);
             }
         }
         self.of_process.entry(pid).or_default().push(self.images.len());
@@ -234,7 +239,7 @@ impl<'a> Recorder<'a> {
                 *self.ticks.entry((usize::MAX, sample.ip)).or_default() += 1;
                 continue;
             };
-            self.images[image].touch(sample.ip);
+            self.images[image].pin(sample.ip);
             if self.ticks.len() >= MAX_DISTINCT && !self.ticks.contains_key(&(image, sample.ip)) {
                 self.dropped += 1;
                 continue;
@@ -252,7 +257,7 @@ impl<'a> Recorder<'a> {
             return;
         };
         for place in &places {
-            self.images[image].touch(place.lookup().0);
+            self.images[image].pin(place.lookup().0);
         }
         let whole = end.is_whole();
         self.cut += u64::from(!whole);
@@ -263,25 +268,27 @@ impl<'a> Recorder<'a> {
         self.stacks.entry((image, places)).or_insert((whole, 0)).1 += 1;
     }
 
-    /// Notices that a process is new, or executes another program.
+    /// Notices that a process is new, executes another program, or has mapped more code.
     fn follow(&mut self, pid: i32) {
-        let known = self.of_process.get(&pid).and_then(|all| all.last());
-        let is_new = known.is_none_or(|latest| !self.images[*latest].live.is_same_image());
-        if is_new && self.images.len() < MAX_IMAGES {
+        let latest = self.of_process.get(&pid).and_then(|all| all.last()).map(|index| &mut self.images[*index]);
+        if latest.is_none_or(|image| !image.live.is_same_image() || image.is_check_due()) {
             self.reopen(pid);
         }
     }
 
-    /// Opens a process once more, if it is there and not only its remains.
-    fn reopen(&mut self, pid: i32) -> bool {
-        let Ok(live) = Live::open(Pid(pid)) else { return false };
-        if live.denial().is_some() || live.maps().is_empty() {
-            return false;
+    /// Opens a process once more, if it is there and not only its remains, and its code is not what is known.
+    fn reopen(&mut self, pid: i32) {
+        let Ok(live) = Live::open(Pid(pid)) else { return };
+        if self.images.len() >= MAX_IMAGES || live.denial().is_some() || live.maps().is_empty() {
+            return;
+        }
+        let latest = self.of_process.get(&pid).and_then(|all| all.last());
+        if latest.is_some_and(|latest| self.images[*latest].has_same_code(&live)) {
+            return;
         }
         if let Err(error) = self.add(pid, live) {
             self.gaps.push(Gap::whole("the region", error.to_string()));
         }
-        true
     }
 
     /// The image that an address belongs to: the latest that has code there. A child that has ended before it
@@ -295,8 +302,9 @@ impl<'a> Recorder<'a> {
             return Some(found);
         }
         let now = Instant::now();
-        if now >= self.next_search && self.images.len() < MAX_IMAGES {
-            let found = if self.reopen(pid) { find(self, pid) } else { None };
+        if now >= self.next_search {
+            self.reopen(pid);
+            let found = find(self, pid);
             self.patience = if found.is_some() { FIRST_PATIENCE } else { (self.patience * 2).min(LAST_PATIENCE) };
             self.next_search = now + self.patience;
             if found.is_some() {

@@ -139,7 +139,7 @@ impl Waits<'_> {
         let mut words = StackWords::begun(self.live, sp, Vec::new());
         let walk = self.image.walk_words(&mut words, Registers::blocked(pc, sp), thread.start.map(|start| start.0));
         for place in &walk.places {
-            self.image.touch(place.lookup().0);
+            self.image.pin(place.lookup().0);
         }
         (self.live.wait_call(lwp) == Some(call)).then(|| (walk.places, walk.end.is_whole()))
     }
