@@ -110,7 +110,9 @@ impl Encoder<'_> {
         for stack in &profile.stacks {
             let mut ids: Vec<u64> = stack.waits_for.iter().rev().map(|word| self.words(word)).collect();
             // Inlined functions stand before the function they are in, and share its location.
-            ids.extend(stack.frames.chunk_by(|frame, _| frame.inlined).map(|frames| self.location(frames)).collect::<Vec<_>>());
+            ids.extend(
+                stack.frames.chunk_by(|frame, _| frame.inlined).map(|frames| self.location(frames)).collect::<Vec<_>>(),
+            );
             let mut sample = Message::default();
             sample.packed(1, &ids);
             sample.packed(2, &[stack.samples, stack.samples.saturating_mul(period)]);

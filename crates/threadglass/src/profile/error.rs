@@ -61,9 +61,7 @@ impl ProfileError {
         match error {
             perf::Error::TooMany { threads, cpus, limit } => Self::TooMany { threads, cpus, limit },
             perf::Error::NoThreads => Self::Target(TargetError::Exited(pid)),
-            perf::Error::Rate(rate) => {
-                Self::Rate { rate, limit: format!("1 to {} are", perf::HIGHEST_RATE) }
-            }
+            perf::Error::Rate(rate) => Self::Rate { rate, limit: format!("1 to {} are", perf::HIGHEST_RATE) },
             perf::Error::Map(error) => Self::Ring(error),
             perf::Error::Open(error) => match error.raw_os_error() {
                 Some(libc::EACCES | libc::EPERM | libc::ENOSYS) => Self::Forbidden(forbidden(&error)),

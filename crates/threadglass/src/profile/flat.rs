@@ -35,9 +35,7 @@ pub(super) fn functions(ticks: &[Tick], all: u64) -> Vec<FunctionShare> {
             percent: percent(samples, all),
         })
         .collect();
-    functions.sort_by(|a, b| {
-        b.samples.cmp(&a.samples).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
-    });
+    functions.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module))));
     functions
 }
 
@@ -94,7 +92,8 @@ fn clusters(cells: &BTreeMap<u64, Cell>) -> Vec<(u64, u64)> {
     let mut by_heat: Vec<(u64, u64)> = cells.iter().map(|(at, cell)| (cell.samples, *at)).collect();
     by_heat.sort_unstable_by(|a, b| b.cmp(a));
     let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
-    let is_taken = |taken: &BTreeMap<u64, u64>, at: u64| taken.range(..=at).next_back().is_some_and(|(_, last)| at <= *last);
+    let is_taken =
+        |taken: &BTreeMap<u64, u64>, at: u64| taken.range(..=at).next_back().is_some_and(|(_, last)| at <= *last);
     for (heat, at) in by_heat.into_iter().take(4 * RANGES) {
         if is_taken(&taken, at) {
             continue;
@@ -148,8 +147,7 @@ mod tests {
     #[test]
     fn hot_pieces_are_told_apart() {
         // Cells of 8 bytes: two loops, and something cold between them.
-        let ticks =
-            [tick("a", 0, 100), tick("a", 9, 50), tick("a", 17, 1), tick("a", 27, 40), tick("a", 0x100, 70)];
+        let ticks = [tick("a", 0, 100), tick("a", 9, 50), tick("a", 17, 1), tick("a", 27, 40), tick("a", 0x100, 70)];
         let ranges = ranges(&ticks, 1000, 8);
         let told: Vec<_> = ranges.iter().map(|r| (r.from, r.to, r.samples)).collect();
         assert_eq!(told, [(0, 32, 191), (0x100, 0x108, 70)]);

@@ -392,7 +392,11 @@ impl<'a> Recorder<'a> {
             }
         };
         tell(self.unwalked, "stacks", "the kernel gave no registers, or there were too many different stacks");
-        tell(self.cut, "outer frames", "the stack is deeper than what is copied of it, or its unwind information has an end");
+        tell(
+            self.cut,
+            "outer frames",
+            "the stack is deeper than what is copied of it, or its unwind information has an end",
+        );
         tell(self.dropped, "names", "there were too many different addresses");
     }
 }

@@ -43,13 +43,18 @@ impl Place {
             None => {
                 let program = live.modules().iter().find(|module| live.is_program(module));
                 program.and_then(|module| Self::of_module(live, module)).ok_or_else(|| {
-                    missing("the program's code cannot be found (name a part of it: --module, --function, --offset)".into())
+                    missing(
+                        "the program's code cannot be found (name a part of it: --module, --function, --offset)".into(),
+                    )
                 })
             }
             Some(Region::Module(name)) => {
                 let module = live.modules().iter().find(|module| is_called(module, name));
                 module.and_then(|module| Self::of_module(live, module)).ok_or_else(|| {
-                    missing(format!("no object {name} with code is mapped (`cat /proc/{}/maps` shows them)", live.pid()))
+                    missing(format!(
+                        "no object {name} with code is mapped (`cat /proc/{}/maps` shows them)",
+                        live.pid()
+                    ))
                 })
             }
             Some(Region::From(addr)) => {
@@ -70,7 +75,11 @@ impl Place {
         for map in code {
             (from, to) = (from.min(map.start.0), to.max(map.end.0));
         }
-        (from < to).then(|| Self { range: from..to, bias: bias(live, module), what: format!("code of {}", module.name()) })
+        (from < to).then(|| Self {
+            range: from..to,
+            bias: bias(live, module),
+            what: format!("code of {}", module.name()),
+        })
     }
 
     fn of_function(live: &Live, name: &str, module: Option<&str>) -> Result<Self, ProfileError> {
@@ -87,7 +96,9 @@ impl Place {
         }
         match found.len() {
             1 => Ok(found.remove(0)),
-            0 => Err(ProfileError::Region(format!("no function {name} is in the symbol tables (is the program stripped?)"))),
+            0 => Err(ProfileError::Region(format!(
+                "no function {name} is in the symbol tables (is the program stripped?)"
+            ))),
             number => {
                 let places: Vec<String> =
                     found.iter().take(4).map(|place| format!("{} at {:#x}", place.what, place.range.start)).collect();
@@ -104,7 +115,9 @@ impl Place {
         let length = self.range.end - self.range.start;
         let bytes = (u128::from(length) * u128::from(scale)).div_ceil(0x1_0000).next_multiple_of(2);
         let bytes = u64::try_from(bytes).ok().filter(|bytes| *bytes <= MAX_BYTES).ok_or_else(|| {
-            ProfileError::Region(format!("a histogram of {bytes} bytes is too large (choose a smaller --scale or region)"))
+            ProfileError::Region(format!(
+                "a histogram of {bytes} bytes is too large (choose a smaller --scale or region)"
+            ))
         })?;
         let layout = Layout::of_buffer(bytes, self.range.start, scale);
         let cells = usize::try_from(layout.cells).unwrap_or(0);

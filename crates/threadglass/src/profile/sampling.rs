@@ -49,7 +49,9 @@ fn check_rate(rate: u32) -> Result<(), ProfileError> {
     match kernel.trim().parse::<u32>() {
         Ok(most) if most < rate && most < perf::HIGHEST_RATE => Err(ProfileError::Rate {
             rate,
-            limit: format!("kernel.perf_event_max_sample_rate is {most} (the kernel lowers it when sampling costs too much)"),
+            limit: format!(
+                "kernel.perf_event_max_sample_rate is {most} (the kernel lowers it when sampling costs too much)"
+            ),
         }),
         _ if !(1..=perf::HIGHEST_RATE).contains(&rate) => {
             Err(ProfileError::Rate { rate, limit: format!("1 to {} are", perf::HIGHEST_RATE) })

@@ -206,9 +206,9 @@ impl Waits<'_> {
             });
         }
         shares.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.name.cmp(&b.name)));
-        let ticks = sites.into_iter().filter_map(|(place, samples)| {
-            Some(Tick { frame: self.image.frames(&place).pop()?, samples })
-        });
+        let ticks = sites
+            .into_iter()
+            .filter_map(|(place, samples)| Some(Tick { frame: self.image.frames(&place).pop()?, samples }));
         let ticks: Vec<Tick> = ticks.collect();
         let stacks = self.stacks.into_iter().map(|((places, waits_for), (whole, samples))| StackShare {
             frames: places.iter().flat_map(|place| self.image.frames(place)).collect(),

@@ -166,9 +166,7 @@ impl Object {
         let Pin { image, file, build_id } = pin;
         Self {
             #[cfg(feature = "blazesym")]
-            lines: lines
-                .then(|| super::lines::Lines::open(module, file.as_ref(), build_id.as_deref()))
-                .flatten(),
+            lines: lines.then(|| super::lines::Lines::open(module, file.as_ref(), build_id.as_deref())).flatten(),
             image,
             file: file.map(FileSymbols::new),
         }
