@@ -165,8 +165,9 @@ impl Encoder<'_> {
         self.place(address, lines)
     }
 
-    /// Words in place of a location.
+    /// Words in place of a location. pprof takes what is in parentheses for parameters, and hides it.
     fn words(&mut self, text: &str) -> u64 {
+        let text = text.replace(" (", ", ").replace(['(', ')'], "");
         let function = self.function(&format!("[{text}]"), "");
         self.place(0, vec![(function, 0)])
     }
