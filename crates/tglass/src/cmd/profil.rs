@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 use threadglass::Pid;
 use threadglass::profile::{
-    self, DEFAULT_LOOKS, DEFAULT_RATE, Interrupt, Launched, Options, Profile, Progress, Region,
+    self, DEFAULT_LOOKS, DEFAULT_RATE, Interrupt, Launched, Options, Profile, Progress, Region, Source,
 };
 
 /// How long a process is watched when nothing else is said.
@@ -36,7 +36,7 @@ pub fn run(args: &ProfilArgs) -> Result<ExitCode> {
             let profile = if args.wait {
                 profile::record_waits(Pid(*pid), &options, &mut wait)
             } else {
-                profile::record(Ok(Pid(*pid)), &options, &mut wait)
+                profile::record(Source::Process(Pid(*pid)), &options, &mut wait)
             };
             meter.end();
             let profile = profile?;
@@ -62,7 +62,7 @@ fn run_command(args: &ProfilArgs, files: Files) -> Result<ExitCode> {
         }
         false
     };
-    let profile = profile::record(Err(&mut launched), &options, &mut wait);
+    let profile = profile::record(Source::Command(&mut launched), &options, &mut wait);
     let status = loop {
         match launched.child.try_wait().context("cannot wait for the command")? {
             Some(status) => break status,

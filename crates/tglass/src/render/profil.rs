@@ -2,12 +2,16 @@
 
 use super::table::{Cell, Table};
 use super::{BOLD, DIM, FAIR, gaps, paint, safe};
+use std::collections::HashMap;
 use threadglass::profile::{End, FunctionShare, Kind, Profile, RangeShare};
 
 /// Functions and waits that are listed; the rest is added up.
 const LISTED: usize = 25;
 /// Ranges that are listed.
 const RANGES: usize = 8;
+/// Stacks that are listed, and frames of each.
+const STACKS: usize = 8;
+const FRAMES: usize = 6;
 /// A range with less of all ticks is not worth a line.
 const LEAST: f64 = 0.5;
 
@@ -69,7 +73,41 @@ fn cpu(profile: &Profile) -> String {
         let samples: u64 = rest.iter().map(|share| share.samples).sum();
         out += &format!("  and {} more functions with {samples} ticks\n", rest.len());
     }
-    out + &ranges(profile) + &histogram(profile)
+    out + &ranges(profile) + &stacks(profile) + &histogram(profile)
+}
+
+/// The stacks seen most often, the innermost function first.
+fn stacks(profile: &Profile) -> String {
+    let mut sums: HashMap<Vec<String>, u64> = HashMap::new();
+    for stack in &profile.stacks {
+        let mut names: Vec<String> = Vec::new();
+        for frame in &stack.frames {
+            match &frame.function {
+                Some(name) => names.push(safe(name)),
+                // Several frames without names are shown as one.
+                None => {
+                    let module = format!("[{}]", safe(frame.module.as_deref().unwrap_or("?")));
+                    if names.last() != Some(&module) {
+                        names.push(module);
+                    }
+                }
+            }
+        }
+        *sums.entry(names).or_default() += stack.samples;
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    if sums.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[">SHARE", "STACKS"]);
+    for (names, samples) in sums.into_iter().take(STACKS) {
+        let shown = names[..names.len().min(FRAMES)].join(" < ");
+        let more = if names.len() > FRAMES { " < .." } else { "" };
+        let share = samples as f64 * 100.0 / profile.samples.max(1) as f64;
+        table.row(vec![percent(share), format!("{shown}{more}").into()]);
+    }
+    format!("\n{}", table.render())
 }
 
 fn ranges(profile: &Profile) -> String {

@@ -2,6 +2,7 @@
 
 use super::{Options, ProfileError, sampling};
 use crate::Pid;
+use crate::sys::limits;
 use crate::sys::spawn::Held;
 use nix::sys::signal::Signal;
 use profil::perf::Sampler;
@@ -33,7 +34,11 @@ impl Launched {
             }
         };
         match held.release() {
-            Ok(child) => Ok(Self { child, name, sampler }),
+            Ok(child) => {
+                // It does not inherit this any more; each program that is followed takes some files.
+                limits::raise_open_files();
+                Ok(Self { child, name, sampler })
+            }
             Err(error) => Err(ProfileError::Launch(name, error)),
         }
     }

@@ -20,7 +20,7 @@ pub use data::{End, FunctionShare, Histogram, Kind, Mapped, Process, Profile, Ra
 pub use error::ProfileError;
 pub use interrupt::{Asked, Interrupt};
 pub use launch::Launched;
-pub use record::record;
+pub use record::{Source, record};
 pub use region::Region;
 pub use wait::record_waits;
 

@@ -27,18 +27,27 @@ const MAX_DISTINCT: usize = 1 << 20;
 /// Objects that are taken note of as soon as a command of ours has mapped them: it may end at any time.
 const EAGER: usize = 64;
 
+/// What is recorded.
+#[derive(Debug)]
+pub enum Source<'l> {
+    /// A process that runs.
+    Process(Pid),
+    /// A command of ours.
+    Command(&'l mut Launched),
+}
+
 /// Records where a process, or a command of ours, runs. `wait` is called to wait for a time, and gives true to
 /// end the recording.
 pub fn record(
-    what: Result<Pid, &mut Launched>,
+    source: Source<'_>,
     options: &Options,
     wait: &mut dyn FnMut(Duration, &Progress) -> bool,
 ) -> Result<Profile, ProfileError> {
     let opened = Opened::default();
     let begun = Instant::now();
-    let (pid, launched) = match what {
-        Ok(pid) => (pid, None),
-        Err(launched) => (Pid(i32::try_from(launched.child.id()).unwrap_or_default()), Some(launched)),
+    let (pid, launched) = match source {
+        Source::Process(pid) => (pid, None),
+        Source::Command(launched) => (Pid(i32::try_from(launched.child.id()).unwrap_or_default()), Some(launched)),
     };
     let name = launched.as_ref().map_or("", |launched| &launched.name);
     let mut recorder = Recorder::new(&opened, pid, options, name, launched.is_some());
@@ -128,6 +137,7 @@ struct Recorder<'a> {
     unwalked: u64,
     cut: u64,
     dropped: u64,
+    unknown: u64,
     region: Option<RegionPlace>,
     histogram: Option<Histogram>,
     gaps: Vec<Gap>,
@@ -153,6 +163,7 @@ impl<'a> Recorder<'a> {
             unwalked: 0,
             cut: 0,
             dropped: 0,
+            unknown: 0,
             region: None,
             histogram: None,
             gaps: Vec::new(),
@@ -236,6 +247,7 @@ impl<'a> Recorder<'a> {
                 continue;
             }
             let Some(image) = image else {
+                self.unknown += 1;
                 *self.ticks.entry((usize::MAX, sample.ip)).or_default() += 1;
                 continue;
             };
@@ -397,6 +409,7 @@ impl<'a> Recorder<'a> {
             "outer frames",
             "the stack is deeper than what is copied of it, or its unwind information has an end",
         );
+        tell(self.unknown, "names", "their process had ended, or there were more programs than are followed");
         tell(self.dropped, "names", "there were too many different addresses");
     }
 }

@@ -155,3 +155,35 @@ fn is_called(module: &Module, name: &str) -> bool {
     let file = module.name();
     module.path == name.as_bytes() || file == name || file.split(".so").next().is_some_and(|stem| stem == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_counter_ends_the_counting() {
+        let place = Place { range: 0x1000..0x1040, bias: 0, what: "code".to_owned() };
+        let mut histogram = place.histogram(0x4000).unwrap();
+        assert_eq!((histogram.cells.len(), histogram.layout.region()), (8, 0x1000..0x1040));
+        for _ in 0..32_767 {
+            histogram.count(0x1009);
+        }
+        histogram.count(0xfff);
+        histogram.count(0x1040);
+        assert!(!histogram.full && histogram.cells == [0, 32_767, 0, 0, 0, 0, 0, 0]);
+        // The tick that would exceed it is lost, and none is counted after it.
+        histogram.count(0x100f);
+        histogram.count(0x1000);
+        assert!(histogram.full && histogram.cells == [0, 32_767, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(histogram.counts[..2], [1, 32_768]);
+    }
+
+    #[test]
+    fn a_histogram_is_not_larger_than_it_may_be() {
+        let place = Place { range: 0..1 << 40, bias: 0, what: "code".to_owned() };
+        assert!(place.histogram(0x1_0000).is_err());
+        assert_eq!(place.histogram(2).unwrap().cells.len(), 1 << 24);
+        let small = Place { range: 0x1000..0x1001, bias: 0, what: "code".to_owned() };
+        assert_eq!(small.histogram(2).unwrap().cells.len(), 1);
+    }
+}
