@@ -12,6 +12,7 @@ mod cores;
 mod machine;
 mod measure;
 mod peers;
+mod profil;
 mod programs;
 mod report;
 mod stacks;
@@ -37,6 +38,7 @@ const BENCHES: &[Bench] = &[
     ("stacks", stacks::run),
     ("c-library", c_library::run),
     ("cores", cores::run),
+    ("profil", profil::run),
 ];
 
 fn main() -> ExitCode {

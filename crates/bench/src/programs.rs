@@ -15,6 +15,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("deadlocked", include_str!("../programs/deadlocked.c")),
     ("many_threads", include_str!("../programs/many_threads.c")),
     ("read_floor", include_str!("../programs/read_floor.c")),
+    ("split_work", include_str!("../programs/split_work.c")),
     ("walk_threads", include_str!("../programs/walk_threads.c")),
 ];
 
@@ -31,6 +32,7 @@ impl Programs {
                 .args(["-O2", "-Wall", "-pthread", "-rdynamic", "-o"])
                 .arg(dir.path().join(name))
                 .arg(&file)
+                .arg("-ldl")
                 .status()
                 .with_context(|| format!("cannot run the C compiler {}", compiler.display()))?;
             anyhow::ensure!(status.success(), "{name}.c does not compile");

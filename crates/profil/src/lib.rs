@@ -10,7 +10,7 @@
 //! # How it works
 //!
 //! While a profile is taken there is one more thread, named `profil`. It opens a perf event for every thread
-//! and CPU in a table of open files of its own, collects their samples about twenty times a second, and counts
+//! and CPU in a table of open files of its own, collects their samples about ten times a second, and counts
 //! them with `process_vm_writev` on its own process, so that a bad buffer is an error code and not a crash.
 //! The program's threads run no code of ours, and see no signal, timer or file. Where perf events are denied,
 //! each thread gets a CPU-time timer and a real-time signal that was free.

@@ -246,7 +246,7 @@ impl Session {
     }
 
     fn serve(&self, helper: &mut Helper) {
-        const SHORT: Duration = Duration::from_millis(50);
+        const SHORT: Duration = Duration::from_millis(100);
         let mut nap = SHORT;
         let mut hold = false;
         loop {
@@ -273,6 +273,9 @@ impl Session {
             }
             let any = helper.drain();
             let over = command == Some(Command::Stop) || helper.stats.ended.is_some();
+            if over || command.is_some() {
+                helper.stats.cpu_time = helper.before.cpu_time + helper.used_now();
+            }
             let mut control = lock(&self.control);
             control.stats = helper.stats.clone();
             if over {
@@ -286,7 +289,7 @@ impl Session {
             drop(control);
             // Whoever computes is counted soon; in a program that sleeps the helper sleeps too.
             nap = if any { SHORT } else { (nap * 2).min(helper.source.longest_nap()) };
-            if !any && nap > SHORT && alone() {
+            if !any && command.is_none() && alone() {
                 return;
             }
         }
@@ -369,7 +372,6 @@ impl Helper {
         self.counter.count(&self.batch, &mut self.progress);
         let (lost, throttled) = self.source.losses();
         let (before, progress) = (&self.before, &self.progress);
-        let cpu_time = before.cpu_time + self.used_now();
         let stored = matches!(self.counter.sink(), Sink::Samples { .. });
         let stats = &mut self.stats;
         stats.samples = before.samples + progress.samples;
@@ -377,7 +379,6 @@ impl Helper {
         stats.outside = before.outside + progress.outside;
         stats.lost = before.lost + lost;
         stats.throttled = before.throttled + throttled;
-        stats.cpu_time = cpu_time;
         stats.ended = progress.ended;
         any
     }
