@@ -12,6 +12,7 @@ mod image;
 mod interrupt;
 mod launch;
 mod record;
+mod recorder;
 mod region;
 mod sampling;
 mod wait;

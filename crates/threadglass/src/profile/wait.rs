@@ -3,7 +3,7 @@
 use super::data::{End, Kind, Process, Profile, StackShare, WaitShare, percent};
 use super::flat::{self, Tick};
 use super::image::Image;
-use super::record::mapped;
+use super::recorder::mapped;
 use super::{Options, ProfileError, Progress};
 use crate::model::{Gap, SCHEMA, Snapshot, SyncKind, Thread, ThreadState, WaitsFor};
 use crate::symbols::DataNames;

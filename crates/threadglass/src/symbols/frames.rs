@@ -138,7 +138,9 @@ impl<'a> Namer<'a> {
                 Some(pin) => Some(Object::open(module, pin?, lines)),
                 None => {
                     let mut pin = Pin::take(target, module)?;
-                    let _ = pin.image.load_symbols(target);
+                    if pin.file.is_some() {
+                        let _ = pin.image.load_symbols(target);
+                    }
                     Some(Object::open(module, pin, lines))
                 }
             });
