@@ -154,7 +154,7 @@ impl Encoder<'_> {
             .map(|frame| {
                 let name = match (&frame.function, &frame.module) {
                     (Some(function), _) => function.clone(),
-                    (None, Some(module)) => format!("[{module}]"),
+                    (None, Some(module)) => format!("[{}]", module.trim_matches(['[', ']'])),
                     (None, None) => "[unknown]".to_owned(),
                 };
                 let file = frame.file.as_deref().unwrap_or_default();

@@ -7,6 +7,8 @@ use threadglass::profile::{End, FunctionShare, Kind, Profile, RangeShare};
 
 /// Functions and waits that are listed; the rest is added up.
 const LISTED: usize = 25;
+/// Letters of a name that are shown.
+const LONGEST: usize = 72;
 /// Ranges that are listed.
 const RANGES: usize = 8;
 /// Stacks that are listed, and frames of each.
@@ -83,10 +85,11 @@ fn stacks(profile: &Profile) -> String {
         let mut names: Vec<String> = Vec::new();
         for frame in &stack.frames {
             match &frame.function {
-                Some(name) => names.push(safe(name)),
+                Some(name) => names.push(short(name)),
                 // Several frames without names are shown as one.
                 None => {
-                    let module = format!("[{}]", safe(frame.module.as_deref().unwrap_or("?")));
+                    let module = safe(frame.module.as_deref().unwrap_or("?"));
+                    let module = format!("[{}]", module.trim_matches(['[', ']']));
                     if names.last() != Some(&module) {
                         names.push(module);
                     }
@@ -118,8 +121,8 @@ fn ranges(profile: &Profile) -> String {
     let mut table = Table::new(&[">SHARE", "HOTTEST CODE", "AT"]);
     for range in hot {
         let name = match (&range.function, &range.module) {
-            (Some(function), _) => safe(function),
-            (None, Some(module)) => safe(module),
+            (Some(function), _) => short(function),
+            (None, Some(module)) => short(module),
             (None, None) => "?".to_owned(),
         };
         let at = match (&range.file, range.line) {
@@ -182,11 +185,19 @@ fn percent(value: f64) -> Cell {
 
 fn function(share: &FunctionShare) -> Cell {
     match &share.name {
-        Some(name) => safe(name).into(),
+        Some(name) => short(name).into(),
         None => Cell::styled("(no symbol)", DIM),
     }
 }
 
 fn module(name: Option<&str>) -> Cell {
     Cell::styled(name.map_or_else(|| "-".to_owned(), safe), DIM)
+}
+
+/// A name that leaves room for others: files and JSON have it whole.
+fn short(name: &str) -> String {
+    match name.chars().count() {
+        length if length > LONGEST => safe(&name.chars().take(LONGEST - 2).collect::<String>()) + "..",
+        _ => safe(name),
+    }
 }

@@ -1,13 +1,14 @@
 //! The programs that samples fall into: one each time that a process executes one or maps more code.
 
 use crate::RemoteAddr;
+use crate::elf;
 use crate::model::{Evidence, Frame};
 use crate::symbols::{FrameNames, Namer};
 use crate::target::{Live, Module, Target};
 use crate::unwind::{Known, MAX_FRAMES, Place, Registers, Space, StackWords, Walk, Walker};
 use profil::perf::Sample;
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// Processes that were opened, kept where they are until the end of a recording, so that what is learned of
@@ -43,6 +44,8 @@ pub(super) struct Image<'a> {
     known: Known,
     /// Objects whose names are taken care of, which must happen while the process lives.
     pinned: HashSet<RemoteAddr>,
+    /// Where the segments of objects are: between them there may be generated code, which is not theirs.
+    objects: HashMap<RemoteAddr, elf::Image>,
     /// When its maps are to be compared again, and how long after that.
     next_check: Instant,
     pause: Duration,
@@ -61,6 +64,7 @@ impl<'a> Image<'a> {
             space: Space::of_target(live),
             known: Known::default(),
             pinned: HashSet::new(),
+            objects: HashMap::new(),
             next_check: Instant::now() + FIRST_CHECK,
             pause: FIRST_CHECK,
         }
@@ -95,6 +99,9 @@ impl<'a> Image<'a> {
             && self.pinned.insert(module.base)
         {
             self.namer.pin(module);
+            if let Ok(elf) = elf::Image::load(self.live, module.base) {
+                self.objects.insert(module.base, elf);
+            }
         }
     }
 
@@ -129,6 +136,13 @@ impl<'a> Image<'a> {
     /// name of its mapping.
     pub(super) fn frames(&self, place: &Place) -> Vec<Frame> {
         let mut frames = self.names.frames(place);
+        let module = self.live.module_at(place.lookup());
+        let elf = module.and_then(|module| self.objects.get(&module.base));
+        if elf.is_some_and(|elf| elf.segment_end(place.lookup()).is_none()) {
+            let frame =
+                frames.pop().map(|frame| Frame { function: None, module: None, file: None, line: None, ..frame });
+            frames = frame.into_iter().collect();
+        }
         for frame in frames.iter_mut().filter(|frame| frame.module.is_none()) {
             let map = self.live.maps().iter().find(|map| map.contains(place.lookup()));
             let Some(map) = map else { continue };
