@@ -42,6 +42,14 @@ pub enum Command {
     /// lock (mutex, rwlock, semaphore, once), SLP all other sleep, each in per cent of the interval. CPU and
     /// RUNQ are the kernel's own counts; LCK is inferred from samples of where the thread sleeps.
     Stats(StatsArgs),
+    /// Show where a process, or a command, spends its CPU time: functions, ranges of code, stacks
+    ///
+    /// Nothing is put into the process, and nothing in it is stopped: the kernel's clock ticks for its threads,
+    /// those born later too. With --wait: where its threads wait, for which lock, and who holds it. See
+    /// docs/profil.md.
+    ///
+    /// Exit status: that of CMD, if one was given; otherwise 0 recorded, 2 could not record.
+    Profil(ProfilArgs),
     /// Hold one thread of a process suspended while this command runs
     ///
     /// The other threads go on. The thread resumes when this command ends, in whatever way it ends.
@@ -235,6 +243,65 @@ pub struct StatsArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct ProfilArgs {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
+    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    pub target: Option<WhichTarget>,
+    /// Command to start, and to profile to its end; the profile goes to standard error
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+    /// How long (`300ms`, `2s`, `0.5s`); Ctrl-C ends it earlier [default: 10s; a command to its end]
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Ticks per second of CPU time, up to 10000 [default: 997]; with --wait looks per second [default: 20]
+    #[arg(short = 'F', long, value_name = "RATE")]
+    pub rate: Option<u32>,
+    /// Where threads wait, in place of where they run
+    #[arg(long, conflicts_with_all = ["command", "children", "scale", "offset", "function", "module", "histogram", "gmon"])]
+    pub wait: bool,
+    /// Follow processes that are forked too, and programs that they execute
+    #[arg(long)]
+    pub children: bool,
+    /// Record whole stacks (the stack files below need them and ask for them)
+    #[arg(short = 'g', long)]
+    pub stacks: bool,
+    /// Only code from this address on, to the end of what is mapped there
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["function", "module"])]
+    pub offset: Option<RemoteAddr>,
+    /// Only this function
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Only this object (with --function: where it is)
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<String>,
+    /// Fineness as profil(2) has it: a cell stands for 131072 / SCALE bytes of code (0x4000: 8)
+    #[arg(long, value_name = "SCALE", value_parser = scale, default_value = "0x4000")]
+    pub scale: u32,
+    /// Write the cells of profil(2): 16-bit numbers, little-endian, of the program or the region
+    #[arg(long, value_name = "FILE")]
+    pub histogram: Option<PathBuf>,
+    /// Write a file that gprof reads
+    #[arg(long, value_name = "FILE")]
+    pub gmon: Option<PathBuf>,
+    /// Write stacks, one a line, with their counts
+    #[arg(long, value_name = "FILE")]
+    pub folded: Option<PathBuf>,
+    /// Write a flame graph for the browser
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Write a file that pprof reads (`.pb.gz`)
+    #[arg(long, value_name = "FILE")]
+    pub pprof: Option<PathBuf>,
+    /// Write the text, or the JSON, there
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct SuspendArgs {
     /// Process id
     #[arg(value_name = "PID", value_parser = id)]
@@ -341,6 +408,14 @@ fn number(text: &str) -> Result<u32, String> {
         None => text.parse(),
     };
     parsed.map_err(|_| format!("`{text}` is not a number such as 64 or 0x40"))
+}
+
+/// A scale that turns profiling on.
+fn scale(text: &str) -> Result<u32, String> {
+    match number(text)? {
+        0 | 1 => Err("0 and 1 mean that profiling is off: 2 to 0x10000 are usual".to_owned()),
+        scale => Ok(scale),
+    }
 }
 
 /// An address: hexadecimal, with or without `0x`.

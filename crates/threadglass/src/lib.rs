@@ -30,6 +30,8 @@ pub mod guards;
 mod ids;
 pub mod model;
 pub mod proc;
+#[cfg(feature = "profile")]
+pub mod profile;
 pub mod signals;
 pub mod stats;
 pub mod symbols;

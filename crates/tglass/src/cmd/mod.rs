@@ -4,6 +4,8 @@ mod demo;
 mod doctor;
 mod generate;
 mod locks;
+mod output;
+mod profil;
 mod set;
 mod stats;
 mod suspend;
@@ -26,6 +28,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Profil(args) => profil::run(&args),
         Command::Suspend(args) => suspend::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Doctor(args) => doctor::run(&args),

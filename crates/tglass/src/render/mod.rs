@@ -1,8 +1,11 @@
 //! Text for people. Every function takes the model and gives a string, so tests need no terminal.
 
 pub mod doctor;
+pub mod flame;
 mod gaps;
 pub mod locks;
+pub mod pprof;
+pub mod profil;
 pub mod set;
 pub mod stacks;
 pub mod stats;

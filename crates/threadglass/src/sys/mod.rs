@@ -3,8 +3,12 @@
 pub(crate) mod bpf;
 pub(crate) mod clock;
 pub(crate) mod file;
+#[cfg(feature = "profile")]
+pub(crate) mod limits;
 pub(crate) mod map_query;
 pub(crate) mod ptrace;
 pub(crate) mod robust;
+#[cfg(feature = "profile")]
+pub(crate) mod spawn;
 pub(crate) mod task;
 pub(crate) mod vm;

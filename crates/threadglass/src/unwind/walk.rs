@@ -20,7 +20,7 @@ pub const MAX_FRAMES: usize = 512;
 const MAX_JUMPS: usize = 16;
 
 /// One frame: a place in the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The innermost frame's program counter, or the return address.
     pub pc: RemoteAddr,
