@@ -404,11 +404,8 @@ fn where_gdb_may_look_and_tglass_may_not() {
     let mut command = gdb(&["-p", &fixture.pid().to_string()], &commands);
     command.env("TGLASS", stand_in(&dir, &text));
     let said = says(command);
-    assert!(said.of("info locks").starts_with("Nothing can be told of its locks.\n"), "{}", said.0);
-    assert!(said.of("info deadlock").starts_with("It cannot be told whether "), "{}", said.0);
-    assert!(said.of("thread blocked-by 2").starts_with("It cannot be told what 2 "), "{}", said.0);
     for command in commands {
-        assert!(said.of(command).contains("\nnot seen: "), "{}", said.of(command));
+        assert!(said.of(command).contains("cannot see the locks of process"), "{}", said.of(command));
         assert!(said.of(command).contains("generate-core-file"), "{}", said.of(command));
     }
 }
