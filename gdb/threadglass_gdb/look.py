@@ -125,7 +125,6 @@ class Look:
         self.answer = answer
         self.threads = {thread["lwp"]: thread for thread in answer["threads"] if thread["lwp"] is not None}
         self.objects = {item["address"]: item for item in answer["objects"]}
-        self.is_core = answer["target"]["core"] is not None
         self.known = {thread.ptid[1]: thread for thread in gdb.selected_inferior().threads()}
 
     def number(self, lwp):
