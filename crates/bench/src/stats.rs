@@ -41,7 +41,8 @@ impl Runs {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+/// The middle one.
+pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
