@@ -5,8 +5,8 @@ use crate::context::Context;
 use crate::measure::Cost;
 use crate::profilers;
 use crate::report::{Group, Row, Section};
-use crate::split::{Ticks, budgets as promised};
-use crate::stats::Runs;
+use crate::split::{Ticks, budgets as promised, note};
+use crate::stats::{Runs, median};
 use anyhow::{Context as _, Result, ensure};
 use std::process::Command;
 
@@ -37,11 +37,9 @@ struct Measured {
 }
 
 impl Measured {
-    /// CPU time beyond that of the slices without it, in percent: the median over pairs, which met the same
-    /// disturbances.
-    fn overhead(&self) -> Option<f64> {
-        let cpu = |runs: &Runs| Runs(runs.0.iter().map(|cost| Cost { wall_ms: cost.cpu_ms, ..*cost }).collect());
-        cpu(&self.with).ratio_to(&cpu(&self.without)).map(|ratio| (ratio - 1.0) * 100.0)
+    /// CPU time of each slice beyond that of its neighbour without it, which met the same disturbances, in percent.
+    fn more(&self) -> impl Iterator<Item = f64> {
+        self.with.0.iter().zip(&self.without.0).map(|(with, without)| (with.cpu_ms / without.cpu_ms - 1.0) * 100.0)
     }
 
     fn rate(&self) -> f64 {
@@ -59,7 +57,7 @@ pub fn run(context: &Context) -> Result<Section> {
         let mut rows = Vec::new();
         for profiler in &PROFILERS {
             let measured = measure(context, profiler, &library.to_string_lossy(), threads)?;
-            let (overhead, error, rate) = (measured.overhead(), measured.ticks.error(), measured.rate());
+            let (overhead, error, rate) = (median(measured.more()), measured.ticks.error(), measured.rate());
             if rows.is_empty() {
                 rows.push(Row::new(WITHOUT, &measured.without, [None, None], None));
             }
@@ -68,7 +66,7 @@ pub fn run(context: &Context) -> Result<Section> {
             if let Some(hz) = profiler.hz {
                 budgets.extend(promised(&what, hz, overhead, error, Some(rate)));
             }
-            notes.push(format!("{what}: {}, {rate:.0} ticks per CPU second", measured.ticks.words()));
+            notes.push(note(&what, &measured.ticks, rate, measured.more()));
         }
         let title = format!("{threads} threads, slices of a run");
         groups.push(Group { title, ratios: ["cpu more %", "off points"], rows });

@@ -8,7 +8,7 @@
 use crate::context::Context;
 use crate::measure::Cost;
 use crate::report::{Budget, Group, Row};
-use crate::split::{Ticks, budgets};
+use crate::split::{Ticks, budgets, note};
 use crate::stats::{Runs, median};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -61,8 +61,8 @@ struct Run {
 #[derive(Default)]
 struct Measured {
     runs: Runs,
-    /// CPU time over that of the neighbours.
-    ratios: Vec<f64>,
+    /// CPU time beyond that of the neighbours, in per cent.
+    more: Vec<f64>,
     ticks: Ticks,
     own_ms: Option<f64>,
     missing: Option<String>,
@@ -91,7 +91,8 @@ pub fn run(context: &Context, threads: u32) -> Result<(Group, Vec<Budget>, Vec<S
         for (profiler, measured) in PROFILERS.iter().zip(&mut all).filter(|(_, measured)| measured.missing.is_none()) {
             let run = bench.profiled(profiler).with_context(|| profiler.name)?;
             let after = bench.unprofiled()?;
-            measured.ratios.push(run.cost.cpu_ms / ((before.cpu_ms + after.cpu_ms) / 2.0));
+            let neighbours_ms = (before.cpu_ms + after.cpu_ms) / 2.0;
+            measured.more.push((run.cost.cpu_ms / neighbours_ms - 1.0) * 100.0);
             measured.runs.0.push(run.cost);
             measured.ticks.add(&run.ticks);
             measured.own_ms = run.own_ms.map(|own| own + measured.own_ms.unwrap_or(0.0));
@@ -102,14 +103,14 @@ pub fn run(context: &Context, threads: u32) -> Result<(Group, Vec<Budget>, Vec<S
     let mut rows = vec![Row::new("not profiled", &without, [None, None], None)];
     let (mut promised, mut notes) = (Vec::new(), Vec::new());
     for (profiler, measured) in PROFILERS.iter().zip(all) {
-        let overhead = median(measured.ratios.iter().copied()).map(|ratio| (ratio - 1.0) * 100.0);
+        let overhead = median(measured.more.iter().copied());
         let error = measured.ticks.error();
         if measured.missing.is_none() {
             let rate = measured.ticks.sum() / measured.cpu_ms() * 1e3;
             let what = format!("{}, {threads} threads", profiler.name);
             let own = measured.own_ms.map(|own| own / measured.cpu_ms() * 100.0);
             let own = own.map_or_else(String::new, |own| format!("; its own process took {own:.1} % of that CPU time"));
-            notes.push(format!("{what}: {}, {rate:.0} ticks per CPU second{own}", measured.ticks.words()));
+            notes.push(note(&what, &measured.ticks, rate, measured.more.iter().copied()) + &own);
             if profiler.kind == Kind::Tglass {
                 promised.extend(budgets(&what, profiler.hz, overhead, error, Some(rate)));
             }

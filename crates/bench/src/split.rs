@@ -1,6 +1,7 @@
 //! The work whose shares are known, 70, 20 and 10 %, and how well a profiler finds them.
 
 use crate::report::Budget;
+use crate::stats::quartiles;
 
 /// The truth.
 const SPLIT: [f64; 3] = [70.0, 20.0, 10.0];
@@ -59,6 +60,14 @@ impl Ticks {
             None => "no ticks".to_owned(),
         }
     }
+}
+
+/// A line about a profiler: what it found, and how far the CPU time that its runs took more (in per cent) varied.
+pub fn note(what: &str, ticks: &Ticks, rate: f64, more: impl Iterator<Item = f64>) -> String {
+    let spread = quartiles(more).map_or_else(String::new, |[low, high]| {
+        format!("; half of the runs took {low:.1} to {high:.1} % more CPU time")
+    });
+    format!("{what}: {}, {rate:.0} ticks per CPU second{spread}", ticks.words())
 }
 
 /// What is promised of a profiler of ours: CPU time beyond that of the work in per cent, points that the worst share
