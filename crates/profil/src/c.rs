@@ -54,7 +54,6 @@ fn errno(error: &StartError) -> c_int {
 
 /// Counts ticks of all threads in `buffer`: see `profil(3)`. A `scale` of 0 or 1, or a NULL buffer, turns
 /// profiling off.
-#[unsafe(no_mangle)]
 pub extern "C" fn profil(buffer: *mut c_ushort, size: usize, offset: usize, scale: c_uint) -> c_int {
     status(guarded(|| {
         let layout = Layout::of_buffer(size as u64, offset as u64, scale);
@@ -74,7 +73,6 @@ pub extern "C" fn profil(buffer: *mut c_ushort, size: usize, offset: usize, scal
 
 /// Stores the program counter of every tick in `samples`: see `pcsample(3)`. Gives the number of those stored
 /// since the last call.
-#[unsafe(no_mangle)]
 pub extern "C" fn pcsample(samples: *mut usize, count: c_long) -> c_long {
     let result = guarded(|| {
         let most = u64::try_from(count).map_err(|_| libc::EINVAL)?;
@@ -97,7 +95,6 @@ pub extern "C" fn pcsample(samples: *mut usize, count: c_long) -> c_long {
 
 /// Starts a histogram that the library keeps, for the code from `low` up to `high`, or for all of the program
 /// when both are NULL.
-#[unsafe(no_mangle)]
 pub extern "C" fn profil_start(low: *const c_void, high: *const c_void) -> c_int {
     status(guarded(|| {
         let (low, high) = (low as u64, high as u64);
@@ -114,7 +111,6 @@ pub extern "C" fn profil_start(low: *const c_void, high: *const c_void) -> c_int
 }
 
 /// Ends whatever profile there is. The histogram of `profil_start` is kept.
-#[unsafe(no_mangle)]
 pub extern "C" fn profil_stop() -> c_int {
     status(guarded(|| {
         state::lock().stop();
@@ -123,7 +119,6 @@ pub extern "C" fn profil_stop() -> c_int {
 }
 
 /// Lets the profile stand still (`mode` 0) or go on, as `moncontrol` does.
-#[unsafe(no_mangle)]
 pub extern "C" fn profil_control(mode: c_int) -> c_int {
     status(guarded(|| {
         let state = state::lock();
@@ -142,7 +137,6 @@ pub extern "C" fn profil_control(mode: c_int) -> c_int {
 /// # Safety
 ///
 /// `path` is NULL (for `gmon.out`) or a string.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn profil_write_gmon(path: *const c_char) -> c_int {
     status(guarded(|| {
         let path: &[u8] = if path.is_null() {
@@ -195,7 +189,6 @@ pub struct Info {
 /// # Safety
 ///
 /// `info` is NULL or points to a `struct profil_info`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn profil_get_info(info: *mut Info) -> c_int {
     status(guarded(|| {
         if info.is_null() {

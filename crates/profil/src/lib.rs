@@ -1,6 +1,6 @@
 //! profil(2) and pcsample(2) for Linux: where a process spends its CPU time, as a histogram over its code.
 //!
-//! The crate is also the library `libprofil.so` with the C functions of `<profil.h>` ([`c`]). From Rust,
+//! `crates/libprofil` makes the library `libprofil.so` of the functions of `<profil.h>` ([`c`]). From Rust,
 //! [`Profiler`] gives a guard that owns the histogram. Under both are parts that serve other processes too:
 //!
 //! - [`histogram`]: which cell an address belongs to, exactly, for every scale;

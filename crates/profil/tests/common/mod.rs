@@ -16,9 +16,13 @@ pub fn library_dir() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
         let exe = std::env::current_exe().expect("a test knows its own program");
-        let dir = exe.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_owned();
+        let ours = exe.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
+        // In a place of its own: built alone it is another library than that which the tests around it are
+        // linked with, under the same name.
+        let target = ours.parent().expect("target").join("profil_alone");
+        let dir = target.join(ours.file_name().expect("a profile"));
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "profil", "--target-dir"]).arg(dir.parent().expect("target"));
+        cargo.args(["build", "--quiet", "-p", "libprofil", "--target-dir"]).arg(&target);
         if dir.ends_with("release") {
             cargo.arg("--release");
         }
