@@ -158,6 +158,8 @@ fn threads_born_later_are_sampled_and_children_only_when_asked() {
         let mut args = vec!["profil", &pid, "--json", "-d", "110s"];
         args.extend(children.then_some("--children"));
         let running = Running::start(&args);
+        // Only what is forked after all events are there is followed.
+        let_run(fixture.pid(), 1000);
         assert_eq!(fixture.ask("more"), "ok");
         assert_eq!(fixture.ask("fork"), "ok");
         let_run(fixture.pid(), 400);
