@@ -1,5 +1,6 @@
 //! A running fixture.
 
+use crate::end::end;
 use crate::{Build, Variant, holds_within, wait_asleep};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -120,7 +121,6 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 }
