@@ -10,16 +10,14 @@ use crate::proc::parse_stat;
 use crate::sys::file;
 use crate::{Lwp, Pid};
 use nix::sched::{CpuSet, sched_setaffinity};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::thread;
 
 impl Live {
     pub(super) fn idle(&self, lwps: &[Lwp]) -> Vec<Option<u64>> {
         let last: Vec<Option<(usize, f64)>> = lwps.iter().map(|lwp| self.last_run(*lwp)).collect();
-        let mut now: HashMap<usize, Option<f64>> = HashMap::new();
-        for (cpu, _) in last.iter().flatten() {
-            now.entry(*cpu).or_insert_with(|| clock_of(*cpu));
-        }
+        let cpus: BTreeSet<usize> = last.iter().flatten().map(|(cpu, _)| *cpu).collect();
+        let now = clocks_of(&cpus);
         last.iter()
             .map(|last| {
                 let (cpu, at) = (*last)?;
@@ -39,15 +37,22 @@ impl Live {
     }
 }
 
-/// The time on `cpu` now, in milliseconds; `None` when we may not run there.
+/// The time on each of these CPUs now, in milliseconds; `None` where we may not run.
+fn clocks_of(cpus: &BTreeSet<usize>) -> HashMap<usize, Option<f64>> {
+    // All at once: each waits for its turn on a busy CPU.
+    thread::scope(|scope| {
+        let readers: Vec<_> =
+            cpus.iter().map(|cpu| (*cpu, thread::Builder::new().spawn_scoped(scope, || clock_of(*cpu)))).collect();
+        readers.into_iter().map(|(cpu, reader)| (cpu, reader.ok().and_then(|reader| reader.join().ok()?))).collect()
+    })
+}
+
+/// The time on `cpu`, for a thread that may be moved there.
 fn clock_of(cpu: usize) -> Option<f64> {
-    let read = move || {
-        let mut here = CpuSet::new();
-        here.set(cpu).ok()?;
-        sched_setaffinity(nix::unistd::Pid::from_raw(0), &here).ok()?;
-        exec_start(&std::fs::read("/proc/thread-self/sched").ok()?)
-    };
-    thread::Builder::new().spawn(read).ok()?.join().ok()?
+    let mut here = CpuSet::new();
+    here.set(cpu).ok()?;
+    sched_setaffinity(nix::unistd::Pid::from_raw(0), &here).ok()?;
+    exec_start(&std::fs::read("/proc/thread-self/sched").ok()?)
 }
 
 fn exec_start(sched: &[u8]) -> Option<f64> {
