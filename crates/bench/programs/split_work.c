@@ -1,57 +1,35 @@
-/* split_work LIBRARY THREADS PAIRS: spends 70, 20 and 10 % of its time in three functions, again and again with
- * and without the profil() of LIBRARY ("-": the C library's own), in pairs whose order changes.
- * Prints a line for each pair: CPU ms with, wall ms with, CPU ms without, wall ms without;
- * and then: ticks in the three functions, all ticks, and the CPU seconds with. */
-#define _GNU_SOURCE
+/* split_work LIBRARY THREADS PAIRS: does the work of split.h again and again with and without the profil() of LIBRARY
+ * ("-": the C library's own), in pairs whose order changes.
+ * Prints a line for each pair: CPU, wall and interrupted ms with, and the same without;
+ * and then: ticks in the three functions, and the CPU seconds with. */
+#include "split.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-/* The same two instructions at the same place of a cache line, so that the same count takes the same time. */
-#define LOOP(name) \
-    ".balign 64\n.globl " name "\n" name ":\n1: dec %rdi\njnz 1b\nret\n.org " name "+64\n"
-asm(".pushsection .text.split,\"ax\",@progbits\n" LOOP("seventy") LOOP("twenty") LOOP("ten") ".popsection\n");
-void seventy(unsigned long), twenty(unsigned long), ten(unsigned long);
-
+enum { MOST = 64, CYCLES = 30 };
 static int (*profil_of_library)(unsigned short *, size_t, size_t, unsigned);
 static unsigned short cells[96]; /* 2 bytes each: three times 64 bytes of code */
 static unsigned long ticks[3];
 static pthread_barrier_t start, end;
-static unsigned long unit; /* iterations of a tenth of a cycle, found at the start */
-#define CYCLES 30
+static unsigned long unit;
+static int threads;
+static struct took took[MOST];
 
-static double ms(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
-}
-
-static void work(void)
-{
-    for (int i = 0; i < CYCLES; i++) {
-        seventy(7 * unit);
-        twenty(2 * unit);
-        ten(unit);
-    }
-}
-
-static void *worker(void *arg)
+static void *worker(void *own)
 {
     for (;;) {
         pthread_barrier_wait(&start);
-        work();
+        *(struct took *)own = split_work(CYCLES, unit);
         pthread_barrier_wait(&end);
     }
-    return arg;
+    return NULL;
 }
 
-static void slice(int with, double *cpu, double *wall)
+static struct took slice(int with, double *wall)
 {
     if (with) {
         memset(cells, 0, sizeof cells);
@@ -60,12 +38,12 @@ static void slice(int with, double *cpu, double *wall)
             exit(1);
         }
     }
-    *cpu = ms(CLOCK_PROCESS_CPUTIME_ID);
+    double cpu = ms(CLOCK_PROCESS_CPUTIME_ID);
     *wall = ms(CLOCK_MONOTONIC);
     pthread_barrier_wait(&start);
-    work();
+    took[0] = split_work(CYCLES, unit);
     pthread_barrier_wait(&end);
-    *cpu = ms(CLOCK_PROCESS_CPUTIME_ID) - *cpu;
+    struct took all = split_sum(ms(CLOCK_PROCESS_CPUTIME_ID) - cpu, took, threads);
     *wall = ms(CLOCK_MONOTONIC) - *wall;
     if (with) {
         unsigned short *volatile none = NULL; /* off in both libraries */
@@ -73,6 +51,7 @@ static void slice(int with, double *cpu, double *wall)
         for (int i = 0; i < 96; i++)
             ticks[i / 32] += cells[i];
     }
+    return all;
 }
 
 int main(int argc, char **argv)
@@ -85,24 +64,26 @@ int main(int argc, char **argv)
         return 1;
     }
     profil_of_library = (int (*)(unsigned short *, size_t, size_t, unsigned))(intptr_t)dlsym(library, "profil");
-    int threads = atoi(argv[2]), pairs = atoi(argv[3]);
+    threads = atoi(argv[2]);
+    int pairs = atoi(argv[3]);
+    if (threads < 1 || threads > MOST)
+        return 2;
     pthread_barrier_init(&start, NULL, threads);
     pthread_barrier_init(&end, NULL, threads);
-    double before = ms(CLOCK_THREAD_CPUTIME_ID);
-    ten(50000000);
-    unit = 50000000 / (ms(CLOCK_THREAD_CPUTIME_ID) - before) * 0.37; /* a cycle of 3.7 ms */
+    unit = split_unit(3.7);
     pthread_t id;
     for (int i = 1; i < threads; i++)
-        pthread_create(&id, NULL, worker, NULL);
-    double cpu[2], wall[2], all = 0;
-    slice(1, &cpu[1], &wall[1]); /* the first time something is loaded, or waited for */
+        pthread_create(&id, NULL, worker, &took[i]);
+    struct took of[2];
+    double wall[2], all = 0;
+    slice(1, &wall[1]); /* the first time something is loaded, or waited for */
     memset(ticks, 0, sizeof ticks);
     for (int i = 0; i < pairs; i++) {
         int first = i % 2;
-        slice(first, &cpu[first], &wall[first]);
-        slice(!first, &cpu[!first], &wall[!first]);
-        printf("%f %f %f %f\n", cpu[1], wall[1], cpu[0], wall[0]);
-        all += cpu[1];
+        of[first] = slice(first, &wall[first]);
+        of[!first] = slice(!first, &wall[!first]);
+        printf("%f %f %f %f %f %f\n", of[1].cpu, wall[1], of[1].interrupted, of[0].cpu, wall[0], of[0].interrupted);
+        all += of[1].cpu;
     }
     printf("%lu %lu %lu %f\n", ticks[0], ticks[1], ticks[2], all / 1e3);
     return 0;

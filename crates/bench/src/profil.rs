@@ -2,10 +2,9 @@
 //! true they are.
 
 use crate::context::Context;
-use crate::measure::Cost;
 use crate::profilers;
 use crate::report::{Group, Row, Section};
-use crate::split::{Ticks, budgets as promised, note};
+use crate::split::{Ticks, Took, budgets as promised, figures, note};
 use crate::stats::{Runs, median};
 use anyhow::{Context as _, Result, ensure};
 use std::process::Command;
@@ -30,8 +29,8 @@ const PROFILERS: [Profiler; 3] = [
 
 /// What was measured of one of them.
 struct Measured {
-    with: Runs,
-    without: Runs,
+    /// Slices of the run, with and without.
+    pairs: Vec<[Took; 2]>,
     ticks: Ticks,
     cpu_s: f64,
 }
@@ -39,7 +38,11 @@ struct Measured {
 impl Measured {
     /// CPU time of each slice beyond that of its neighbour without it, which met the same disturbances, in percent.
     fn more(&self) -> impl Iterator<Item = f64> {
-        self.with.0.iter().zip(&self.without.0).map(|(with, without)| (with.cpu_ms / without.cpu_ms - 1.0) * 100.0)
+        self.pairs.iter().map(|[with, without]| with.beyond(without))
+    }
+
+    fn runs(&self, with: bool) -> Runs {
+        Runs(self.pairs.iter().map(|pair| pair[usize::from(!with)].cost).collect())
     }
 
     fn rate(&self) -> f64 {
@@ -59,9 +62,9 @@ pub fn run(context: &Context) -> Result<Section> {
             let measured = measure(context, profiler, &library.to_string_lossy(), threads)?;
             let (overhead, error, rate) = (median(measured.more()), measured.ticks.error(), measured.rate());
             if rows.is_empty() {
-                rows.push(Row::new(WITHOUT, &measured.without, [None, None], None));
+                rows.push(Row::new(WITHOUT, &measured.runs(false), [None, None], None));
             }
-            rows.push(Row::new(profiler.name, &measured.with, [overhead, error], None));
+            rows.push(Row::new(profiler.name, &measured.runs(true), [overhead, error], None));
             let what = format!("{}, {threads} threads", profiler.name);
             if let Some(hz) = profiler.hz {
                 budgets.extend(promised(&what, hz, overhead, error, Some(rate)));
@@ -92,17 +95,9 @@ fn measure(context: &Context, profiler: &Profiler, library: &str, threads: u32) 
     let output = command.output().with_context(|| format!("cannot run the program for {}", profiler.name))?;
     ensure!(output.status.success(), "{}: {}", profiler.name, String::from_utf8_lossy(&output.stderr).trim());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let lines: Option<Vec<[f64; 4]>> = text
-        .lines()
-        .map(|line| line.split(' ').filter_map(|word| word.parse().ok()).collect::<Vec<_>>().try_into().ok())
-        .collect();
-    let lines = lines.context("odd output")?;
-    let (&[seventy, twenty, ten, cpu_s], slices) = lines.split_last().context("no output")?;
-    let cost = |cpu_ms, wall_ms| Cost { wall_ms, cpu_ms, rss_kib: 0 };
-    Ok(Measured {
-        with: Runs(slices.iter().map(|slice| cost(slice[0], slice[1])).collect()),
-        without: Runs(slices.iter().map(|slice| cost(slice[2], slice[3])).collect()),
-        ticks: Ticks([seventy, twenty, ten]),
-        cpu_s,
-    })
+    let (slices, sums) = text.trim_end().rsplit_once('\n').context("no output")?;
+    let pair = |line| figures(line).map(|[a, b, c, d, e, f]: [f64; 6]| [Took::new([a, b, c]), Took::new([d, e, f])]);
+    let [seventy, twenty, ten, cpu_s] = figures(sums)?;
+    let pairs = slices.lines().map(pair).collect::<Result<_>>()?;
+    Ok(Measured { pairs, ticks: Ticks([seventy, twenty, ten]), cpu_s })
 }

@@ -1,14 +1,13 @@
 //! Profilers that watch a whole run of a program, beside each other: another process that samples it, gprof, perf and
 //! gperftools.
 //!
-//! A profiled run is compared with the unprofiled ones just before and just after it, because the machine's speed
-//! changes more from minute to minute than profilers cost. The program measures its own CPU time, from the first
-//! instruction of the work to the last, so that starting and ending a profiler counts for nothing.
+//! A profiled run is compared with the unprofiled ones just before and just after it. The program measures its own CPU
+//! time, and which part of it went to interruptions, from the first instruction of the work to the last: starting and
+//! ending a profiler counts for nothing, nor does the machine's speed, which changes by more than profilers cost.
 
 use crate::context::Context;
-use crate::measure::Cost;
 use crate::report::{Budget, Group, Row};
-use crate::split::{Ticks, budgets, note};
+use crate::split::{Ticks, Took, budgets, figures, note};
 use crate::stats::{Runs, median};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -51,7 +50,7 @@ const PROFILERS: [Profiler; 7] = [
 
 /// One run of the program.
 struct Run {
-    cost: Cost,
+    took: Took,
     ticks: Ticks,
     /// CPU time of the profiler's own process, where it has one.
     own_ms: Option<f64>,
@@ -86,17 +85,16 @@ pub fn run(context: &Context, threads: u32) -> Result<(Group, Vec<Budget>, Vec<S
         }
     }
     let mut before = bench.unprofiled()?;
-    let mut without = Runs(vec![before]);
+    let mut without = Runs(vec![before.cost]);
     for _ in 0..context.rounds.saturating_mul(RUNS) {
         for (profiler, measured) in PROFILERS.iter().zip(&mut all).filter(|(_, measured)| measured.missing.is_none()) {
             let run = bench.profiled(profiler).with_context(|| profiler.name)?;
             let after = bench.unprofiled()?;
-            let neighbours_ms = (before.cpu_ms + after.cpu_ms) / 2.0;
-            measured.more.push((run.cost.cpu_ms / neighbours_ms - 1.0) * 100.0);
-            measured.runs.0.push(run.cost);
+            measured.more.push((run.took.beyond(&before) + run.took.beyond(&after)) / 2.0);
+            measured.runs.0.push(run.took.cost);
             measured.ticks.add(&run.ticks);
             measured.own_ms = run.own_ms.map(|own| own + measured.own_ms.unwrap_or(0.0));
-            without.0.push(after);
+            without.0.push(after.cost);
             before = after;
         }
     }
@@ -138,7 +136,7 @@ impl<'a> Bench<'a> {
         Ok(Self { context, threads: threads.to_string(), unit, dir: tempfile::tempdir()? })
     }
 
-    fn unprofiled(&self) -> Result<Cost> {
+    fn unprofiled(&self) -> Result<Took> {
         let program = Command::new(self.context.programs.path("split_run"));
         Ok(Program::start(self, program)?.work()?.0)
     }
@@ -164,7 +162,7 @@ impl<'a> Bench<'a> {
             .spawn()?;
         // From here on it ends by itself: the program does, at the latest when we do.
         wait_for_counters(&mut tglass)?;
-        let (cost, _) = program.work()?;
+        let (took, _) = program.work()?;
         let before = children_ms()?;
         let status = tglass.wait()?;
         let own_ms = children_ms()? - before;
@@ -175,13 +173,13 @@ impl<'a> Bench<'a> {
         for function in profile["functions"].as_array().context("no functions in the JSON of tglass")? {
             ticks.count_name(function["name"].as_str().unwrap_or(""), function["samples"].as_f64().unwrap_or(0.0));
         }
-        Ok(Run { cost, ticks, own_ms: Some(own_ms) })
+        Ok(Run { took, ticks, own_ms: Some(own_ms) })
     }
 
     fn gprof(&self) -> Result<Run> {
         let path = self.context.programs.path("split_run_pg");
         // It writes gmon.out where it is.
-        let (cost, _) = Program::start(self, Command::new(&path))?.work()?;
+        let (took, _) = Program::start(self, Command::new(&path))?.work()?;
         let mut command = Command::new("gprof");
         command.args(["-b", "-p"]).arg(&path).arg(self.dir.path().join("gmon.out"));
         let text = output_of(&mut command)?;
@@ -194,7 +192,7 @@ impl<'a> Bench<'a> {
                 ticks.count_name(name, seconds * 100.0);
             }
         }
-        Ok(Run { cost, ticks, own_ms: None })
+        Ok(Run { took, ticks, own_ms: None })
     }
 
     fn perf(&self, hz: u32) -> Result<Run> {
@@ -203,15 +201,15 @@ impl<'a> Bench<'a> {
         command.args(["record", "-q", "-e", "cpu-clock:u", "-F", &hz.to_string(), "-o"]).arg(&file).arg("--");
         command.arg(self.context.programs.path("split_run"));
         let before = children_ms()?;
-        let (cost, first) = Program::start(self, command)?.work()?;
+        let (took, first) = Program::start(self, command)?.work()?;
         // Of both: it has waited for the program.
-        let own_ms = children_ms()? - before - cost.cpu_ms;
+        let own_ms = children_ms()? - before - took.cost.cpu_ms;
         let text = output_of(Command::new("perf").args(["script", "-F", "ip", "-i"]).arg(&file))?;
         let mut ticks = Ticks::default();
         for address in text.split_whitespace().filter_map(|word| u64::from_str_radix(word, 16).ok()) {
             ticks.count(address, first, 1.0);
         }
-        Ok(Run { cost, ticks, own_ms: Some(own_ms) })
+        Ok(Run { took, ticks, own_ms: Some(own_ms) })
     }
 
     fn gperftools(&self, hz: u32) -> Result<Run> {
@@ -220,10 +218,10 @@ impl<'a> Bench<'a> {
         let mut command = Command::new(self.context.programs.path("split_run"));
         command.env("LD_PRELOAD", "libprofiler.so.0").env("CPUPROFILE", &file);
         command.env("CPUPROFILE_FREQUENCY", hz.to_string());
-        let (cost, first) = Program::start(self, command)?.work()?;
+        let (took, first) = Program::start(self, command)?.work()?;
         let Ok(profile) = std::fs::read(&file) else { bail!("not installed") };
         let ticks = gperftools_ticks(&profile, first).context("odd file of gperftools")?;
-        Ok(Run { cost, ticks, own_ms: None })
+        Ok(Run { took, ticks, own_ms: None })
     }
 }
 
@@ -281,14 +279,13 @@ impl Program {
     }
 
     /// Lets it work and end: what that cost, and where the first function was.
-    fn work(mut self) -> Result<(Cost, u64)> {
+    fn work(mut self) -> Result<(Took, u64)> {
         let mut input = self.child.stdin.take().context("no input")?;
         input.write_all(b"\n")?;
         let line = self.line()?;
         drop(input);
         self.child.wait()?;
-        let (cpu, wall) = line.split_once(' ').context("the program gave no figures")?;
-        Ok((Cost { cpu_ms: cpu.parse()?, wall_ms: wall.parse()?, rss_kib: 0 }, self.first))
+        Ok((Took::new(figures(&line)?), self.first))
     }
 }
 

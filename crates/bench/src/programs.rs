@@ -25,11 +25,15 @@ const SOURCES: &[(&str, &str)] = &[
     ("walk_threads", include_str!("../programs/walk_threads.c")),
 ];
 
+/// What several of them include.
+const HEADER: (&str, &str) = ("split.h", include_str!("../programs/split.h"));
+
 impl Programs {
     /// Builds them all.
     pub fn build() -> Result<Self> {
         let dir = tempfile::tempdir().context("cannot make a directory for the programs")?;
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        std::fs::write(dir.path().join(HEADER.0), HEADER.1)?;
         for (name, source) in SOURCES {
             let file = dir.path().join(format!("{name}.c"));
             std::fs::write(&file, source)?;

@@ -1,13 +1,41 @@
 //! The work whose shares are known, 70, 20 and 10 %, and how well a profiler finds them.
 
+use crate::measure::Cost;
 use crate::report::Budget;
 use crate::stats::quartiles;
+use anyhow::{Context as _, Result};
 
 /// The truth.
 const SPLIT: [f64; 3] = [70.0, 20.0, 10.0];
 
 /// Bytes of code of each of the three functions, which lie one after the other.
 const FUNCTION_SIZE: u64 = 64;
+
+/// How long a run of the work took.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    pub cost: Cost,
+    /// The part of its CPU time that was not the work's: interrupts and signals, as the work itself saw them, and
+    /// other threads.
+    pub interrupted_ms: f64,
+}
+
+impl Took {
+    /// From what the programs print: CPU time, wall time, interrupted.
+    pub fn new([cpu_ms, wall_ms, interrupted_ms]: [f64; 3]) -> Self {
+        Self { cost: Cost { wall_ms, cpu_ms, rss_kib: 0 }, interrupted_ms }
+    }
+
+    /// How many times the CPU time that its work alone needed it took.
+    fn stretch(&self) -> f64 {
+        self.cost.cpu_ms / (self.cost.cpu_ms - self.interrupted_ms)
+    }
+
+    /// CPU time beyond that of an unprofiled run of as much work at the same speed, in per cent.
+    pub fn beyond(&self, unprofiled: &Self) -> f64 {
+        (self.stretch() / unprofiled.stretch() - 1.0) * 100.0
+    }
+}
 
 /// Ticks in the three functions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +90,12 @@ impl Ticks {
     }
 }
 
+/// The figures of a line that one of the programs printed.
+pub fn figures<const N: usize>(line: &str) -> Result<[f64; N]> {
+    let figures = line.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>();
+    figures.ok().and_then(|figures| figures.try_into().ok()).with_context(|| format!("odd figures: {line}"))
+}
+
 /// A line about a profiler: what it found, and how far the CPU time that its runs took more (in per cent) varied.
 pub fn note(what: &str, ticks: &Ticks, rate: f64, more: impl Iterator<Item = f64>) -> String {
     let spread = quartiles(more).map_or_else(String::new, |[low, high]| {
@@ -87,6 +121,13 @@ pub fn budgets(what: &str, hz: u32, overhead: Option<f64>, error: Option<f64>, r
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_counts_is_the_time_of_interruptions() {
+        // The profiled run was slower altogether; of each 100 ms of work 3 and 1 went to interrupts.
+        let (profiled, unprofiled) = (Took::new([206.0, 300.0, 6.0]), Took::new([101.0, 101.0, 1.0]));
+        assert!((profiled.beyond(&unprofiled) - 1.98).abs() < 0.01);
+    }
 
     #[test]
     fn ticks_count_where_they_belong() {

@@ -421,7 +421,7 @@ fn processes_of_a_gdbserver() {
     let local = format!("target remote | gdbserver --attach - {}", fixture.pid());
     let mut commands = vec!["set sysroot /", local.as_str()];
     commands.extend(CHAINS);
-    commands.push("disconnect");
+    commands.push("detach");
     let said = says(gdb(&[], &commands));
     // A gdbserver without our library may not know LWPs by number; the answer counts.
     assert!(said.of("info deadlock").starts_with("DEADLOCK, certain: "), "{}", said.0);
