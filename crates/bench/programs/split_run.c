@@ -17,9 +17,9 @@ static void *work(void *took)
 
 int main(int argc, char **argv)
 {
-    unsigned long own = split_unit(3.7);
+    split_start();
     if (argc == 1)
-        return printf("%lu\n", own) < 0;
+        return printf("%lu\n", split_unit(3.7)) < 0;
     if (argc != 3)
         return 2;
     enum { MOST = 64 };

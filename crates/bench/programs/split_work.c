@@ -70,6 +70,7 @@ int main(int argc, char **argv)
         return 2;
     pthread_barrier_init(&start, NULL, threads);
     pthread_barrier_init(&end, NULL, threads);
+    split_start();
     unit = split_unit(3.7);
     pthread_t id;
     for (int i = 1; i < threads; i++)
