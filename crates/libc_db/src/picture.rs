@@ -222,6 +222,7 @@ fn inferred(address: RemoteAddr, kind: SyncKind) -> SyncObject {
         family: Family::Pthread,
         evidence: Evidence::Inferred,
         name: None,
+        stats: None,
         size: None,
         shared: None,
         state: SyncState::Unknown,

@@ -32,6 +32,13 @@ pub enum Command {
     Why(TargetArgs),
     /// Show locks and other objects that threads wait for or hold, with holders and waiters
     Locks(LocksArgs),
+    /// Run a program with the agent in it that counts what it does with its locks
+    ///
+    /// `tglass locks PID` then shows the numbers. The program takes the place of this command: input, output, signals
+    /// and exit status are its own. Every acquisition is counted and every wait is timed; how long a lock is held is
+    /// timed one time in 64. Programs that it starts are tracked too. Only POSIX and C11 objects are: other locks, such
+    /// as those of Rust's standard library, do not pass through the C library.
+    Run(RunArgs),
     /// Show the threads of a process or core: state, what each waits in, where it started
     Threads(ThreadsArgs),
     /// Show thread-specific data: keys, destructors, values of each thread
@@ -207,6 +214,22 @@ impl ValueEnum for StateArg {
         let word = self.0.map_or("any", ThreadState::word);
         Some(clap::builder::PossibleValue::new(word))
     }
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Time every hold
+    #[arg(long)]
+    pub exact: bool,
+    /// Load the agent, but do not count
+    #[arg(long, conflicts_with = "exact")]
+    pub off: bool,
+    /// Room for so many objects [default: a million]; memory is taken as they are used
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1024..=134_217_728))]
+    pub size: Option<u64>,
+    /// The program and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

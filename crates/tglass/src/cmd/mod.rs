@@ -4,6 +4,7 @@ mod demo;
 mod doctor;
 mod generate;
 mod locks;
+mod run;
 mod set;
 mod suspend;
 mod threads;
@@ -22,6 +23,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
         Command::Locks(args) => locks::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),
         Command::Suspend(args) => suspend::run(&args),

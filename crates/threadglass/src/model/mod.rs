@@ -4,6 +4,7 @@ mod evidence;
 mod finding;
 mod frame;
 mod snapshot;
+mod stats;
 mod sync;
 mod thread;
 mod tsd;
@@ -12,6 +13,9 @@ pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind};
 pub use frame::{CallSite, Frame, StackEnd};
 pub use snapshot::{CoreInfo, CoreWriter, Libc, SCHEMA, Snapshot, TargetInfo};
+pub use stats::{
+    BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, Stats, WaitSite,
+};
 pub use sync::{
     Detail, Family, Holder, HolderStatus, Holds, MutexProtocol, MutexType, Preference, Side, SyncKind, SyncObject,
     SyncState, Waiter, WaitsFor,

@@ -6,4 +6,5 @@ pub(crate) mod map_query;
 pub(crate) mod ptrace;
 pub(crate) mod robust;
 pub(crate) mod task;
+pub(crate) mod ticks;
 pub(crate) mod vm;

@@ -171,6 +171,7 @@ pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Conten
         family: class.family,
         evidence: class.evidence,
         name: None,
+        stats: None,
         size: None,
         shared: None,
         state: SyncState::Unknown,
