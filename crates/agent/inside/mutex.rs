@@ -30,6 +30,7 @@ const RECURSIVE: u32 = 1;
 const ERRORCHECK: u32 = 2;
 const ROBUST: u32 = 16;
 const INHERIT: u32 = 32;
+const PROTECT: u32 = 64;
 
 /// Whether plain mutexes may be taken here: the self test has shown that libc does the same with them.
 pub static INLINE: AtomicBool = AtomicBool::new(false);
@@ -163,6 +164,9 @@ pub unsafe extern "C" fn clocklock(mutex: *mut c_void, clock: c_int, until: *con
 #[inline(always)]
 fn lock_by(mutex: *mut c_void, site: usize, call: impl Fn(*mut c_void) -> c_int, timed_out: c_int) -> c_int {
     let entry = memory::entry(mutex.addr(), Kind::Mutex);
+    if at(mutex).kind.load(Relaxed) & (ROBUST | INHERIT | PROTECT) != 0 {
+        return lock_special(mutex, entry, site, call, timed_out);
+    }
     match real!(pthread_mutex_trylock(*mut c_void))(mutex) {
         // The C11 functions know no mutex that gives the second.
         result @ (0 | EOWNERDEAD) => {
@@ -174,6 +178,31 @@ fn lock_by(mutex: *mut c_void, site: usize, call: impl Fn(*mut c_void) -> c_int,
         EBUSY => wait(mutex, entry, site, call, timed_out),
         _ => call(mutex),
     }
+}
+
+/// Robust mutexes and those that change priorities are not tried first: libc's trylock leaves one that cannot be
+/// recovered locked. Whether `call` will wait is told by the mutex, which may change its mind before the call.
+#[inline(never)]
+fn lock_special(
+    mutex: *mut c_void,
+    entry: Option<&'static Entry>,
+    site: usize,
+    call: impl Fn(*mut c_void) -> c_int,
+    timed_out: c_int,
+) -> c_int {
+    let head = at(mutex);
+    // The owner's id; with a priority ceiling above it, 0, 1 or 2.
+    let mask = if head.kind.load(Relaxed) & PROTECT != 0 { 0x7_ffff } else { 0x3fff_ffff };
+    if head.lock.load(Relaxed) & mask != 0 && head.owner.load(Relaxed) != tid() {
+        return wait(mutex, entry, site, call, timed_out);
+    }
+    let result = call(mutex);
+    if let Some(entry) = entry
+        && (result == 0 || result == EOWNERDEAD)
+    {
+        acquired(head, entry, site);
+    }
+    result
 }
 
 /// Waits by `call` for a mutex that was found taken.
