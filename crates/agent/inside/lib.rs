@@ -29,6 +29,5 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     sys::abort()
 }
 
-/// Named by the core library's unwind tables, and never called.
-#[unsafe(no_mangle)]
-extern "C" fn rust_eh_personality() {}
+// Named by the core library's unwind tables, and never called. Hidden: programs may have the real one.
+core::arch::global_asm!(".globl rust_eh_personality", ".hidden rust_eh_personality", "rust_eh_personality:", "ud2");

@@ -38,6 +38,8 @@ pub(crate) struct Agent {
     pub(crate) facts: Mutex<FactCache>,
     /// Locks in variables of the process.
     pub(crate) variables: Mutex<Variables>,
+    /// What was asked for of the agent inside the program.
+    pub(crate) tracking: Mutex<crate::sync::stats::Tracking>,
     /// The last look at what threads wait for.
     pub(crate) picture: Mutex<Option<Arc<Picture>>>,
 }
@@ -64,6 +66,7 @@ impl Agent {
             stopped_by_client: Mutex::default(),
             facts: Mutex::default(),
             variables: Mutex::default(),
+            tracking: Mutex::default(),
             picture: Mutex::default(),
         }
     }

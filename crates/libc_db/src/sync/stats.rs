@@ -1,0 +1,243 @@
+//! td_sync_get_stats and td_ta_sync_tracking_enable.
+//!
+//! The numbers are those of the agent inside the program, which only ever grow. Every controller has its own view
+//! of them: switching on notes where they stand, switching off keeps what was counted. So two controllers do not
+//! take each other's results away.
+
+use super::info::info_of;
+use super::object;
+use crate::abi::{SyncHandle, SyncStats, Td, TdErr, ThrAgent, code};
+use crate::agent::{Agent, lock};
+use crate::agents;
+use std::collections::HashMap;
+use std::ffi::c_int;
+use threadglass::RemoteAddr;
+use threadglass::model::{Stats, SyncKind};
+use threadglass::track::{self, Tracked};
+
+/// What this controller has asked for.
+#[derive(Default)]
+pub(crate) enum Tracking {
+    /// Nothing: what is counted is shown as it is.
+    #[default]
+    Untouched,
+    /// Counting since then.
+    Since(HashMap<RemoteAddr, Tracked>),
+    /// What was counted until it was switched off.
+    Kept(HashMap<RemoteAddr, Tracked>),
+}
+
+/// Statistics of a synchronization object.
+///
+/// # Safety
+///
+/// `sh` is NULL or points to a handle; `out` is NULL or points to a writable `td_syncstats_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_sync_get_stats(sh: *const SyncHandle, out: *mut SyncStats) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: not NULL, so a writable structure of which all-zero bytes are a valid value.
+        unsafe { out.write_bytes(0, 1) };
+        // SAFETY: by the caller's promise.
+        let mut ss_info = unsafe { info_of(sh) }?;
+        // SAFETY: as above.
+        let (agent, address) = unsafe { object(sh) }?;
+        let mut ss_un = [0; 16];
+        if let Some((found, is_on)) = counted(&agent, address)? {
+            match found {
+                Some(tracked) => {
+                    if ss_info.si_type == 0 {
+                        // Idle, and nothing else tells what it is: the agent has seen it used.
+                        (ss_info.si_type, ss_info.si_size) = type_and_size(tracked.kind);
+                    }
+                    ss_un = words(&tracked.stats);
+                }
+                // Counting, and it was never used.
+                None if is_on => return Err(TdErr::BadSh),
+                None => {}
+            }
+        }
+        // SAFETY: as above.
+        unsafe { out.write(SyncStats { ss_info, ss_un }) };
+        Ok(())
+    })())
+}
+
+/// Begins to count anew, or keeps what was counted so far.
+///
+/// # Safety
+///
+/// `ta` may be anything: it is only compared.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, on: c_int) -> c_int {
+    code((|| {
+        let agent = agents::enter(ta)?;
+        if agent.core().is_some() {
+            return Err(TdErr::DbErr);
+        }
+        let now = agent.looking(agent.live().as_deref(), |target| {
+            let found = track::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
+            // One that was loaded without being switched on would have to be switched on from inside.
+            let inside = found.filter(track::Agent::is_on).ok_or(TdErr::NoCapab)?;
+            Ok(by_address(inside.objects(target)))
+        })?;
+        let mut tracking = lock(&agent.tracking);
+        let before = std::mem::take(&mut *tracking);
+        *tracking = match (on != 0, before) {
+            (true, _) => Tracking::Since(now),
+            (false, Tracking::Untouched) => Tracking::Kept(now),
+            (false, Tracking::Since(start)) => Tracking::Kept(
+                now.into_iter().filter_map(|(address, now)| Some((address, since(now, start.get(&address))?))).collect(),
+            ),
+            (false, kept @ Tracking::Kept(_)) => kept,
+        };
+        Ok(())
+    })())
+}
+
+fn by_address(objects: Vec<Tracked>) -> HashMap<RemoteAddr, Tracked> {
+    objects.into_iter().map(|tracked| (tracked.address, tracked)).collect()
+}
+
+/// What was counted of an object, and whether counting goes on; `None` without an agent in the program.
+fn counted(agent: &Agent, address: RemoteAddr) -> Td<Option<(Option<Tracked>, bool)>> {
+    if let Tracking::Kept(kept) = &*lock(&agent.tracking) {
+        return Ok(Some((kept.get(&address).cloned(), false)));
+    }
+    let live = agent.live();
+    let found = agent.looking(live.as_deref(), |target| {
+        let Ok(Some(inside)) = track::Agent::find(target) else { return Ok(None) };
+        let is_on = inside.is_on() && inside.header().drops == 0;
+        Ok(Some((inside.object(target, address), is_on)))
+    })?;
+    let Some((now, is_on)) = found else { return Ok(None) };
+    Ok(Some(match &*lock(&agent.tracking) {
+        Tracking::Since(start) => (now.and_then(|now| since(now, start.get(&address))), is_on),
+        _ => (now, is_on),
+    }))
+}
+
+/// Addresses of all objects that the agent in the program knows, used since this controller began to count.
+pub(super) fn registered(agent: &Agent) -> Vec<RemoteAddr> {
+    if let Tracking::Kept(_) = &*lock(&agent.tracking) {
+        return Vec::new();
+    }
+    let live = agent.live();
+    let objects = agent.looking(live.as_deref(), |target| {
+        let Ok(Some(inside)) = track::Agent::find(target) else { return Ok(Vec::new()) };
+        Ok(inside.objects(target))
+    });
+    let tracking = lock(&agent.tracking);
+    let is_known = |tracked: Tracked| {
+        let address = tracked.address;
+        let is_used = match &*tracking {
+            Tracking::Since(start) => since(tracked.clone(), start.get(&address)).is_some(),
+            _ => true,
+        };
+        (type_and_size(tracked.kind).0 != 0 && is_used).then_some(address)
+    };
+    objects.unwrap_or_default().into_iter().filter_map(is_known).collect()
+}
+
+/// What was counted between two moments; `None` if that is nothing.
+fn since(mut now: Tracked, start: Option<&Tracked>) -> Option<Tracked> {
+    let Some(start) = start.filter(|start| start.kind == now.kind && start.generation == now.generation) else {
+        return Some(now);
+    };
+    if start.stats == now.stats {
+        return None;
+    }
+    match (&mut now.stats, &start.stats) {
+        (Stats::Lock(now), Stats::Lock(start)) => {
+            now.lock = now.lock.saturating_sub(start.lock);
+            now.sleep = now.sleep.saturating_sub(start.sleep);
+            now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
+            now.hold_time.total_ns = now.hold_time.total_ns.saturating_sub(start.hold_time.total_ns);
+            now.try_ = now.try_.saturating_sub(start.try_);
+            now.try_fail = now.try_fail.saturating_sub(start.try_fail);
+        }
+        (Stats::Cond(now), Stats::Cond(start)) => {
+            now.wait = now.wait.saturating_sub(start.wait);
+            now.timedwait = now.timedwait.saturating_sub(start.timedwait);
+            now.wait_sleep_time_ns = now.wait_sleep_time_ns.saturating_sub(start.wait_sleep_time_ns);
+            now.timedwait_sleep_time_ns = now.timedwait_sleep_time_ns.saturating_sub(start.timedwait_sleep_time_ns);
+            now.timedwait_timeout = now.timedwait_timeout.saturating_sub(start.timedwait_timeout);
+            now.signal = now.signal.saturating_sub(start.signal);
+            now.broadcast = now.broadcast.saturating_sub(start.broadcast);
+        }
+        (Stats::Rwlock(now), Stats::Rwlock(start)) => {
+            for (now, start) in [(&mut now.read, &start.read), (&mut now.write, &start.write)] {
+                now.lock = now.lock.saturating_sub(start.lock);
+                now.sleep = now.sleep.saturating_sub(start.sleep);
+                now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
+                now.try_ = now.try_.saturating_sub(start.try_);
+                now.try_fail = now.try_fail.saturating_sub(start.try_fail);
+            }
+            now.hold_time.total_ns = now.hold_time.total_ns.saturating_sub(start.hold_time.total_ns);
+        }
+        (Stats::Semaphore(now), Stats::Semaphore(start)) => {
+            now.wait = now.wait.saturating_sub(start.wait);
+            now.sleep = now.sleep.saturating_sub(start.sleep);
+            now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
+            now.try_ = now.try_.saturating_sub(start.try_);
+            now.try_fail = now.try_fail.saturating_sub(start.try_fail);
+            now.post = now.post.saturating_sub(start.post);
+        }
+        _ => {}
+    }
+    Some(now)
+}
+
+fn type_and_size(kind: SyncKind) -> (c_int, c_int) {
+    match kind {
+        SyncKind::Cond => (1, 48),
+        SyncKind::Mutex => (2, 40),
+        SyncKind::Semaphore => (3, 32),
+        SyncKind::Rwlock => (4, 56),
+        _ => (0, 0),
+    }
+}
+
+/// Two counters side by side.
+fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) | u64::from(second) << 32
+}
+
+/// The union of `td_syncstats_t`.
+fn words(stats: &Stats) -> [u64; 16] {
+    let mut words = [0; 16];
+    let mut put = |values: &[u64]| words[..values.len()].copy_from_slice(values);
+    match stats {
+        Stats::Lock(s) => {
+            let lock = u32::try_from(s.lock).unwrap_or(u32::MAX);
+            put(&[pair(lock, s.sleep), s.sleep_time_ns, s.hold_time.total_ns, pair(s.try_, s.try_fail)]);
+        }
+        Stats::Cond(s) => put(&[
+            pair(s.wait, s.timedwait),
+            s.wait_sleep_time_ns,
+            s.timedwait_sleep_time_ns,
+            pair(s.timedwait_timeout, s.signal),
+            pair(s.broadcast, 0),
+        ]),
+        Stats::Rwlock(s) => put(&[
+            pair(s.read.lock, s.read.sleep),
+            s.read.sleep_time_ns,
+            pair(s.read.try_, s.read.try_fail),
+            pair(s.write.lock, s.write.sleep),
+            s.write.sleep_time_ns,
+            s.hold_time.total_ns,
+            pair(s.write.try_, s.write.try_fail),
+        ]),
+        Stats::Semaphore(s) => put(&[
+            pair(s.wait, s.sleep),
+            s.sleep_time_ns,
+            pair(s.try_, s.try_fail),
+            pair(s.post, s.max_count),
+            pair(s.min_count, 0),
+        ]),
+        Stats::Barrier(_) => {}
+    }
+    words
+}

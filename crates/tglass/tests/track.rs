@@ -1,0 +1,166 @@
+//! The agent in a program: its numbers against the program's own, and the program unchanged by it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::{Answer, Build, Dumpable, Fixture, Tool, Value, Variant, address, eventually};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+fn build(file: &str) -> PathBuf {
+    Build::new(file).variant(Variant::Default).path()
+}
+
+/// `tglass run` with options, of a built fixture.
+fn run(options: &[&str], program: &Path) -> Command {
+    let mut args = vec!["run"];
+    args.extend(options);
+    args.push("--");
+    let mut command = tool().command(&args);
+    command.arg(program);
+    command
+}
+
+fn objects(snapshot: &Value) -> &[Value] {
+    snapshot["objects"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// What differs between a truth and what was found: members that the truth does not name do not matter, and a list
+/// is the range of a time, which two clocks may see one percent apart.
+fn faults(path: &str, truth: &Value, found: &Value, out: &mut Vec<String>) {
+    match truth {
+        Value::Object(members) => {
+            for (name, truth) in members {
+                faults(&format!("{path}.{name}"), truth, &found[name], out);
+            }
+        }
+        Value::Array(range) => {
+            let time = found.as_f64().unwrap_or(-1.0);
+            let within = range[0].as_f64().is_none_or(|least| time >= least * 0.99)
+                && range[1].as_f64().is_none_or(|most| time <= most * 1.01);
+            if !within {
+                out.push(format!("{path} is {found}, not within {truth}"));
+            }
+        }
+        _ if truth != found => out.push(format!("{path} is {found}, not {truth}")),
+        _ => {}
+    }
+}
+
+fn compare(truth: &Value, snapshot: &Value, exact: bool) {
+    let mut out = Vec::new();
+    let expected = objects(truth);
+    assert!(expected.len() > 20, "the fixture says nothing");
+    for one in expected {
+        let at = address(&one["address"]);
+        let Some(found) = objects(snapshot).iter().find(|object| address(&object["address"]) == at) else {
+            out.push(format!("{} is missing", one["name"]));
+            continue;
+        };
+        let name = one["name"].as_str().unwrap_or_default();
+        let mut stats = one["stats"].clone();
+        if !exact && let Some(members) = stats.as_object_mut() {
+            members.remove("hold_time");
+        }
+        faults(name, &one["kind"], &found["kind"], &mut out);
+        faults(name, &stats, &found["stats"], &mut out);
+    }
+    assert!(out.is_empty(), "\n{}", out.join("\n"));
+}
+
+#[test]
+fn every_counter_equals_the_truth() {
+    for options in [&["--exact"][..], &[], &["--size", "1024"]] {
+        let fixture = Fixture::command(run(options, &build("track_counts.c"))).settled();
+        let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--all"]);
+        compare(fixture.truth(), &snapshot, options.contains(&"--exact"));
+        assert_eq!(snapshot["pause_us"], 0);
+    }
+}
+
+#[test]
+fn a_core_has_the_same_numbers() {
+    let program = build("track_counts.c");
+    let args = ["run", "--exact", "--", &program.to_string_lossy()];
+    for by_kernel in [false, true] {
+        let dumpable = Dumpable::start(Path::new(env!("CARGO_BIN_EXE_tglass")), &args);
+        let truth = dumpable.fixture.truth().clone();
+        let core = if by_kernel { dumpable.kernel_core("core_numbers") } else { dumpable.gcore("core_numbers") };
+        let Some(core) = core else { continue };
+        let snapshot = tool().look("locks", &core.path().to_string_lossy(), &["--all"]);
+        compare(&truth, &snapshot, true);
+    }
+}
+
+#[test]
+fn off_counts_nothing() {
+    let fixture = Fixture::command(run(&["--off"], &build("track_counts.c"))).settled();
+    let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--all"]);
+    assert!(objects(&snapshot).len() > 20);
+    assert!(objects(&snapshot).iter().all(|object| object["stats"].is_null()), "{snapshot:#}");
+}
+
+#[test]
+fn a_full_table_is_told_and_harms_nobody() {
+    // As many objects as the table has room for, and more: its own 30 may not be among them.
+    let fixture = Fixture::command({
+        let mut command = run(&["--size", "1024"], &build("track_many.c"));
+        command.arg("5000");
+        command
+    })
+    .settled();
+    assert_eq!(fixture.truth()["sum"], 5000 * 4);
+    let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--all"]);
+    let counted = objects(&snapshot).iter().filter(|object| object["stats"]["lock"] == 4).count();
+    assert!((1000..1400).contains(&counted), "{counted}");
+    let gaps = snapshot["gaps"].to_string();
+    assert!(gaps.contains("table full"), "{gaps}");
+}
+
+#[test]
+fn programs_behave_as_without_it() {
+    let program = build("track_behaviour.c");
+    let plain = Answer::of(Command::new(&program));
+    assert_eq!(plain.code, Some(42), "{}", plain.stderr);
+    for options in [&[][..], &["--exact"], &["--off"]] {
+        let tracked = Answer::of(run(options, &program));
+        assert_eq!(tracked.text(), plain.text(), "{options:?}");
+        assert_eq!((tracked.code, tracked.stderr), (plain.code, plain.stderr.clone()), "{options:?}");
+    }
+}
+
+#[test]
+fn a_forked_child_counts_its_own() {
+    let fixture = Fixture::command(run(&[], &build("track_fork.c"))).settled();
+    for process in ["parent", "child"] {
+        let truth = &fixture.truth()[process];
+        let pid = truth["pid"].to_string();
+        let snapshot = tool().look("locks", &pid, &["--all"]);
+        let at = address(&truth["address"]);
+        let found = objects(&snapshot).iter().find(|object| address(&object["address"]) == at).expect("the mutex");
+        assert_eq!(found["stats"]["lock"], truth["lock"], "{process}");
+    }
+}
+
+#[test]
+fn hangs_are_still_explained() {
+    let fixture = Fixture::command({
+        let mut command = run(&[], &build("deadlocks.c"));
+        command.arg("abba");
+        command
+    });
+    eventually("the deadlock is found", || {
+        let answer = tool().run(&["why", &fixture.pid().to_string()]);
+        answer.code == Some(1) && answer.text().contains("DEADLOCK")
+    });
+}
+
+#[test]
+fn commands_that_cannot_be_run_are_refused() {
+    let refused = tool().run(&["run", "--", "/nonexistent/program"]);
+    assert!(refused.assert_refused().contains("/nonexistent/program"));
+    // What is not a program of ours keeps its own words and status.
+    let shell = tool().run(&["run", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!((shell.code, shell.text().as_str(), shell.stderr.as_str()), (Some(7), "out\n", "err\n"));
+}
