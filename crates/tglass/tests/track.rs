@@ -164,3 +164,68 @@ fn commands_that_cannot_be_run_are_refused() {
     let shell = tool().run(&["run", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
     assert_eq!((shell.code, shell.text().as_str(), shell.stderr.as_str()), (Some(7), "out\n", "err\n"));
 }
+
+#[test]
+fn every_glibc_version_is_counted_and_unchanged() {
+    let Some(roots) = testkit::GlibcRoots::find("every_glibc_version_is_counted_and_unchanged") else { return };
+    for (version, root) in roots.iter() {
+        let program = roots.build("track_behaviour.c", root);
+        let plain = Answer::of(Command::new(&program));
+        assert_eq!(plain.code, Some(42), "{version}: {}", plain.stderr);
+        let tracked = Answer::of(run(&[], &program));
+        assert_eq!((tracked.text(), tracked.code, tracked.stderr), (plain.text(), plain.code, plain.stderr), "{version}");
+        let fixture = Fixture::command(run(&["--exact"], &roots.build("track_counts.c", root))).settled();
+        let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--all"]);
+        compare(fixture.truth(), &snapshot, true);
+    }
+}
+
+/// A server under load, for as many requests as `TG_REQUESTS` says (20,000 if it does not).
+#[test]
+fn a_server_serves_as_without_it() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixStream;
+    const TEST: &str = "a_server_serves_as_without_it";
+    if !testkit::have(TEST, "memcached") {
+        return;
+    }
+    let requests: usize = std::env::var("TG_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let socket = dir.path().join("socket");
+    let mut command = tool().command(&["run", "--", "memcached", "-u", "root", "-t", "4", "-s"]);
+    struct Server(std::process::Child);
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+    let server = Server(command.arg(&socket).spawn().expect("memcached starts"));
+    eventually("the server listens", || UnixStream::connect(&socket).is_ok());
+    let clients: Vec<_> = (0..8)
+        .map(|client| {
+            let stream = UnixStream::connect(&socket).expect("the server listens");
+            std::thread::spawn(move || {
+                let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
+                let mut stream = stream;
+                let mut line = String::new();
+                for n in 0..requests / 16 {
+                    let value = format!("{client}-{n}");
+                    write!(stream, "set k{client} 0 0 {}\r\n{value}\r\nget k{client}\r\n", value.len()).unwrap();
+                    for expected in ["STORED", "VALUE", &value, "END"] {
+                        line.clear();
+                        answers.read_line(&mut line).unwrap();
+                        assert!(line.starts_with(expected), "{expected}: {line}");
+                    }
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.join().expect("no client sees an error");
+    }
+    let snapshot = tool().look("locks", &server.0.id().to_string(), &["--all"]);
+    let locks = objects(&snapshot).iter().filter_map(|object| object["stats"]["lock"].as_u64());
+    let total: u64 = locks.sum();
+    assert!(total as usize > requests, "{total} acquisitions for {requests} requests");
+}
