@@ -90,7 +90,7 @@ pub fn header(bytes: &[u8; HEADER_SIZE]) -> Result<HeaderView, NotHeader> {
         return Err(NotHeader::Damaged);
     }
     let last = (get64!(bytes, H, last_ticks), get64!(bytes, H, last_ns));
-    let is_whole = get32!(bytes, H, clock_seq) % 2 == 0 && last.0 != 0;
+    let is_whole = get32!(bytes, H, clock_seq).is_multiple_of(2) && last.0 != 0;
     let units = get64!(bytes, H, units).min(1 << 32);
     let extra_room = get64!(bytes, H, extra_room).min(1 << 32);
     Ok(HeaderView {
