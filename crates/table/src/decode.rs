@@ -131,11 +131,48 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // as the fields of the `..Body` structures
 pub enum Counts {
-    Lock { lock: u64, held_since: u64, hold_time: u64, holds: u32, sleep: u32, sleep_time: u64, try_: u32, try_fail: u32 },
-    Cond { wait: u32, timedwait: u32, wait_time: u64, timedwait_time: u64, timeout: u32, signal: u32, broadcast: u32 },
-    Rwlock { read: SideCounts, write: SideCounts, held_since: u64, hold_time: u64, holds: u32, acquired: u32 },
-    Sema { wait: u32, sleep: u32, sleep_time: u64, try_: u32, try_fail: u32, post: u32, max: u32, min: u32 },
-    Barrier { wait: u32, sleep: u32, sleep_time: u64 },
+    Lock {
+        lock: u64,
+        held_since: u64,
+        hold_time: u64,
+        holds: u32,
+        sleep: u32,
+        sleep_time: u64,
+        try_: u32,
+        try_fail: u32,
+    },
+    Cond {
+        wait: u32,
+        timedwait: u32,
+        wait_time: u64,
+        timedwait_time: u64,
+        timeout: u32,
+        signal: u32,
+        broadcast: u32,
+    },
+    Rwlock {
+        read: SideCounts,
+        write: SideCounts,
+        held_since: u64,
+        hold_time: u64,
+        holds: u32,
+        acquired: u32,
+    },
+    Sema {
+        wait: u32,
+        sleep: u32,
+        sleep_time: u64,
+        try_: u32,
+        try_fail: u32,
+        post: u32,
+        max: u32,
+        min: u32,
+    },
+    Barrier {
+        wait: u32,
+        sleep: u32,
+        sleep_time: u64,
+    },
 }
 
 /// One side of a rwlock.

@@ -148,8 +148,8 @@ pub fn end<S: Store>(store: &S, address: u64) {
     let Some(number) = find(store, address) else { return };
     let key = store.key(number);
     let old = Key(key.load(Ordering::Acquire));
-    let is_mine = old.kind().is_some()
-        && key.compare_exchange(old.0, old.ended().0, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    let is_mine =
+        old.kind().is_some() && key.compare_exchange(old.0, old.ended().0, Ordering::AcqRel, Ordering::Acquire).is_ok();
     if is_mine {
         store.clear(number, old.is_wide());
     }

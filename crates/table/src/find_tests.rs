@@ -95,7 +95,11 @@ fn threads_that_meet_make_one_entry() {
         let store = Small::new(1024, 4096);
         let made: usize = std::thread::scope(|scope| {
             let store = &store;
-            let work = move || (1..=32).filter(|n| matches!(find_or_insert(store, (round + n) * 40, Kind::Cond), Found::New(_))).count();
+            let work = move || {
+                (1..=32)
+                    .filter(|n| matches!(find_or_insert(store, (round + n) * 40, Kind::Cond), Found::New(_)))
+                    .count()
+            };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });

@@ -32,6 +32,12 @@ pub enum Command {
     Why(TargetArgs),
     /// Show locks and other objects that threads wait for or hold, with holders and waiters
     Locks(LocksArgs),
+    /// Show which locks threads waited for, how long, and who made them wait
+    ///
+    /// Of a program that was started by `tglass run`, for a time or until Ctrl-C; or of a command that is started here,
+    /// until it ends. Only POSIX and C11 objects are counted: other locks, such as those of Rust's standard library, do
+    /// not pass through the C library.
+    Contend(ContendArgs),
     /// Run a program with the agent in it that counts what it does with its locks
     ///
     /// `tglass locks PID` then shows the numbers. The program takes the place of this command: input, output, signals
@@ -214,6 +220,25 @@ impl ValueEnum for StateArg {
         let word = self.0.map_or("any", ThreadState::word);
         Some(clap::builder::PossibleValue::new(word))
     }
+}
+
+#[derive(Debug, Args)]
+pub struct ContendArgs {
+    /// Process id of a program that was started by `tglass run`
+    #[arg(value_name = "PID", value_parser = id, required_unless_present = "command", conflicts_with = "command")]
+    pub pid: Option<i32>,
+    /// Look for this long (`10s`, `500ms`); until Ctrl-C or the end of the program otherwise
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Show so many locks
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// A program to start, and its arguments
+    #[arg(value_name = "COMMAND", last = true)]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

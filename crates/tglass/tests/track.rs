@@ -157,6 +157,30 @@ fn hangs_are_still_explained() {
 }
 
 #[test]
+fn contention_is_told_with_who_and_where() {
+    let mut fixture = Fixture::command(run(&[], &build("track_contended.c")));
+    let pid = fixture.pid().to_string();
+    let mut told = Value::Null;
+    eventually("a wait has ended", || {
+        told = tool().look("contend", &pid, &["-d", "200ms"]);
+        told["locks"][0]["waits"].as_u64().is_some_and(|waits| waits > 10)
+    });
+    let locks = told["locks"].as_array().expect("a list");
+    assert_eq!(locks.len(), 1, "nobody waits for the other: {told:#}");
+    assert_eq!((&locks[0]["name"], &locks[0]["kind"]), (&"hot".into(), &"mutex".into()));
+    // Somebody always holds it, and three wait.
+    let waited = locks[0]["wait_ns"].as_f64().unwrap_or(0.0) / 1e9;
+    let seconds = told["seconds"].as_f64().unwrap_or(0.0);
+    assert!(waited > 0.5 * seconds && waited < 4.5 * seconds, "{waited} in {seconds}");
+    assert_eq!(locks[0]["sites"][0][0], "long_work");
+    assert_eq!(locks[0]["sites"][0][1], "long_work");
+    fixture.kill();
+    let plain = Fixture::new("track_contended.c");
+    let refused = tool().run(&["contend", &plain.pid().to_string(), "-d", "100ms"]);
+    assert!(refused.assert_refused().contains("tglass run"));
+}
+
+#[test]
 fn commands_that_cannot_be_run_are_refused() {
     let refused = tool().run(&["run", "--", "/nonexistent/program"]);
     assert!(refused.assert_refused().contains("/nonexistent/program"));
@@ -173,7 +197,11 @@ fn every_glibc_version_is_counted_and_unchanged() {
         let plain = Answer::of(Command::new(&program));
         assert_eq!(plain.code, Some(42), "{version}: {}", plain.stderr);
         let tracked = Answer::of(run(&[], &program));
-        assert_eq!((tracked.text(), tracked.code, tracked.stderr), (plain.text(), plain.code, plain.stderr), "{version}");
+        assert_eq!(
+            (tracked.text(), tracked.code, tracked.stderr),
+            (plain.text(), plain.code, plain.stderr),
+            "{version}"
+        );
         let fixture = Fixture::command(run(&["--exact"], &roots.build("track_counts.c", root))).settled();
         let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--all"]);
         compare(fixture.truth(), &snapshot, true);

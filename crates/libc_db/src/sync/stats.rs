@@ -89,7 +89,7 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
             (true, _) => Tracking::Since(now),
             (false, Tracking::Untouched) => Tracking::Kept(now),
             (false, Tracking::Since(start)) => Tracking::Kept(
-                now.into_iter().filter_map(|(address, now)| Some((address, since(now, start.get(&address))?))).collect(),
+                now.into_iter().filter_map(|(address, now)| Some((address, now.since(start.get(&address))?))).collect(),
             ),
             (false, kept @ Tracking::Kept(_)) => kept,
         };
@@ -114,7 +114,7 @@ fn counted(agent: &Agent, address: RemoteAddr) -> Td<Option<(Option<Tracked>, bo
     })?;
     let Some((now, is_on)) = found else { return Ok(None) };
     Ok(Some(match &*lock(&agent.tracking) {
-        Tracking::Since(start) => (now.and_then(|now| since(now, start.get(&address))), is_on),
+        Tracking::Since(start) => (now.and_then(|now| now.since(start.get(&address))), is_on),
         _ => (now, is_on),
     }))
 }
@@ -133,61 +133,12 @@ pub(super) fn registered(agent: &Agent) -> Vec<RemoteAddr> {
     let is_known = |tracked: Tracked| {
         let address = tracked.address;
         let is_used = match &*tracking {
-            Tracking::Since(start) => since(tracked.clone(), start.get(&address)).is_some(),
+            Tracking::Since(start) => tracked.clone().since(start.get(&address)).is_some(),
             _ => true,
         };
         (type_and_size(tracked.kind).0 != 0 && is_used).then_some(address)
     };
     objects.unwrap_or_default().into_iter().filter_map(is_known).collect()
-}
-
-/// What was counted between two moments; `None` if that is nothing.
-fn since(mut now: Tracked, start: Option<&Tracked>) -> Option<Tracked> {
-    let Some(start) = start.filter(|start| start.kind == now.kind && start.generation == now.generation) else {
-        return Some(now);
-    };
-    if start.stats == now.stats {
-        return None;
-    }
-    match (&mut now.stats, &start.stats) {
-        (Stats::Lock(now), Stats::Lock(start)) => {
-            now.lock = now.lock.saturating_sub(start.lock);
-            now.sleep = now.sleep.saturating_sub(start.sleep);
-            now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
-            now.hold_time.total_ns = now.hold_time.total_ns.saturating_sub(start.hold_time.total_ns);
-            now.try_ = now.try_.saturating_sub(start.try_);
-            now.try_fail = now.try_fail.saturating_sub(start.try_fail);
-        }
-        (Stats::Cond(now), Stats::Cond(start)) => {
-            now.wait = now.wait.saturating_sub(start.wait);
-            now.timedwait = now.timedwait.saturating_sub(start.timedwait);
-            now.wait_sleep_time_ns = now.wait_sleep_time_ns.saturating_sub(start.wait_sleep_time_ns);
-            now.timedwait_sleep_time_ns = now.timedwait_sleep_time_ns.saturating_sub(start.timedwait_sleep_time_ns);
-            now.timedwait_timeout = now.timedwait_timeout.saturating_sub(start.timedwait_timeout);
-            now.signal = now.signal.saturating_sub(start.signal);
-            now.broadcast = now.broadcast.saturating_sub(start.broadcast);
-        }
-        (Stats::Rwlock(now), Stats::Rwlock(start)) => {
-            for (now, start) in [(&mut now.read, &start.read), (&mut now.write, &start.write)] {
-                now.lock = now.lock.saturating_sub(start.lock);
-                now.sleep = now.sleep.saturating_sub(start.sleep);
-                now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
-                now.try_ = now.try_.saturating_sub(start.try_);
-                now.try_fail = now.try_fail.saturating_sub(start.try_fail);
-            }
-            now.hold_time.total_ns = now.hold_time.total_ns.saturating_sub(start.hold_time.total_ns);
-        }
-        (Stats::Semaphore(now), Stats::Semaphore(start)) => {
-            now.wait = now.wait.saturating_sub(start.wait);
-            now.sleep = now.sleep.saturating_sub(start.sleep);
-            now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
-            now.try_ = now.try_.saturating_sub(start.try_);
-            now.try_fail = now.try_fail.saturating_sub(start.try_fail);
-            now.post = now.post.saturating_sub(start.post);
-        }
-        _ => {}
-    }
-    Some(now)
 }
 
 fn type_and_size(kind: SyncKind) -> (c_int, c_int) {

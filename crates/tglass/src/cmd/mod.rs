@@ -1,5 +1,6 @@
 //! One file per command: it wires the library to a renderer and holds no knowledge of its own.
 
+mod contend;
 mod demo;
 mod doctor;
 mod generate;
@@ -23,6 +24,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
         Command::Locks(args) => locks::run(&args),
+        Command::Contend(args) => contend::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),

@@ -7,15 +7,19 @@
 mod place;
 mod read;
 mod scale;
+mod since;
 mod stats;
+mod watch;
+
+pub use watch::{Contended, Contention, Pause, PauseEnd};
 
 #[cfg(feature = "agent")]
 pub use place::{NoPlace, environment, place};
 
+use crate::RemoteAddr;
 use crate::elf::Image;
 use crate::model::{Gap, Snapshot, Stats, SyncKind};
 use crate::target::{Memory, Target};
-use crate::RemoteAddr;
 use scale::Scale;
 use table::decode::{HEADER_SIZE, HeaderView, NotHeader, header};
 

@@ -1,8 +1,8 @@
 //! Reading entries of the agent's table.
 
+use super::Tracked;
 use super::scale::Scale;
 use super::stats::tracked;
-use super::Tracked;
 use crate::RemoteAddr;
 use crate::target::{Memory, Slot};
 use table::decode::{EXTRA_SIZE, ExtraView, HeaderView, Record, entry, extra};

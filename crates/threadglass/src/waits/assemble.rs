@@ -42,7 +42,13 @@ pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, Targ
     let tracked = if scope == Scope::All { crate::track::registered(target) } else { Vec::new() };
     let registered: Vec<Class> = tracked
         .into_iter()
-        .map(|(address, kind)| Class { kind, family: Family::Pthread, address, side: None, evidence: Evidence::Recorded })
+        .map(|(address, kind)| Class {
+            kind,
+            family: Family::Pthread,
+            address,
+            side: None,
+            evidence: Evidence::Recorded,
+        })
         .collect();
     let mut snapshot = collect_extra(target, scope, &registered)?;
     crate::track::add_stats(target, &mut snapshot);
