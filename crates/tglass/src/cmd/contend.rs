@@ -68,6 +68,9 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
 }
 
 fn start(args: &ContendArgs) -> Result<Child> {
+    if let Some(why) = track::misfit(&args.command[0]) {
+        bail!(why);
+    }
     let agent = track::place()?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).envs(track::environment(&agent, false, false, None));

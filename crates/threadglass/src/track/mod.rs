@@ -3,6 +3,7 @@
 //! The agent's shared object is one of the target's, and its header one of that object's symbols. Nothing is written
 //! and nobody is stopped: see [`table`] for what a reader may rely on.
 
+mod fits;
 #[cfg(feature = "agent")]
 mod place;
 mod read;
@@ -13,6 +14,7 @@ mod watch;
 
 pub use watch::{Contended, Contention, Pause, PauseEnd};
 
+pub use fits::misfit;
 #[cfg(feature = "agent")]
 pub use place::{NoPlace, environment, place};
 
