@@ -12,7 +12,7 @@ use crate::agents;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use threadglass::RemoteAddr;
-use threadglass::model::{Stats, SyncKind};
+use threadglass::model::{SyncKind, SyncStats as Counted};
 use threadglass::track::{self, Tracked};
 
 /// What this controller has asked for.
@@ -157,22 +157,22 @@ fn pair(first: u32, second: u32) -> u64 {
 }
 
 /// The union of `td_syncstats_t`.
-fn words(stats: &Stats) -> [u64; 16] {
+fn words(stats: &Counted) -> [u64; 16] {
     let mut words = [0; 16];
     let mut put = |values: &[u64]| words[..values.len()].copy_from_slice(values);
     match stats {
-        Stats::Lock(s) => {
+        Counted::Lock(s) => {
             let lock = u32::try_from(s.lock).unwrap_or(u32::MAX);
             put(&[pair(lock, s.sleep), s.sleep_time_ns, s.hold_time.total_ns, pair(s.try_, s.try_fail)]);
         }
-        Stats::Cond(s) => put(&[
+        Counted::Cond(s) => put(&[
             pair(s.wait, s.timedwait),
             s.wait_sleep_time_ns,
             s.timedwait_sleep_time_ns,
             pair(s.timedwait_timeout, s.signal),
             pair(s.broadcast, 0),
         ]),
-        Stats::Rwlock(s) => put(&[
+        Counted::Rwlock(s) => put(&[
             pair(s.read.lock, s.read.sleep),
             s.read.sleep_time_ns,
             pair(s.read.try_, s.read.try_fail),
@@ -181,14 +181,14 @@ fn words(stats: &Stats) -> [u64; 16] {
             s.hold_time.total_ns,
             pair(s.write.try_, s.write.try_fail),
         ]),
-        Stats::Semaphore(s) => put(&[
+        Counted::Semaphore(s) => put(&[
             pair(s.wait, s.sleep),
             s.sleep_time_ns,
             pair(s.try_, s.try_fail),
             pair(s.post, s.max_count),
             pair(s.min_count, 0),
         ]),
-        Stats::Barrier(_) => {}
+        Counted::Barrier(_) => {}
     }
     words
 }

@@ -2,7 +2,7 @@
 
 use super::safe;
 use super::table::{Cell, Table};
-use threadglass::model::Stats;
+use threadglass::model::SyncStats;
 use threadglass::track::Contended;
 
 /// The whole screen.
@@ -37,10 +37,10 @@ pub fn text(locks: &[Contended], seconds: f64) -> String {
 }
 
 /// How long it is held, on the average.
-fn hold(stats: &Stats) -> String {
+fn hold(stats: &SyncStats) -> String {
     let (total, count) = match stats {
-        Stats::Lock(lock) => (lock.hold_time.total_ns, lock.lock),
-        Stats::Rwlock(lock) => (lock.hold_time.total_ns, u64::from(lock.write.lock)),
+        SyncStats::Lock(lock) => (lock.hold_time.total_ns, lock.lock),
+        SyncStats::Rwlock(lock) => (lock.hold_time.total_ns, u64::from(lock.write.lock)),
         _ => (0, 0),
     };
     if count == 0 || total == 0 { "-".to_owned() } else { time(total as f64 / count as f64) }

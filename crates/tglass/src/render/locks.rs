@@ -5,7 +5,7 @@ use super::table::{Cell, Table};
 use super::{DIM, FAIR, gaps, safe};
 use std::time::Duration;
 use threadglass::Lwp;
-use threadglass::model::{Evidence, Side, Snapshot, Stats, SyncObject};
+use threadglass::model::{Evidence, Side, Snapshot, SyncObject, SyncStats};
 
 /// Holders and waiters listed of one object.
 const LISTED: usize = 4;
@@ -40,11 +40,11 @@ pub fn text(snapshot: &Snapshot, took: Duration) -> String {
 fn counts(object: &SyncObject) -> [Cell; 3] {
     let Some(stats) = &object.stats else { return [(); 3].map(|()| Cell::styled("-", DIM)) };
     let uses = match stats {
-        Stats::Lock(lock) => lock.lock,
-        Stats::Cond(cond) => u64::from(cond.wait) + u64::from(cond.timedwait),
-        Stats::Rwlock(lock) => u64::from(lock.read.lock) + u64::from(lock.write.lock),
-        Stats::Semaphore(sem) => sem.wait.into(),
-        Stats::Barrier(barrier) => barrier.wait.into(),
+        SyncStats::Lock(lock) => lock.lock,
+        SyncStats::Cond(cond) => u64::from(cond.wait) + u64::from(cond.timedwait),
+        SyncStats::Rwlock(lock) => u64::from(lock.read.lock) + u64::from(lock.write.lock),
+        SyncStats::Semaphore(sem) => sem.wait.into(),
+        SyncStats::Barrier(barrier) => barrier.wait.into(),
     };
     let (waits, ns) = stats.waits();
     [Cell::from(uses.to_string()), Cell::from(waits.to_string()), Cell::from(super::contend::time(ns as f64))]

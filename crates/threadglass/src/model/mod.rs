@@ -4,8 +4,8 @@ mod evidence;
 mod finding;
 mod frame;
 mod snapshot;
-mod stats;
 mod sync;
+mod sync_stats;
 mod thread;
 mod tsd;
 
@@ -13,12 +13,13 @@ pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind};
 pub use frame::{CallSite, Frame, StackEnd};
 pub use snapshot::{CoreInfo, CoreWriter, Libc, SCHEMA, Snapshot, TargetInfo};
-pub use stats::{
-    BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, Stats, WaitSite,
-};
 pub use sync::{
     Detail, Family, Holder, HolderStatus, Holds, MutexProtocol, MutexType, Preference, Side, SyncKind, SyncObject,
     SyncState, Waiter, WaitsFor,
+};
+pub use sync_stats::{
+    BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncStats,
+    WaitSite,
 };
 pub use thread::{Cpu, Stack, Syscall, Thread, ThreadState, ThreadType};
 pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot};

@@ -342,7 +342,7 @@ pub struct SyncObject {
     pub waiters: Vec<Waiter>,
     /// What was counted of it, where there is an agent in the program that does.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub stats: Option<super::Stats>,
+    pub stats: Option<super::SyncStats>,
 }
 
 /// What a thread waits for.

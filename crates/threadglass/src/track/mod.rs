@@ -20,7 +20,7 @@ pub use place::{NoPlace, environment, place};
 
 use crate::RemoteAddr;
 use crate::elf::Image;
-use crate::model::{Gap, Snapshot, Stats, SyncKind};
+use crate::model::{Gap, Snapshot, SyncKind, SyncStats};
 use crate::target::{Memory, Target};
 use scale::Scale;
 use table::decode::{HEADER_SIZE, HeaderView, NotHeader, header};
@@ -63,7 +63,7 @@ pub struct Tracked {
     /// Tells it from others that were at this address before.
     pub generation: u64,
     /// What was counted.
-    pub stats: Stats,
+    pub stats: SyncStats,
 }
 
 impl Agent {

@@ -1,7 +1,7 @@
 //! Differences: every reader has its own beginning.
 
 use super::Tracked;
-use crate::model::Stats;
+use crate::model::SyncStats;
 
 impl Tracked {
     /// What was counted after `start`, an earlier state of the same place; `None` if that is nothing.
@@ -14,7 +14,7 @@ impl Tracked {
             return None;
         }
         match (&mut now.stats, &start.stats) {
-            (Stats::Lock(now), Stats::Lock(start)) => {
+            (SyncStats::Lock(now), SyncStats::Lock(start)) => {
                 now.lock = now.lock.saturating_sub(start.lock);
                 now.sleep = now.sleep.saturating_sub(start.sleep);
                 now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
@@ -22,7 +22,7 @@ impl Tracked {
                 now.try_ = now.try_.saturating_sub(start.try_);
                 now.try_fail = now.try_fail.saturating_sub(start.try_fail);
             }
-            (Stats::Cond(now), Stats::Cond(start)) => {
+            (SyncStats::Cond(now), SyncStats::Cond(start)) => {
                 now.wait = now.wait.saturating_sub(start.wait);
                 now.timedwait = now.timedwait.saturating_sub(start.timedwait);
                 now.wait_sleep_time_ns = now.wait_sleep_time_ns.saturating_sub(start.wait_sleep_time_ns);
@@ -31,7 +31,7 @@ impl Tracked {
                 now.signal = now.signal.saturating_sub(start.signal);
                 now.broadcast = now.broadcast.saturating_sub(start.broadcast);
             }
-            (Stats::Rwlock(now), Stats::Rwlock(start)) => {
+            (SyncStats::Rwlock(now), SyncStats::Rwlock(start)) => {
                 for (now, start) in [(&mut now.read, &start.read), (&mut now.write, &start.write)] {
                     now.lock = now.lock.saturating_sub(start.lock);
                     now.sleep = now.sleep.saturating_sub(start.sleep);
@@ -41,7 +41,7 @@ impl Tracked {
                 }
                 now.hold_time.total_ns = now.hold_time.total_ns.saturating_sub(start.hold_time.total_ns);
             }
-            (Stats::Semaphore(now), Stats::Semaphore(start)) => {
+            (SyncStats::Semaphore(now), SyncStats::Semaphore(start)) => {
                 now.wait = now.wait.saturating_sub(start.wait);
                 now.sleep = now.sleep.saturating_sub(start.sleep);
                 now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);

@@ -3,8 +3,8 @@
 use super::Tracked;
 use super::scale::Scale;
 use crate::model::{
-    BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, Stats, SyncKind,
-    WaitSite,
+    BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncKind,
+    SyncStats, WaitSite,
 };
 use crate::{InnerTid, RemoteAddr};
 use table::Kind;
@@ -26,10 +26,10 @@ pub(super) fn tracked(record: &Record, extra: Option<ExtraView>, scale: &Scale) 
             let is_held = held_since != 0;
             let hold_time = hold(scale.ns(hold_time), holds, lock.saturating_sub(u64::from(is_held)));
             let sleep_time_ns = scale.ns(sleep_time);
-            Stats::Lock(LockStats { lock, sleep, sleep_time_ns, hold_time, try_, try_fail, last, contention })
+            SyncStats::Lock(LockStats { lock, sleep, sleep_time_ns, hold_time, try_, try_fail, last, contention })
         }
         Counts::Cond { wait, timedwait, wait_time, timedwait_time, timeout, signal, broadcast } => {
-            Stats::Cond(CondStats {
+            SyncStats::Cond(CondStats {
                 wait,
                 timedwait,
                 wait_sleep_time_ns: scale.ns(wait_time),
@@ -42,7 +42,7 @@ pub(super) fn tracked(record: &Record, extra: Option<ExtraView>, scale: &Scale) 
         }
         Counts::Rwlock { read, write, held_since, hold_time, holds, acquired } => {
             let ended = u64::from(acquired).saturating_sub(u64::from(held_since != 0));
-            Stats::Rwlock(RwlockStats {
+            SyncStats::Rwlock(RwlockStats {
                 read: side(read, scale),
                 write: side(write, scale),
                 hold_time: hold(scale.ns(hold_time), holds, ended),
@@ -50,19 +50,21 @@ pub(super) fn tracked(record: &Record, extra: Option<ExtraView>, scale: &Scale) 
                 contention,
             })
         }
-        Counts::Sema { wait, sleep, sleep_time, try_, try_fail, post, max, min } => Stats::Semaphore(SemaphoreStats {
-            wait,
-            sleep,
-            sleep_time_ns: scale.ns(sleep_time),
-            try_,
-            try_fail,
-            post,
-            max_count: max,
-            min_count: min,
-            contention,
-        }),
+        Counts::Sema { wait, sleep, sleep_time, try_, try_fail, post, max, min } => {
+            SyncStats::Semaphore(SemaphoreStats {
+                wait,
+                sleep,
+                sleep_time_ns: scale.ns(sleep_time),
+                try_,
+                try_fail,
+                post,
+                max_count: max,
+                min_count: min,
+                contention,
+            })
+        }
         Counts::Barrier { wait, sleep, sleep_time } => {
-            Stats::Barrier(BarrierStats { wait, sleep, sleep_time_ns: scale.ns(sleep_time), contention })
+            SyncStats::Barrier(BarrierStats { wait, sleep, sleep_time_ns: scale.ns(sleep_time), contention })
         }
     };
     Tracked { address: RemoteAddr(record.key.address()), kind, generation: record.key.generation(), stats }

@@ -28,7 +28,7 @@ pub struct Contended {
     /// How long they took.
     pub wait_ns: u64,
     /// What was counted in this time; percentiles and call sites are of all the time since the program began.
-    pub stats: crate::model::Stats,
+    pub stats: crate::model::SyncStats,
     /// Where threads called from that waited, and where the one that made them wait, longest first.
     pub sites: Vec<(String, Option<String>, u64)>,
 }

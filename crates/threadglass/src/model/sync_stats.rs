@@ -5,7 +5,7 @@ use crate::{InnerTid, RemoteAddr};
 /// The numbers of an object, by its kind. Times are nanoseconds. Counters of 32 bits stay at their largest value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(untagged))]
-pub enum Stats {
+pub enum SyncStats {
     /// Of a mutex or spinlock.
     Lock(LockStats),
     /// Of a condition variable.
@@ -145,7 +145,7 @@ pub struct WaitSite {
     pub time_ns: u64,
 }
 
-impl Stats {
+impl SyncStats {
     /// Waits and the time they took, of whatever sort.
     pub fn waits(&self) -> (u64, u64) {
         match self {
