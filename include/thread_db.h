@@ -222,8 +222,11 @@ typedef struct {
 
 /*
  * Filled by td_ta_get_stats(). The four averages are fractions over the time since the statistics were
- * enabled or reset (until they were disabled). They share one denominator, which is never 0, so their
- * numerators can be compared. Before any time has passed they are 0/1.
+ * enabled or reset (until they were disabled, or the process ended). They share one denominator, which is
+ * never 0 (microseconds, or a multiple of them once these no longer fit an int), so their numerators can be
+ * compared: a_concurrency_num <= nrunnable_num <= nlwps_num, nidle_num = nlwps_num - nrunnable_num. Before
+ * any time has passed, and if they were never enabled, they are 0/1. Time for which a debugger holds the
+ * process stopped counts.
  */
 typedef struct td_ta_stats {
     int nthreads;          /* threads now, as td_ta_get_nthreads(): always current */
@@ -232,9 +235,9 @@ typedef struct td_ta_stats {
     int nrunnable_den;
     int a_concurrency_num; /* average number of threads running; at most the one above */
     int a_concurrency_den;
-    int nlwps_num;         /* average number of LWPs; every thread has one */
+    int nlwps_num;         /* average number of LWPs; every thread has one until it ends */
     int nlwps_den;
-    int nidle_num;         /* average number of LWPs neither running nor waiting for a CPU */
+    int nidle_num;         /* average number of LWPs neither running nor waiting for a CPU: their thread sleeps */
     int nidle_den;
 } td_ta_stats_t;
 
@@ -569,7 +572,8 @@ extern td_err_e td_thr_event_getmsg(const td_thrhandle_t *th_p, td_event_msg_t *
 /* ==== Process statistics ============================================================================ */
 
 /*
- * Off at first. Switching on, also again, resets; switching off keeps the averages readable. TD_NOCAPAB: a
+ * Off at first. Switching on, also again, resets; switching off keeps the averages readable. While they are on
+ * a thread of this library (not of the process) reads /proc, and never calls a ps_ routine. TD_NOCAPAB: a
  * core, or a debugger's process that cannot be proven alive. illumos: always TD_NOCAPAB; glibc:
  * TD_OK and nothing done.
  */

@@ -55,9 +55,7 @@ THREAD is a number as `info threads' shows it; the selected thread if it is left
                 break
             if not thread["waits_for"]:
                 last = "%s %s" % (look.name(lwp), doing(thread, look.answer["target"]))
-                if look.is_blind:
-                    last = "It cannot be told what %s waits for." % look.name(lwp)
-                elif len(seen) == 1:
+                if len(seen) == 1:
                     last += ": it waits for no lock or thread that is known"
                 break
             holders = look.holders(thread["waits_for"])

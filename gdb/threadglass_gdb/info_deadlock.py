@@ -37,9 +37,7 @@ Usage: info deadlock"""
         if len(findings) > FINDINGS:
             out += ".. and %d more: tglass why shows all of them\n" % (len(findings) - FINDINGS)
         if not any(finding["kind"] in self.HANGS for finding in findings):
-            if answer.is_blind:
-                out = "It cannot be told whether threads wait for each other.\n" + out
-            elif not findings:
+            if not findings:
                 out = "No deadlock: no thread was found to wait for another one.\n"
             else:
                 out = "No deadlock was found.\n" + out

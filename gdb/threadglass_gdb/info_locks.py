@@ -51,8 +51,6 @@ far as variables name them."""
                 safe(item["name"] or "-"),
             ))
         if len(rows) == 1:
-            if look.is_blind:
-                return "Nothing can be told of its locks.\n"
             return "No such lock was found: none is waited for, and none was found to be held.\n"
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

@@ -105,6 +105,9 @@ def look(verb, options=()):
     # 1 is a certain deadlock.
     if done.returncode not in (0, 1):
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        # tglass may not read the memory of the process; a debugger that started it always may.
+        if said and "cannot see the locks" in said[0]:
+            said[0] += "; gdb may read it nevertheless: `generate-core-file FILE`, then tglass why FILE"
         fail(safe(said[0]) if said else "tglass failed (status %d): try %s in a shell" % (done.returncode, safe(shown)))
     try:
         answer = json.loads(done.stdout.decode("utf-8", "replace"))
@@ -122,9 +125,6 @@ class Look:
         self.answer = answer
         self.threads = {thread["lwp"]: thread for thread in answer["threads"] if thread["lwp"] is not None}
         self.objects = {item["address"]: item for item in answer["objects"]}
-        self.is_core = answer["target"]["core"] is not None
-        # tglass may not read the memory of the process: nothing is known of its locks.
-        self.is_blind = answer["target"]["libc"]["kind"] == "unread"
         self.known = {thread.ptid[1]: thread for thread in gdb.selected_inferior().threads()}
 
     def number(self, lwp):
@@ -196,6 +196,4 @@ class Look:
             out += "not seen: %s%s: %s\n" % (safe(gap["what"]), whose, safe(gap["why"]))
         if len(gaps) > GAPS:
             out += "not seen: %d more\n" % (len(gaps) - GAPS)
-        if self.is_blind and not self.is_core:
-            out += "gdb may read it nevertheless: `generate-core-file FILE`, then tglass why FILE\n"
         return out

@@ -7,13 +7,17 @@
 
 mod c_library;
 mod cli;
+mod concurrency;
 mod context;
 mod cores;
 mod machine;
 mod measure;
 mod peers;
+mod profil;
+mod profilers;
 mod programs;
 mod report;
+mod split;
 mod stacks;
 mod stats;
 mod target;
@@ -37,6 +41,8 @@ const BENCHES: &[Bench] = &[
     ("stacks", stacks::run),
     ("c-library", c_library::run),
     ("cores", cores::run),
+    ("profil", profil::run),
+    ("stats", concurrency::run),
 ];
 
 fn main() -> ExitCode {

@@ -10,11 +10,18 @@ pub struct Programs {
     dir: TempDir,
 }
 
+/// The one that is built for gprof.
+const FOR_GPROF: &str = "split_run_pg";
+
 /// Name and source.
 const SOURCES: &[(&str, &str)] = &[
+    ("busy", include_str!("../programs/busy.c")),
     ("deadlocked", include_str!("../programs/deadlocked.c")),
     ("many_threads", include_str!("../programs/many_threads.c")),
     ("read_floor", include_str!("../programs/read_floor.c")),
+    ("split_run", include_str!("../programs/split_run.c")),
+    (FOR_GPROF, include_str!("../programs/split_run.c")),
+    ("split_work", include_str!("../programs/split_work.c")),
     ("walk_threads", include_str!("../programs/walk_threads.c")),
 ];
 
@@ -30,7 +37,9 @@ impl Programs {
                 // -rdynamic: a library opened at run time finds the client's routines.
                 .args(["-O2", "-Wall", "-pthread", "-rdynamic", "-o"])
                 .arg(dir.path().join(name))
+                .args((*name == FOR_GPROF).then_some("-pg"))
                 .arg(&file)
+                .arg("-ldl")
                 .status()
                 .with_context(|| format!("cannot run the C compiler {}", compiler.display()))?;
             anyhow::ensure!(status.success(), "{name}.c does not compile");

@@ -41,7 +41,8 @@ impl Runs {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+/// The middle one.
+pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -50,6 +51,15 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
         len if len % 2 == 1 => Some(values[middle]),
         _ => Some((values[middle - 1] + values[middle]) / 2.0),
     }
+}
+
+/// Between which two figures the middle half of them lies: how much one more run may differ.
+pub fn quartiles(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    let (low, high) = (values.get(..half)?, values.get(values.len() - half..)?);
+    Some([median(low.iter().copied())?, median(high.iter().copied())?])
 }
 
 #[cfg(test)]
@@ -67,6 +77,13 @@ mod tests {
         assert_eq!(runs(&[]).median_ms(), None);
         assert_eq!(runs(&[4.0, 1.0]).min_ms(), Some(1.0));
         assert_eq!(runs(&[4.0]).rss_mib(), Some(2.0));
+    }
+
+    #[test]
+    fn quartiles_are_the_medians_of_the_halves() {
+        assert_eq!(quartiles([5.0, 1.0, 2.0, 4.0, 3.0].into_iter()), Some([1.5, 4.5]));
+        assert_eq!(quartiles([2.0, 1.0].into_iter()), Some([1.0, 2.0]));
+        assert_eq!(quartiles([1.0].into_iter()), None);
     }
 
     #[test]

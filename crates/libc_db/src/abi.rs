@@ -142,6 +142,21 @@ pub(crate) struct SyncStats {
     pub(crate) ss_un: [u64; 16],
 }
 
+/// `td_ta_stats_t`.
+#[repr(C)]
+pub(crate) struct TaStats {
+    pub(crate) nthreads: c_int,
+    pub(crate) r_concurrency: c_int,
+    pub(crate) nrunnable_num: c_int,
+    pub(crate) nrunnable_den: c_int,
+    pub(crate) a_concurrency_num: c_int,
+    pub(crate) a_concurrency_den: c_int,
+    pub(crate) nlwps_num: c_int,
+    pub(crate) nlwps_den: c_int,
+    pub(crate) nidle_num: c_int,
+    pub(crate) nidle_den: c_int,
+}
+
 /// `prgregset_t` and `prfpregset_t` in bytes.
 pub(crate) const GREGS_SIZE: usize = 216;
 pub(crate) const FPREGS_SIZE: usize = 512;
@@ -159,4 +174,5 @@ const _: () = {
     assert!(size_of::<SyncInfo>() == 72 && std::mem::offset_of!(SyncInfo, si_owner) == 48);
     assert!(std::mem::offset_of!(SyncInfo, si_state) == 32 && size_of::<SyncStats>() == 200);
     assert!(size_of::<Notify>() == 16 && size_of::<EventMsg>() == 24 && size_of::<ThrEvents>() == 8);
+    assert!(size_of::<TaStats>() == 40);
 };

@@ -7,6 +7,7 @@ use crate::handles::{self, OwnProcess, Subject};
 use crate::kernel::Kernel;
 use crate::picture::{Picture, Variables};
 use crate::service::{Service, Watched, psaddr};
+use crate::stats::Statistics;
 use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int};
 use std::ops::Deref;
@@ -42,6 +43,7 @@ pub(crate) struct Agent {
     pub(crate) tracking: Mutex<crate::sync::stats::Tracking>,
     /// The last look at what threads wait for.
     pub(crate) picture: Mutex<Option<Arc<Picture>>>,
+    pub(crate) statistics: Mutex<Statistics>,
 }
 
 // SAFETY: the two pointers are only compared and handed back to the client, on the thread that made
@@ -68,6 +70,7 @@ impl Agent {
             variables: Mutex::default(),
             tracking: Mutex::default(),
             picture: Mutex::default(),
+            statistics: Mutex::default(),
         }
     }
 
@@ -83,6 +86,7 @@ impl Agent {
 
     /// Lets go of everything it holds in the target.
     pub(crate) fn end(&self) {
+        self.end_statistics();
         lock(&self.tracer).take();
         let stopped = std::mem::take(&mut *lock(&self.stopped_by_client));
         for lwp in stopped {
@@ -194,6 +198,17 @@ impl Agent {
             Backend::Client(_) => Service::new(self.ph).pid(),
             Backend::Own(process) => Some(process.target().pid().0),
         }
+    }
+
+    /// Number of its threads, those that wait to be joined included.
+    pub(crate) fn count_threads(&self) -> Td<c_int> {
+        let _stopped = self.stopping()?;
+        let count = self.inspect(|inspector| match inspector.is_initialised() {
+            Ok(true) => inspector.list().map(|threads| threads.len()).map_err(look_error),
+            Ok(false) => Ok(1),
+            Err(_) => Err(TdErr::DbErr),
+        })?;
+        Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
     }
 
     /// Stops the process for the time of a call, if the client offers that.
@@ -423,15 +438,9 @@ pub unsafe extern "C-unwind" fn td_ta_get_nthreads(ta: *const ThrAgent, out: *mu
         if out.is_null() {
             return Err(TdErr::Err);
         }
-        let agent = agents::enter(ta)?;
-        let _stopped = agent.stopping()?;
-        let count = agent.inspect(|inspector| match inspector.is_initialised() {
-            Ok(true) => inspector.list().map(|threads| threads.len()).map_err(look_error),
-            Ok(false) => Ok(1),
-            Err(_) => Err(TdErr::DbErr),
-        })?;
+        let count = agents::enter(ta)?.count_threads()?;
         // SAFETY: not NULL, so writable by the caller's promise.
-        unsafe { out.write(c_int::try_from(count).unwrap_or(c_int::MAX)) };
+        unsafe { out.write(count) };
         Ok(())
     })())
 }

@@ -11,7 +11,7 @@ use crate::debugged::Debugged;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadglass::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState, Thread};
+use threadglass::model::{Evidence, Family, SyncObject, Thread};
 use threadglass::proc::SyscallFile;
 use threadglass::symbols::{DataNames, LockVariable};
 use threadglass::target::{Live, LwpFacts, Target};
@@ -210,24 +210,6 @@ impl Picture {
         }
         let is_thread = |inner| self.threads.iter().any(|thread| thread.inner_lwp == Some(inner));
         let Some(kind) = by_content(target, address, &is_thread) else { return Ok(None) };
-        Ok(reread(target, layout, &self.threads, &inferred(address, kind)))
-    }
-}
-
-/// An object of which only its content tells the kind.
-fn inferred(address: RemoteAddr, kind: SyncKind) -> SyncObject {
-    SyncObject {
-        address,
-        kind,
-        family: Family::Pthread,
-        evidence: Evidence::Inferred,
-        name: None,
-        stats: None,
-        size: None,
-        shared: None,
-        state: SyncState::Unknown,
-        detail: Detail::None {},
-        holders: Vec::new(),
-        waiters: Vec::new(),
+        Ok(reread(target, layout, &self.threads, &SyncObject::bare(address, kind, Family::Pthread, Evidence::Inferred)))
     }
 }

@@ -1,41 +1,138 @@
-//! Process statistics: declared, and answered with TD_NOCAPAB after the checks that hold for every call,
-//! until they are implemented.
+//! Process statistics: how many threads run, want to run and exist, on average.
 
-use crate::abi::{Td, TdErr, ThrAgent, code};
+use crate::abi::{TaStats, Td, TdErr, ThrAgent, code};
+use crate::agent::{Agent, lock};
 use crate::agents;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
+use threadglass::glibc::requested_concurrency;
+use threadglass::stats::{Averages, Sampler, SamplerError};
 
-fn on_agent(ta: *const ThrAgent) -> Td {
-    agents::enter(ta)?;
-    Err(TdErr::NoCapab)
+/// The statistics of an agent.
+#[derive(Default)]
+pub(crate) enum Statistics {
+    /// Never on, or reset while off.
+    #[default]
+    None,
+    /// On: a thread of ours keeps them. It reads `/proc` alone, and goes when this does.
+    On(Sampler),
+    /// Off: as they were.
+    Frozen(Averages),
 }
 
-/// Switches process statistics.
+impl Statistics {
+    fn averages(&self) -> Td<Averages> {
+        match self {
+            Self::None => Ok(Averages::default()),
+            // Not in a process that was forked from the one that switched them on.
+            Self::On(sampler) => sampler.averages().ok_or(TdErr::Err),
+            Self::Frozen(averages) => Ok(*averages),
+        }
+    }
+}
+
+impl Agent {
+    /// Ends the thread that keeps statistics.
+    pub(crate) fn end_statistics(&self) {
+        let statistics = std::mem::take(&mut *lock(&self.statistics));
+        drop(statistics);
+    }
+
+    /// What the program asked for by pthread_setconcurrency; 0 where that cannot be read.
+    fn requested_concurrency(&self) -> i32 {
+        let level = match self.service() {
+            Some(service) => requested_concurrency(&service, &service),
+            None => self.live().and_then(|live| requested_concurrency(&*live, &*live)),
+        };
+        level.unwrap_or(0)
+    }
+}
+
+fn start_error(error: SamplerError) -> TdErr {
+    match error {
+        SamplerError::Ended => TdErr::DbErr,
+        SamplerError::NoCounters => TdErr::NoCapab,
+        SamplerError::System(_) => TdErr::Err,
+    }
+}
+
+/// Switches process statistics. On, also while on, begins anew.
 ///
 /// # Safety
 ///
 /// `ta` may be anything: it is only compared.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn td_ta_enable_stats(ta: *const ThrAgent, _on: c_int) -> c_int {
-    code(on_agent(ta))
+pub unsafe extern "C-unwind" fn td_ta_enable_stats(ta: *const ThrAgent, on: c_int) -> c_int {
+    code((|| {
+        let agent = agents::enter(ta)?;
+        let live = agent.live().ok_or(TdErr::NoCapab)?;
+        if on != 0 {
+            let sampler = Sampler::start(&live).map_err(start_error)?;
+            let old = std::mem::replace(&mut *lock(&agent.statistics), Statistics::On(sampler));
+            drop(old);
+            return Ok(());
+        }
+        let mut statistics = lock(&agent.statistics);
+        if let Statistics::On(_) = &*statistics {
+            let averages = statistics.averages()?;
+            let old = std::mem::replace(&mut *statistics, Statistics::Frozen(averages));
+            // Its thread is waited for, but not with the lock.
+            drop(statistics);
+            drop(old);
+        }
+        Ok(())
+    })())
 }
 
-/// Resets process statistics.
+/// Begins the averages anew.
 ///
 /// # Safety
 ///
 /// `ta` may be anything: it is only compared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_reset_stats(ta: *const ThrAgent) -> c_int {
-    code(on_agent(ta))
+    code((|| {
+        let agent = agents::enter(ta)?;
+        agent.live().ok_or(TdErr::NoCapab)?;
+        let mut statistics = lock(&agent.statistics);
+        match &*statistics {
+            Statistics::On(sampler) => sampler.reset().ok_or(TdErr::Err)?,
+            Statistics::None | Statistics::Frozen(_) => *statistics = Statistics::None,
+        }
+        Ok(())
+    })())
 }
 
 /// Process statistics.
 ///
 /// # Safety
 ///
-/// `ta` may be anything: it is only compared.
+/// `out` is NULL or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn td_ta_get_stats(ta: *const ThrAgent, out: *mut c_void) -> c_int {
-    code(if out.is_null() { Err(TdErr::Err) } else { on_agent(ta) })
+pub unsafe extern "C-unwind" fn td_ta_get_stats(ta: *const ThrAgent, out: *mut TaStats) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        let agent = agents::enter(ta)?;
+        agent.live().ok_or(TdErr::NoCapab)?;
+        // No routine of the client's runs while this is locked.
+        let averages = lock(&agent.statistics).averages()?.fractions();
+        let nthreads = agent.count_threads()?;
+        let r_concurrency = agent.requested_concurrency();
+        let stats = TaStats {
+            nthreads,
+            r_concurrency,
+            nrunnable_num: averages.nrunnable,
+            nrunnable_den: averages.den,
+            a_concurrency_num: averages.a_concurrency,
+            a_concurrency_den: averages.den,
+            nlwps_num: averages.nlwps,
+            nlwps_den: averages.den,
+            nidle_num: averages.nidle,
+            nidle_den: averages.den,
+        };
+        // SAFETY: not NULL, so writable by the caller's promise.
+        unsafe { out.write(stats) };
+        Ok(())
+    })())
 }

@@ -18,6 +18,8 @@ fn remote(ours: bool, program: &str, server_args: &str, commands: &[&str]) -> St
     connect += &format!("gdbserver --once --debug --debug-file={} {server_args}", log.display());
     let mut command = Command::new("gdb");
     command.args(["-nx", "-batch", "-iex", "set pagination off", "-iex", "set width 0", "-iex", "set sysroot /"]);
+    // Two seconds, its default, are short on a busy machine, and gdb does not recover from what comes late.
+    command.args(["-iex", "set remotetimeout 120"]);
     command.args(["-iex", "set debuginfod enabled off", "-ex", &connect]);
     for line in commands {
         command.args(["-ex", line]);

@@ -1,5 +1,6 @@
 //! A running fixture.
 
+use crate::end::end;
 use crate::{Build, Variant, holds_within, wait_asleep};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// Only a fixture that hangs takes this long, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// A running program, ended when this is dropped.
 #[derive(Debug)]
@@ -120,7 +121,6 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 }

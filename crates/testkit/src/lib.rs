@@ -5,6 +5,7 @@
 
 mod build;
 mod cores;
+mod end;
 mod findings;
 mod fixture;
 mod log;
@@ -18,6 +19,7 @@ mod wait;
 
 pub use build::{Build, Variant};
 pub use cores::{CoreFile, Dumpable};
+pub use end::end_with_descendants;
 pub use findings::{HANGS, finding_faults, is_hang};
 pub use fixture::Fixture;
 pub use log::{Entry, Log};

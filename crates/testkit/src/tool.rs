@@ -1,5 +1,6 @@
 //! Running the tool and reading its answer.
 
+use crate::{end_with_descendants, holds_within};
 use serde_json::Value;
 use std::io::Read;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A look takes milliseconds; only one that hangs takes this long.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The `tglass` binary under test.
 #[derive(Clone, Debug)]
@@ -87,14 +88,17 @@ impl Answer {
                 break status;
             }
             if Instant::now() > deadline {
-                let _ = child.kill();
-                let _ = child.wait();
+                end_with_descendants(&mut child);
                 panic!("{command:?} does not end");
             }
             std::thread::sleep(nap);
             nap = (nap * 2).min(Duration::from_millis(20));
         };
-        let text = |handle: JoinHandle<Vec<u8>>| handle.join().unwrap_or_default();
+        let text = |handle: JoinHandle<Vec<u8>>| {
+            // What it started may hold the pipe open.
+            assert!(holds_within(PATIENCE, || handle.is_finished()), "something of {command:?} does not end");
+            handle.join().unwrap_or_default()
+        };
         Self { code: status.code(), stdout: text(stdout), stderr: String::from_utf8_lossy(&text(stderr)).into_owned() }
     }
 

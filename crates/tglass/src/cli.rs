@@ -49,6 +49,20 @@ pub enum Command {
     Threads(ThreadsArgs),
     /// Show thread-specific data: keys, destructors, values of each thread
     Tsd(TargetArgs),
+    /// Show how many threads run, want to run and sleep on average, and what each does with its time
+    ///
+    /// In the manner of `prstat -mL`: CPU is the time on a CPU, RUNQ that waiting for one, LCK that waiting for a
+    /// lock (mutex, rwlock, semaphore, once), SLP all other sleep, each in per cent of the interval. CPU and
+    /// RUNQ are the kernel's own counts; LCK is inferred from samples of where the thread sleeps.
+    Stats(StatsArgs),
+    /// Show where a process, or a command, spends its CPU time: functions, ranges of code, stacks
+    ///
+    /// Nothing is put into the process, and nothing in it is stopped: the kernel's clock ticks for its threads,
+    /// those born later too. With --wait: where its threads wait, for which lock, and who holds it. See
+    /// docs/profil.md.
+    ///
+    /// Exit status: that of CMD, if one was given; otherwise 0 recorded, 2 could not record.
+    Profil(ProfilArgs),
     /// Hold one thread of a process suspended while this command runs
     ///
     /// The other threads go on. The thread resumes when this command ends, in whatever way it ends.
@@ -258,6 +272,84 @@ pub struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
+    pub target: WhichTarget,
+    /// Length of an interval (`1s`, `250ms`, `1m`; from 10ms to 1 day)
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// How many intervals, each with a screen of its own; 0 goes on until Ctrl-C
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    pub count: u64,
+    /// Show all threads; otherwise a terminal gets as many as fit
+    #[arg(short, long)]
+    pub all: bool,
+    /// Print JSON (schema threadglass/1, see docs/json.md): all threads; one line each unless -n is 1
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ProfilArgs {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
+    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    pub target: Option<WhichTarget>,
+    /// Command to start, and to profile to its end; the profile goes to standard error
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+    /// How long (`300ms`, `2s`, `0.5s`); Ctrl-C ends it earlier [default: 10s; a command to its end]
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Ticks per second of CPU time, up to 10000 [default: 997]; with --wait looks per second [default: 20]
+    #[arg(short = 'F', long, value_name = "RATE")]
+    pub rate: Option<u32>,
+    /// Where threads wait, in place of where they run
+    #[arg(long, conflicts_with_all = ["command", "children", "scale", "offset", "function", "module", "histogram", "gmon"])]
+    pub wait: bool,
+    /// Follow processes that are forked too, and programs that they execute
+    #[arg(long)]
+    pub children: bool,
+    /// Record whole stacks (the stack files below need them and ask for them)
+    #[arg(short = 'g', long)]
+    pub stacks: bool,
+    /// Only code from this address on, to the end of what is mapped there
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["function", "module"])]
+    pub offset: Option<RemoteAddr>,
+    /// Only this function
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Only this object (with --function: where it is)
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<String>,
+    /// Fineness as profil(2) has it: a cell stands for 131072 / SCALE bytes of code (0x4000: 8)
+    #[arg(long, value_name = "SCALE", value_parser = scale, default_value = "0x4000")]
+    pub scale: u32,
+    /// Write the cells of profil(2): 16-bit numbers, little-endian, of the program or the region
+    #[arg(long, value_name = "FILE")]
+    pub histogram: Option<PathBuf>,
+    /// Write a file that gprof reads
+    #[arg(long, value_name = "FILE")]
+    pub gmon: Option<PathBuf>,
+    /// Write stacks, one a line, with their counts
+    #[arg(long, value_name = "FILE")]
+    pub folded: Option<PathBuf>,
+    /// Write a flame graph for the browser
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Write a file that pprof reads (`.pb.gz`)
+    #[arg(long, value_name = "FILE")]
+    pub pprof: Option<PathBuf>,
+    /// Write the text, or the JSON, there
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct SuspendArgs {
     /// Process id
     #[arg(value_name = "PID", value_parser = id)]
@@ -366,6 +458,14 @@ fn number(text: &str) -> Result<u32, String> {
     parsed.map_err(|_| format!("`{text}` is not a number such as 64 or 0x40"))
 }
 
+/// A scale that turns profiling on.
+fn scale(text: &str) -> Result<u32, String> {
+    match number(text)? {
+        0 | 1 => Err("0 and 1 mean that profiling is off: 2 to 0x10000 are usual".to_owned()),
+        scale => Ok(scale),
+    }
+}
+
 /// An address: hexadecimal, with or without `0x`.
 fn address(text: &str) -> Result<RemoteAddr, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
@@ -390,6 +490,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(count * scale).map_err(|_| bad())
 }
 
+/// A duration over which averages mean something, and which somebody may wait for.
+fn interval(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(10)..=Duration::from_secs(86_400);
+    let time = duration(text)?;
+    if range.contains(&time) { Ok(time) } else { Err(format!("`{text}` is not between 10ms and 1 day (1440m)")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -407,6 +514,14 @@ mod tests {
         assert_eq!(duration("0.5s"), Ok(Duration::from_millis(500)));
         for bad in ["", "5", "s", "-1s", "1h2", "nans", "infs"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_neither_nothing_nor_for_ever() {
+        assert_eq!(interval("250ms"), Ok(Duration::from_millis(250)));
+        for bad in ["0s", "1ms", "2000m", "1", "-1s"] {
+            assert!(interval(bad).is_err(), "{bad}");
         }
     }
 

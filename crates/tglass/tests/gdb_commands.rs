@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use testkit::{
-    Answer, Build, Dumpable, Fixture, Public, Signal, Tool, Value, Variant, eventually, have, holds_within, is_root,
-    signal, skip,
+    Answer, Build, Dumpable, Fixture, Public, Signal, Tool, Value, Variant, end_with_descendants, eventually, have,
+    holds_within, is_root, signal, skip,
 };
 
 const TGLASS: &str = env!("CARGO_BIN_EXE_tglass");
@@ -33,6 +33,8 @@ fn have_gdb(test: &str) -> bool {
 fn gdb(before: &[&str], commands: &[&str]) -> Command {
     let mut command = Command::new("gdb");
     command.args(["-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set width 0"]);
+    // Two seconds, its default, are short on a busy machine, and gdb does not recover from what comes late.
+    command.args(["-iex", "set remotetimeout 120"]);
     command.arg("-ix").arg(script()).args(before).env("TGLASS", TGLASS);
     for line in commands {
         // What one command says begins with its name.
@@ -50,13 +52,12 @@ fn says(mut command: Command) -> Said {
     let both = (file.try_clone().expect("a file"), file);
     let mut child = command.stdin(Stdio::null()).stdout(both.0).stderr(both.1).spawn().expect("gdb starts");
     let mut status = None;
-    let ended = holds_within(Duration::from_secs(120), || {
+    let ended = holds_within(Duration::from_secs(300), || {
         status = child.try_wait().expect("our own child");
         status.is_some()
     });
     if !ended {
-        let _ = child.kill();
-        let _ = child.wait();
+        end_with_descendants(&mut child);
     }
     let text = String::from_utf8_lossy(&std::fs::read(&path).expect("what it said")).into_owned();
     assert!(!text.contains("Traceback"), "{text}");
@@ -404,11 +405,8 @@ fn where_gdb_may_look_and_tglass_may_not() {
     let mut command = gdb(&["-p", &fixture.pid().to_string()], &commands);
     command.env("TGLASS", stand_in(&dir, &text));
     let said = says(command);
-    assert!(said.of("info locks").starts_with("Nothing can be told of its locks.\n"), "{}", said.0);
-    assert!(said.of("info deadlock").starts_with("It cannot be told whether "), "{}", said.0);
-    assert!(said.of("thread blocked-by 2").starts_with("It cannot be told what 2 "), "{}", said.0);
     for command in commands {
-        assert!(said.of(command).contains("\nnot seen: "), "{}", said.of(command));
+        assert!(said.of(command).contains("cannot see the locks of process"), "{}", said.of(command));
         assert!(said.of(command).contains("generate-core-file"), "{}", said.of(command));
     }
 }

@@ -84,6 +84,11 @@ fn threads_only_looks() {
 }
 
 #[test]
+fn stats_only_looks() {
+    looks_without_acting("stats", Variant::Default);
+}
+
+#[test]
 fn threads_of_a_stripped_program_only_looks() {
     looks_without_acting("threads", Variant::Stripped);
 }
@@ -113,6 +118,32 @@ fn a_dry_run_of_set_only_looks() {
     if let Some(calls) = trace("no_touching::set", &["set", &fixture.pid().to_string(), a, "0"]) {
         assert_only_looks(&calls);
     }
+}
+
+#[test]
+fn a_profile_of_waits_only_looks() {
+    let fixture = Fixture::new("profil_wait.c").settled();
+    let pid = fixture.pid().to_string();
+    if let Some(calls) = trace("no_touching::profil_wait", &["profil", &pid, "--wait", "-d", "20ms"]) {
+        assert_only_looks(&calls);
+    }
+    let before = switches(fixture.pid());
+    assert_eq!(tool().run(&["profil", &pid, "--wait", "-d", "200ms"]).code, Some(0));
+    assert_eq!(switches(fixture.pid()), before, "threads of the target have run");
+}
+
+/// A profile has the kernel's clock tick for the target, and does nothing else to it.
+#[test]
+fn a_profile_does_nothing_but_tick() {
+    let test = "no_touching::profil";
+    if tool().run(&["profil", "--", "true"]).stderr.contains("perf events are not permitted") {
+        return skip(test, "perf events are not permitted");
+    }
+    let fixture = Fixture::start(&Build::new("profil_spin.c").path(), &[]);
+    let Some(calls) = trace(test, &["profil", &fixture.pid().to_string(), "-d", "100ms", "-g"]) else { return };
+    let (ticks, others): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.starts_with("perf_event_open("));
+    assert!(!ticks.is_empty());
+    assert_only_looks(&others);
 }
 
 /// The check above must be able to fail.

@@ -30,7 +30,10 @@ pub mod guards;
 mod ids;
 pub mod model;
 pub mod proc;
+#[cfg(feature = "profile")]
+pub mod profile;
 pub mod signals;
+pub mod stats;
 pub mod symbols;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
@@ -39,5 +42,6 @@ pub mod threads;
 pub mod track;
 pub mod unwind;
 pub mod waits;
+mod x86;
 
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};

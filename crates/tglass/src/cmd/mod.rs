@@ -5,8 +5,11 @@ mod demo;
 mod doctor;
 mod generate;
 mod locks;
+mod output;
+mod profil;
 mod run;
 mod set;
+mod stats;
 mod suspend;
 mod threads;
 mod tsd;
@@ -28,6 +31,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),
+        Command::Stats(args) => stats::run(&args),
+        Command::Profil(args) => profil::run(&args),
         Command::Suspend(args) => suspend::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Doctor(args) => doctor::run(&args),

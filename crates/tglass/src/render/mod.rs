@@ -2,10 +2,14 @@
 
 pub mod contend;
 pub mod doctor;
+pub mod flame;
 mod gaps;
 pub mod locks;
+pub mod pprof;
+pub mod profil;
 pub mod set;
 pub mod stacks;
+pub mod stats;
 mod sync;
 mod table;
 mod target;

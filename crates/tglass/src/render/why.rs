@@ -146,20 +146,36 @@ impl Screen<'_> {
     }
 
     fn no_hang(&self) -> String {
+        let verdict = paint(GOOD.bold(), "NO DEADLOCK FOUND");
         let chain = self.snapshot.findings.iter().find(|finding| finding.kind == FindingKind::LongChain);
         let Some(chain) = chain else {
-            return format!(
-                "{}  no thread waits for another one.\n  {}\n\n",
-                paint(GOOD.bold(), "NO DEADLOCK"),
-                self.summary()
-            );
+            let unheld = match self.waiting_for_nobody() {
+                0 => String::new(),
+                1 => "  1 thread waits for what nobody is known to hold (`tglass locks` shows it)\n".to_owned(),
+                number => {
+                    format!("  {number} threads wait for what nobody is known to hold (`tglass locks` shows it)\n")
+                }
+            };
+            return format!("{verdict}  no thread is known to wait for another one.\n  {}\n{unheld}\n", self.summary());
         };
-        let mut out = format!("{}  {}.\n\n", paint(GOOD.bold(), "NO DEADLOCK"), safe(&chain.text));
+        let mut out = format!("{verdict}  {}.\n\n", safe(&chain.text));
         for lwp in chain.threads.iter().take(THREADS) {
             out += &self.member(*lwp);
         }
         out += &self.behind(&chain.behind);
         out
+    }
+
+    /// Threads that wait for something that somebody may hold, but it is not known who.
+    fn waiting_for_nobody(&self) -> usize {
+        let held = |object: &&SyncObject| {
+            matches!(
+                object.kind,
+                SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Semaphore | SyncKind::Once | SyncKind::Futex
+            )
+        };
+        let unheld = self.snapshot.objects.iter().filter(held).filter(|object| object.holders.is_empty());
+        unheld.map(|object| object.waiters.len()).sum()
     }
 
     /// What the threads do, when nothing is wrong.

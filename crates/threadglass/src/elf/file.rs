@@ -13,6 +13,9 @@ use std::fs::File;
 /// Functions do not lie in one another by the thousand; a table that claims so is not followed.
 const MAX_MATCHES: usize = 10 << 20;
 
+/// Functions of one name that are listed.
+const MAX_NAMESAKES: usize = 64;
+
 /// A file's symbol tables, not yet relocated. The file is read in pieces, never memory-mapped: a
 /// file that shrinks under a mapping would kill us by SIGBUS.
 pub struct FileSymbols {
@@ -51,6 +54,23 @@ impl FileSymbols {
                 Some((String::from_utf8_lossy(name).into_owned(), addr))
             })
             .collect()
+    }
+
+    /// The functions of this name, as the file has it or as its author wrote it, at link-time addresses. One pass
+    /// over the tables; the same function in both is given once.
+    pub fn functions_named(&self, name: &str) -> Vec<Symbol> {
+        let Ok(elf) = ElfFile64::<Endianness, _>::parse(&self.cache) else { return Vec::new() };
+        let mut found: Vec<Symbol> = Vec::new();
+        let definitions = elf.symbols().chain(elf.dynamic_symbols()).filter(ObjectSymbol::is_definition);
+        for symbol in definitions.filter(|symbol| symbol.kind() == object::SymbolKind::Text) {
+            let Ok(raw) = symbol.name() else { continue };
+            let (addr, size) = (RemoteAddr(symbol.address()), symbol.size());
+            let is_it = raw == name || (raw.starts_with("_") && crate::symbols::demangle(raw) == name);
+            if is_it && found.iter().all(|other| other.addr != addr) && found.len() < MAX_NAMESAKES {
+                found.push(Symbol { name: raw.to_owned(), addr, size });
+            }
+        }
+        found
     }
 
     /// The function that holds the link-time address `addr`, if the tables have one.

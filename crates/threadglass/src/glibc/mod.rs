@@ -3,6 +3,7 @@
 //! Layouts come from the target's own libc: from the descriptors it exports for debuggers
 //! (`_thread_db_*`), from calibration against its living threads, never from one hard-coded version.
 
+mod concurrency;
 mod descriptor;
 pub mod events;
 mod layout;
@@ -13,6 +14,7 @@ pub mod tls;
 pub mod tsd;
 mod versions;
 
+pub use concurrency::requested_concurrency;
 pub use descriptor::{CancelBits, Descriptor, DescriptorReader};
 pub use layout::{Anchor, Heads, Hint, KeyLayout, Layout, LayoutError, Place, Provenance};
 pub use list::{ListFault, ListWalk, MAX_NODES, walk};

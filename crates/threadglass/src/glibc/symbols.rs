@@ -64,5 +64,6 @@ pub const SYMBOLS: &[&str] = &[
     "_thread_db_td_eventbuf_t_eventnum",
     "cnd_signal",
     "nptl_version",
+    "pthread_getconcurrency",
     "stack_used",
 ];

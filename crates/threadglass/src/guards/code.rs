@@ -2,9 +2,9 @@
 
 use super::addresses::ByAddress;
 use super::effect::{Named, named};
-use super::insn::{Insn, LONGEST, decode};
 use super::pages::Pages;
 use crate::unwind::{Known, Space, through_stubs, unbound_import};
+use crate::x86::{Insn, LONGEST, decode};
 
 /// Places that are remembered.
 const MAX_PLACES: usize = 1 << 20;

@@ -247,7 +247,7 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
         }
     }
 
-    fn jump(&mut self, way: &mut Way, target: u64, end: u64, insn: &super::insn::Insn) -> bool {
+    fn jump(&mut self, way: &mut Way, target: u64, end: u64, insn: &crate::x86::Insn) -> bool {
         // A jump to a function's beginning is a call whose return is ours.
         if self.code.leaves(way.machine.pc, target)
             && let Callee::Named(named) = self.code.callee(target)
@@ -264,7 +264,7 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             return true;
         }
         // Round a loop: what comes behind it, or back from the call that loops.
-        if matches!(insn.op, super::insn::Op::Jcc(_)) {
+        if matches!(insn.op, crate::x86::Op::Jcc(_)) {
             way.machine.pc = end;
             return self.arrive(way) || self.come_back(way);
         }

@@ -3,7 +3,6 @@
 use super::addresses::ByAddress;
 use super::code::Code;
 use super::explore::{Explorer, MAX_LOCKS, Seen};
-use super::insn::{Insn, Op, RSP};
 use super::lsda::{MAX_LSDA, landing_pad};
 use super::machine::{Machine, Value};
 use super::pages::Pages;
@@ -15,6 +14,7 @@ use crate::RemoteAddr;
 use crate::model::SyncKind;
 use crate::target::{Slot, Target};
 use crate::unwind::{Place, Registers, Space, StackWords, Walker};
+use crate::x86::{Insn, Op, RSP};
 use std::collections::{HashMap, HashSet};
 
 /// Frames of one stack that are looked at.

@@ -1,8 +1,8 @@
 //! A thread's registers and memory as they would become, had it gone on: nothing is run, nothing is
 //! written anywhere but here. What is not known stays unknown through all that is computed from it.
 
-use super::insn::{Alu, Insn, Mem, Op, Operand, RSP};
 use super::pages::Pages;
+use crate::x86::{Alu, Insn, Mem, Op, Operand, RSP};
 
 /// Words that one path may write.
 const MAX_WRITES: usize = 512;

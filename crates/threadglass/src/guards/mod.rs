@@ -16,7 +16,6 @@ mod code;
 mod effect;
 mod explore;
 mod frames;
-mod insn;
 mod lsda;
 mod machine;
 mod pages;

@@ -4,9 +4,9 @@
 //! is known, and the code before the call says in which register it still is.
 
 use super::code::Code;
-use super::insn::{Insn, Op, Operand, RSP};
 use super::machine::Machine;
 use super::pages::Pages;
+use crate::x86::{Insn, Op, Operand, RSP};
 
 /// Bytes of a function that are decoded to find its last instructions before a call.
 const MAX_FUNCTION: u64 = 64 << 10;

@@ -3,8 +3,8 @@
 use super::Wanted;
 use super::addresses::ByAddress;
 use super::code::Code;
-use super::insn::{Op, Operand};
 use super::pages::Pages;
+use crate::x86::{Op, Operand};
 
 /// Bytes of a function that are searched for addresses.
 const MAX_FUNCTION: u64 = 64 << 10;

@@ -4,6 +4,7 @@ mod evidence;
 mod finding;
 mod frame;
 mod snapshot;
+mod stats;
 mod sync;
 mod sync_stats;
 mod thread;
@@ -13,6 +14,7 @@ pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind};
 pub use frame::{CallSite, Frame, StackEnd};
 pub use snapshot::{CoreInfo, CoreWriter, Libc, SCHEMA, Snapshot, TargetInfo};
+pub use stats::{ProcessStats, Stats, ThreadStats};
 pub use sync::{
     Detail, Family, Holder, HolderStatus, Holds, MutexProtocol, MutexType, Preference, Side, SyncKind, SyncObject,
     SyncState, Waiter, WaitsFor,

@@ -345,6 +345,26 @@ pub struct SyncObject {
     pub stats: Option<super::SyncStats>,
 }
 
+impl SyncObject {
+    /// An object of which no more than this is known yet.
+    pub fn bare(address: RemoteAddr, kind: SyncKind, family: Family, evidence: Evidence) -> Self {
+        Self {
+            address,
+            kind,
+            family,
+            evidence,
+            name: None,
+            stats: None,
+            size: None,
+            shared: None,
+            state: SyncState::Unknown,
+            detail: Detail::None {},
+            holders: Vec::new(),
+            waiters: Vec::new(),
+        }
+    }
+}
+
 /// What a thread waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

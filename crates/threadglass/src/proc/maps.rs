@@ -48,6 +48,12 @@ impl MapEntry {
     }
 }
 
+/// The one of `maps`, which are in address order, that holds `addr`.
+pub fn map_at(maps: &[MapEntry], addr: RemoteAddr) -> Option<&MapEntry> {
+    let behind = maps.partition_point(|map| map.start <= addr);
+    maps.get(behind.checked_sub(1)?).filter(|map| map.contains(addr))
+}
+
 /// Decodes a `maps` file, line by line. A line that does not parse is skipped and counted: the
 /// second value says how many.
 pub fn parse_maps(bytes: &[u8]) -> (Vec<MapEntry>, usize) {

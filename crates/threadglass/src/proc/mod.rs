@@ -15,7 +15,7 @@ mod syscall_names;
 
 pub use auxv::{AuxVector, parse_auxv};
 pub use limits::{StackLimit, parse_stack_limit};
-pub use maps::{MapEntry, parse_maps};
+pub use maps::{MapEntry, map_at, parse_maps};
 pub use stat::{KernelState, Policy, Stat, parse_stat};
 pub use status::{Status, parse_status};
 pub use syscall::{SyscallFile, parse_syscall};

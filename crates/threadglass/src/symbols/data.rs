@@ -7,6 +7,7 @@ use super::object_names::{Fit, ObjectNames};
 use crate::RemoteAddr;
 use crate::elf::{DataSymbols, FileSymbols, Image};
 use crate::model::{Evidence, Family, SyncKind};
+use crate::proc::map_at;
 use crate::target::{Module, Target};
 use std::collections::HashMap;
 
@@ -70,9 +71,7 @@ impl<'a> DataNames<'a> {
         {
             return Some(format!("{}+{:#x}", module.name(), addr.0 - module.base.0));
         }
-        let maps = self.target.maps();
-        let end = maps.partition_point(|map| map.start <= addr);
-        let map = maps[..end].last().filter(|map| map.contains(addr))?;
+        let map = map_at(self.target.maps(), addr)?;
         let name = String::from_utf8_lossy(&map.name);
         Some(if map.is_file() {
             let file = name.rsplit('/').next().unwrap_or_default();

@@ -7,6 +7,7 @@ use crate::model::Frame;
 use crate::target::{Module, Target};
 use crate::unwind::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
 
 /// What is known of one address: the functions there, the innermost first. The last one is the function
 /// that the code is really in, all before it were put into it by the compiler.
@@ -79,11 +80,41 @@ pub(crate) struct Namer<'a> {
     /// Whether lines are wanted in libc too: its debug information is large.
     libc_lines: bool,
     objects: HashMap<RemoteAddr, Option<Object>>,
+    /// What was taken of objects that have not been opened yet.
+    pins: HashMap<RemoteAddr, Option<Pin>>,
+}
+
+/// What an object can be named by later, when its process may have ended.
+struct Pin {
+    image: Image,
+    file: Option<File>,
+    build_id: Option<Vec<u8>>,
+}
+
+impl Pin {
+    fn take(target: &dyn Target, module: &Module) -> Option<Self> {
+        let mut image = Image::load(target, module.base).ok()?;
+        let file = target.open_module(module);
+        if file.is_none() {
+            let _ = image.load_symbols(target);
+        }
+        Some(Self { build_id: image.build_id(target), image, file })
+    }
 }
 
 impl<'a> Namer<'a> {
     pub(crate) fn new(target: &'a dyn Target, libc_lines: bool) -> Self {
-        Self { target, libc_lines, objects: HashMap::new() }
+        Self { target, libc_lines, objects: HashMap::new(), pins: HashMap::new() }
+    }
+
+    /// Takes what is needed to name addresses of `module` later, when its process may have ended. Quick: nothing
+    /// is searched.
+    #[cfg(feature = "profile")]
+    pub(crate) fn pin(&mut self, module: &Module) {
+        if !self.objects.contains_key(&module.base) {
+            let target = self.target;
+            self.pins.entry(module.base).or_insert_with(|| Pin::take(target, module));
+        }
     }
 
     /// Looks up those of `places` that are not in `names` yet: each distinct address once, and object by
@@ -102,7 +133,17 @@ impl<'a> Namer<'a> {
         for (base, (module, addrs)) in by_module {
             let target = self.target;
             let lines = self.libc_lines || !target.is_in_libc(base);
-            let object = self.objects.entry(base).or_insert_with(|| Object::open(target, module, lines));
+            let pins = &mut self.pins;
+            let object = self.objects.entry(base).or_insert_with(|| match pins.remove(&base) {
+                Some(pin) => Some(Object::open(module, pin?, lines)),
+                None => {
+                    let mut pin = Pin::take(target, module)?;
+                    if pin.file.is_some() {
+                        let _ = pin.image.load_symbols(target);
+                    }
+                    Some(Object::open(module, pin, lines))
+                }
+            });
             let functions =
                 object.as_mut().map_or_else(|| vec![Vec::new(); addrs.len()], |object| object.functions_at(&addrs));
             for (addr, functions) in addrs.into_iter().zip(functions) {
@@ -122,22 +163,15 @@ struct Object {
 }
 
 impl Object {
-    fn open(
-        target: &dyn Target,
-        module: &Module,
-        #[cfg_attr(not(feature = "blazesym"), expect(unused))] lines: bool,
-    ) -> Option<Self> {
-        let mut image = Image::load(target, module.base).ok()?;
-        let _ = image.load_symbols(target);
-        let file = target.open_module(module);
-        Some(Self {
+    #[cfg_attr(not(feature = "blazesym"), expect(unused))]
+    fn open(module: &Module, pin: Pin, lines: bool) -> Self {
+        let Pin { image, file, build_id } = pin;
+        Self {
             #[cfg(feature = "blazesym")]
-            lines: lines
-                .then(|| super::lines::Lines::open(module, file.as_ref(), image.build_id(target).as_deref()))
-                .flatten(),
+            lines: lines.then(|| super::lines::Lines::open(module, file.as_ref(), build_id.as_deref())).flatten(),
             image,
             file: file.map(FileSymbols::new),
-        })
+        }
     }
 
     /// The functions at each of `addrs`.

@@ -1,10 +1,15 @@
 //! The system calls that need `unsafe` or a careful hand: everything else in the crate is safe code.
 
 pub(crate) mod bpf;
+pub(crate) mod clock;
 pub(crate) mod file;
+#[cfg(feature = "profile")]
+pub(crate) mod limits;
 pub(crate) mod map_query;
 pub(crate) mod ptrace;
 pub(crate) mod robust;
+#[cfg(feature = "profile")]
+pub(crate) mod spawn;
 pub(crate) mod task;
 pub(crate) mod ticks;
 pub(crate) mod vm;

@@ -10,6 +10,8 @@ use super::cfi::{Cfa, Row, Rule};
 use super::registers::{RBP, RETURN, Registers};
 use super::space::{Known, Space};
 use super::stack::StackWords;
+use crate::RemoteAddr;
+use crate::x86::{Alu, Op, Operand, RSP, decode};
 
 /// How far up a frame is searched for. Larger ones than this are rare, and each word is one more chance
 /// to take an old return address for a new one.
@@ -17,8 +19,23 @@ const REACH: u64 = 256 << 10;
 
 /// Places that are compared with one another. Recursion has as many as it has frames.
 const MAX_CANDIDATES: usize = 64;
+/// Bytes of a function that are read for its prologue.
+const PROLOGUE: usize = 96;
+/// Number of rbp in instructions.
+const FRAME: u8 = 5;
+/// Bytes of a function that are searched for a jump.
+const MAX_BODY: u64 = 8 << 10;
 /// Frames by which a place must prove itself among others.
 const PROOF: usize = 8;
+
+/// An rbp that was concluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) rbp: u64,
+    /// Whether the function's own prologue puts its frame there, and a direct call of it is found: then there
+    /// is nothing else that it can be.
+    pub(super) firm: bool,
+}
 
 /// The value that rbp must have in the frame with `registers`; `None` when nothing convinces.
 pub(super) fn rbp(
@@ -28,20 +45,29 @@ pub(super) fn rbp(
     registers: &Registers,
     row: &Row,
     start_routine: Option<u64>,
-) -> Option<u64> {
+) -> Option<Found> {
     if !is_standard(row) {
         return None;
     }
     let (sp, function) = (registers.sp.0, row.function.0);
     let mut search = Search { space, known, stack };
     let least = prologue(space, function);
-    // The prologue says how large the frame is; then one place is left, and any call there will do.
-    if let Some(expected) = least.and_then(|size| sp.checked_add(size)) {
-        match search.call_at(expected) {
-            Some(Call::To(target)) if target == function => return Some(expected),
-            Some(Call::Indirect) => return Some(expected),
-            _ => {}
-        }
+    // The prologue says how large the frame is. A direct call of the function there leaves no doubt.
+    let code: [u8; PROLOGUE] = space.code(function).unwrap_or([0; PROLOGUE]);
+    let places = frame_sizes(&code).into_iter().filter_map(|size| sp.checked_add(size));
+    let places: Vec<u64> = places
+        .filter(|at| match search.call_at(*at) {
+            Some(Call::To(target)) => target == function || search.jumps(target, function),
+            _ => false,
+        })
+        .collect();
+    if let [rbp] = places[..] {
+        return Some(Found { rbp, firm: true });
+    }
+    if let Some(rbp) = least.and_then(|size| sp.checked_add(size))
+        && search.call_at(rbp) == Some(Call::Indirect)
+    {
+        return Some(Found { rbp, firm: false });
     }
     // Otherwise (arguments pushed for a call, arrays of variable size) only a call of this very function
     // convinces.
@@ -63,14 +89,16 @@ pub(super) fn rbp(
         }
         at = at.checked_add(16)?;
     }
+    let concluded = |rbp| Some(Found { rbp, firm: false });
     if let [only] = candidates[..] {
-        return Some(only);
+        return concluded(only);
     }
     // A recursion's outer frames are such places too, and so may be what earlier calls have left behind.
     // The right one is the first from which every frame was called as it should be, and leads to the others.
     let mut proven = candidates.into_iter().filter_map(|at| Some((at, search.chain(at, function)?)));
     let (first, chain) = proven.next()?;
-    proven.all(|(other, _)| chain.contains(&other) || chain.last().is_some_and(|last| other > *last)).then_some(first)
+    let agree = proven.all(|(other, _)| chain.contains(&other) || chain.last().is_some_and(|last| other > *last));
+    if agree { concluded(first) } else { None }
 }
 
 /// The common rule: caller's rbp at CFA-16, return address at CFA-8, CFA 16 above rbp.
@@ -101,6 +129,26 @@ impl Search<'_, '_, '_> {
         (!caller.cfa_is_on(RBP) || saved > rbp).then_some(call)
     }
 
+    /// Whether the function at `start` hands its call on to `function`: by a jump, which leaves no trace on the
+    /// stack.
+    fn jumps(&mut self, start: u64, function: u64) -> bool {
+        let Some(row) = self.known.row(self.space, start).filter(|row| row.function.0 == start) else { return false };
+        let length = row.function.1.saturating_sub(start).min(MAX_BODY) as usize;
+        let mut code = vec![0; length];
+        if self.space.memory.read_exact(RemoteAddr(start), &mut code).is_err() {
+            return false;
+        }
+        let to = |at: usize| {
+            let relative = code.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_le_bytes)?;
+            Some(start.wrapping_add(at as u64 + 4).wrapping_add_signed(i64::from(relative)))
+        };
+        (0..length).any(|at| match code[at] {
+            0xe9 => to(at + 1) == Some(function),
+            0x0f if code.get(at + 1).is_some_and(|next| next & 0xf0 == 0x80) => to(at + 2) == Some(function),
+            _ => false,
+        })
+    }
+
     /// The rbp of the frames from `rbp` (of `function`) outwards, as far as they need one; `None` when one
     /// of them was not called by the frame around it.
     fn chain(&mut self, mut rbp: u64, mut function: u64) -> Option<Vec<u64>> {
@@ -126,6 +174,28 @@ impl Search<'_, '_, '_> {
 fn prologue(space: &Space<'_>, start: u64) -> Option<u64> {
     let code: [u8; 32] = space.code(start)?;
     frame_size(&code)
+}
+
+/// The sizes that a frame has in the course of its function's first instructions, whatever is done between
+/// them; the last one before the body is the right one, but where that begins is not known.
+fn frame_sizes(code: &[u8]) -> Vec<u64> {
+    let mut sizes = Vec::new();
+    let (mut at, mut size) = (0, None);
+    while let Some(insn) = code.get(at..).and_then(decode) {
+        at += usize::from(insn.len);
+        match (insn.op, insn.dst, insn.src) {
+            (Op::Mov, Operand::Reg(FRAME), Operand::Reg(RSP)) => size = Some(0u64),
+            (Op::Push, ..) => size = size.map(|size| size + 8),
+            (Op::Alu(Alu::Sub), Operand::Reg(RSP), Operand::Imm(bytes @ 1..)) => {
+                size = size.and_then(|size| size.checked_add(bytes as u64));
+            }
+            (Op::Ret | Op::Call, ..) => break,
+            _ => continue,
+        }
+        sizes.extend(size);
+    }
+    sizes.dedup();
+    sizes
 }
 
 fn frame_size(code: &[u8]) -> Option<u64> {
@@ -165,5 +235,17 @@ mod tests {
         for (code, size) in cases {
             assert_eq!(frame_size(code), size, "{code:x?}");
         }
+    }
+
+    #[test]
+    fn prologues_with_other_things_between() {
+        // push rbp; mov rsp,rbp; push r13; push r12; mov esi,r12d; push rbx; sub 0x28,rsp; test rcx,rcx; ret
+        let code = [
+            0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x41, 0x55, 0x41, 0x54, 0x41, 0x89, 0xf4, 0x53, 0x48, 0x83,
+            0xec, 0x28, 0x48, 0x85, 0xc9, 0xc3, 0x53,
+        ];
+        assert_eq!(frame_sizes(&code), [0, 8, 16, 24, 64]);
+        assert!(frame_sizes(&[0x53, 0x48, 0x83, 0xec, 0x20, 0xc3]).is_empty(), "a frame without rbp");
+        assert!(frame_sizes(&[]).is_empty());
     }
 }

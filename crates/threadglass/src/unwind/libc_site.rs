@@ -32,7 +32,8 @@ pub(super) fn call_site(space: &Space<'_>, known: &mut Known, places: &[Place]) 
         None => (standing_in(space, known, inner)?, Evidence::Derived),
     };
     // A conclusion from a frame that was itself inferred is not better than that.
-    Some(CallSite { function, address: back, evidence: evidence.max(caller.evidence) })
+    let frame = if caller.firm { Evidence::Derived } else { caller.evidence };
+    Some(CallSite { function, address: back, evidence: evidence.max(frame) })
 }
 
 /// What the call that returns to `back` calls in libc.

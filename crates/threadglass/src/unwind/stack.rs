@@ -32,7 +32,7 @@ impl<'a> StackWords<'a> {
     }
 
     /// The copy `bytes` of what was at `start`, and nothing else.
-    pub(super) fn copied(start: RemoteAddr, bytes: Vec<u8>) -> Self {
+    pub(crate) fn copied(start: RemoteAddr, bytes: Vec<u8>) -> Self {
         Self { memory: None, pieces: vec![(start.0, bytes)] }
     }
 

@@ -20,7 +20,7 @@ pub const MAX_FRAMES: usize = 512;
 const MAX_JUMPS: usize = 16;
 
 /// One frame: a place in the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The innermost frame's program counter, or the return address.
     pub pc: RemoteAddr,
@@ -30,6 +30,8 @@ pub struct Place {
     pub signal: bool,
     /// How it is known.
     pub evidence: Evidence,
+    /// Of one that is inferred: whether nothing else was possible.
+    pub firm: bool,
 }
 
 impl Place {
@@ -78,11 +80,12 @@ impl Walker<'_, '_> {
         let mut exact = true;
         let mut jumps = 0;
         let mut outside = 0;
+        let mut firm = true;
         loop {
             if count == MAX_FRAMES {
                 return StackEnd::Limit;
             }
-            let mut place = Place { pc: registers.pc, exact, signal: false, evidence };
+            let mut place = Place { pc: registers.pc, exact, signal: false, evidence, firm };
             let lookup = place.lookup().0;
             let row = self.known.row(self.space, lookup);
             place.signal = row.as_ref().is_some_and(|row| row.signal);
@@ -107,11 +110,12 @@ impl Walker<'_, '_> {
             }
             if registers.rbp().is_none() && row.cfa_is_on(RBP) {
                 let found = infer::rbp(self.space, self.known, stack, &registers, &row, self.start_routine);
-                let Some(rbp) = found else {
+                let Some(found) = found else {
                     return unknown("the frame needs rbp, which is not known of a thread that was not stopped".into());
                 };
-                registers = registers.with_rbp(rbp);
+                registers = registers.with_rbp(found.rbp);
                 evidence = Evidence::Inferred;
+                firm &= found.firm;
             }
             let Some(caller) = step(&row, &registers, stack) else {
                 return unknown(format!("the frame at {} cannot be undone", registers.sp));

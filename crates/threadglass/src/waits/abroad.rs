@@ -2,12 +2,12 @@
 //! what those wait for in turn.
 
 use super::classify::Class;
-use super::look::{map_at, object};
+use super::look::object;
 use super::owners::Owners;
 use super::survey::{Content, Sleeper, Survey};
 use crate::glibc::Layout;
 use crate::model::{HolderStatus, SyncObject, Waiter};
-use crate::proc::MapEntry;
+use crate::proc::{MapEntry, map_at};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -4,7 +4,7 @@ use super::abroad::Abroad;
 use super::classify::Class;
 use super::look::has_not_moved;
 use super::survey::{Content, Survey};
-use crate::model::{Finding, HolderStatus, SyncObject};
+use crate::model::{Finding, FindingKind, HolderStatus, SyncObject};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,7 +22,7 @@ pub(super) struct Confirm<'a, 'b> {
 impl Confirm<'_, '_> {
     /// Those of `findings` that still hold, and whether any did not.
     pub(super) fn check(&self, findings: Vec<Finding>, objects: &[SyncObject]) -> (Vec<Finding>, bool) {
-        let hangs = findings.iter().filter(|finding| finding.kind.is_hang());
+        let hangs = findings.iter().filter(|finding| must_hold(finding));
         let lwps: BTreeSet<Lwp> = hangs.clone().flat_map(|finding| finding.threads.iter().copied()).collect();
         if lwps.is_empty() {
             return (findings, false);
@@ -52,7 +52,7 @@ impl Confirm<'_, '_> {
         };
         let mut dissolved = false;
         let kept = findings.into_iter().filter(|finding| {
-            let keep = !finding.kind.is_hang() || holds(finding);
+            let keep = !must_hold(finding) || holds(finding);
             dissolved |= !keep;
             keep
         });
@@ -75,6 +75,11 @@ impl Confirm<'_, '_> {
             },
         )
     }
+}
+
+/// Whether a finding is about threads that stay where they are.
+fn must_hold(finding: &Finding) -> bool {
+    finding.kind.is_hang() || finding.kind == FindingKind::CondWithoutSignaller
 }
 
 /// Whether an object is in the hands it was in. Its other words may change: more threads may queue.

@@ -116,7 +116,7 @@ fn unsignalled(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<F
     let waiters = || objects.iter().flat_map(|object| &object.waiters);
     let waiting: HashSet<Lwp> = waiters().map(|waiter| waiter.lwp).collect();
     let somebody_acts = facts.values().any(|facts| !waiting.contains(&facts.lwp) && !facts.state.has_ended());
-    if somebody_acts || waiters().any(|waiter| waiter.timed || !waiter.stable) {
+    if somebody_acts || waiters().any(|waiter| waiter.timed) {
         return Vec::new();
     }
     let conds = objects.iter().filter(|object| object.kind == SyncKind::Cond && object.shared != Some(true));

@@ -8,11 +8,14 @@ use super::owners::Owners;
 use super::survey::{Content, Sleeper, Survey, Wait};
 use super::{FutexWait, held, suspects};
 use crate::glibc::Layout;
-use crate::model::{Detail, SyncObject, SyncState, Thread, Waiter};
-use crate::proc::MapEntry;
+use crate::model::{Detail, SyncKind, SyncObject, SyncState, Thread, Waiter};
+use crate::proc::map_at;
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, PthreadId, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
+
+/// Waiting threads that are looked at again one by one without a thought.
+const MANY: usize = 1024;
 
 /// Looks, as often as it takes.
 pub(super) struct Looker<'a> {
@@ -143,13 +146,21 @@ fn is_in_scope(object: &SyncObject, scope: Scope) -> bool {
 }
 
 /// Which of the waiting threads have not moved since they were looked at first. Those that wait for
-/// something else now are taken away; those that came back to the same word are kept as not stable.
+/// something else now are taken away; those that came back to the same word are kept as not stable. Where a
+/// look costs by the thread and there are very many, whoever waits for nobody (on a condition, at a
+/// barrier) is not looked at again: nothing is concluded from it.
 fn settle(target: &dyn Target, waits: &mut Vec<Wait>, facts: &BTreeMap<Lwp, LwpFacts>) -> HashMap<Lwp, bool> {
-    let lwps: Vec<Lwp> = waits.iter().map(|wait| wait.lwp).collect();
+    let is_cheap = waits.len() <= MANY || target.gives_facts_in_bulk() || target.identity().core.is_some();
+    let waits_for_nobody = [SyncKind::Cond, SyncKind::Barrier, SyncKind::Park, SyncKind::Futex];
+    let is_looked_at = |wait: &Wait| is_cheap || !waits_for_nobody.contains(&wait.class.kind);
+    let lwps: Vec<Lwp> = waits.iter().filter(|wait| is_looked_at(wait)).map(|wait| wait.lwp).collect();
     let now: HashMap<Lwp, LwpFacts> =
         target.facts(&lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
     let mut stable = HashMap::new();
     waits.retain(|wait| {
+        if !is_looked_at(wait) {
+            return true;
+        }
         let (Some(before), Some(now)) = (facts.get(&wait.lwp), now.get(&wait.lwp)) else { return false };
         let same = has_not_moved(before, now);
         stable.insert(wait.lwp, same);
@@ -165,20 +176,7 @@ pub(super) fn has_not_moved(before: &LwpFacts, now: &LwpFacts) -> bool {
 }
 
 pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Content>, owners: &Owners<'_>) -> SyncObject {
-    let mut object = SyncObject {
-        address: class.address,
-        kind: class.kind,
-        family: class.family,
-        evidence: class.evidence,
-        name: None,
-        stats: None,
-        size: None,
-        shared: None,
-        state: SyncState::Unknown,
-        detail: Detail::None {},
-        holders: Vec::new(),
-        waiters: Vec::new(),
-    };
+    let mut object = SyncObject::bare(class.address, class.kind, class.family, class.evidence);
     if let Some(content) = content {
         object.size = content.size;
         object.shared = content.shared;
@@ -195,10 +193,4 @@ pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Conten
 
 fn is_in_shared_memory(target: &dyn Target, addr: RemoteAddr) -> bool {
     map_at(target.maps(), addr).is_some_and(|map| map.shared)
-}
-
-/// The mapping that holds `addr`.
-pub(super) fn map_at(maps: &[MapEntry], addr: RemoteAddr) -> Option<&MapEntry> {
-    let behind = maps.partition_point(|map| map.start <= addr);
-    maps.get(behind.checked_sub(1)?).filter(|map| map.contains(addr))
 }

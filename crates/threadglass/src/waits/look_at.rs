@@ -3,10 +3,10 @@
 use super::assemble::{Scope, collect_extra};
 use super::classify::Class;
 use super::guess::held_mutex;
-use super::look::map_at;
 use crate::RemoteAddr;
 use crate::glibc::sync::size_of;
 use crate::model::{Evidence, Family, Gap, Snapshot, SyncKind, SyncState};
+use crate::proc::map_at;
 use crate::target::{Target, TargetError};
 
 /// The object at `address`, whatever its state. Its kind is taken from what is known of it (waiters, a

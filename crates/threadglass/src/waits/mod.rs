@@ -15,6 +15,7 @@ mod futex;
 mod graph;
 mod guess;
 mod held;
+mod kinds;
 mod look;
 mod look_at;
 mod names;

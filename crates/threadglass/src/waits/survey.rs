@@ -147,7 +147,7 @@ impl<'a> Survey<'a> {
             // No call leads out of libc: it is a part of the program, whose functions may have names.
             None => site.places.iter().find_map(|place| {
                 let name = self.name_of(place.lookup())?;
-                let evidence = place.evidence.max(Evidence::Derived);
+                let evidence = if place.firm { Evidence::Derived } else { place.evidence };
                 match Waiting::in_libc(&name) {
                     Some(Waiting::Raw) | None => rust::by_name(&name, futex).or_else(|| self.parked(&name, futex)),
                     Some(waiting) => classify(waiting, futex, evidence, cond, &mut is_mutex),

@@ -122,7 +122,7 @@ impl Words<'_> {
         let Some(thread) = self.threads.get(&lwp) else { return self.stranger_doing(lwp) };
         match thread.state {
             ThreadState::Active => "runs".to_owned(),
-            ThreadState::Run => "is kept from a CPU".to_owned(),
+            ThreadState::Run => "could run, but gets no CPU".to_owned(),
             ThreadState::Stopped => "is stopped".to_owned(),
             ThreadState::Zombie => "has ended".to_owned(),
             ThreadState::Unknown => "is in a state that cannot be told".to_owned(),

@@ -171,6 +171,12 @@ impl Live {
         file::list_numbers(&self.task_dir).map(|numbers| numbers.into_iter().map(Lwp).collect())
     }
 
+    /// A handle of its own on the directory of its threads, which outlives this one.
+    pub(crate) fn task_dir_handle(&self) -> Result<OwnedFd, Errno> {
+        let copy = self.task_dir.try_clone();
+        copy.map_err(|error| error.raw_os_error().map_or(Errno::EMFILE, Errno::from_raw))
+    }
+
     /// Name, relative to the task directory, of one of the witness's files.
     fn task_file(&self, name: &CStr) -> CString {
         leader_file(Pid(self.witness.0), &name.to_string_lossy())

@@ -4,25 +4,25 @@
 //! not known, only which register they may change.
 
 /// The longest instruction there is.
-pub(super) const LONGEST: usize = 15;
+pub(crate) const LONGEST: usize = 15;
 
 /// Number of the stack pointer in the encoding's order (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 ..).
-pub(super) const RSP: u8 = 4;
+pub(crate) const RSP: u8 = 4;
 
 /// A place in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mem {
-    pub(super) base: Option<u8>,
-    pub(super) index: Option<(u8, u8)>,
-    pub(super) disp: i64,
+pub(crate) struct Mem {
+    pub(crate) base: Option<u8>,
+    pub(crate) index: Option<(u8, u8)>,
+    pub(crate) disp: i64,
     /// Counted from the next instruction.
-    pub(super) rip: bool,
+    pub(crate) rip: bool,
     /// Counted from a thread's own base, which is not known here.
-    pub(super) segment: bool,
+    pub(crate) segment: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operand {
+pub(crate) enum Operand {
     None,
     Reg(u8),
     /// The second byte of one of the first four registers.
@@ -33,7 +33,7 @@ pub(super) enum Operand {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alu {
+pub(crate) enum Alu {
     Add,
     Or,
     Adc,
@@ -45,7 +45,7 @@ pub(super) enum Alu {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
+pub(crate) enum Op {
     Mov,
     /// Zero-extends from this many bytes.
     Movzx(u8),
@@ -91,14 +91,14 @@ pub(super) enum Op {
 
 /// One instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Insn {
-    pub(super) len: u8,
-    pub(super) op: Op,
+pub(crate) struct Insn {
+    pub(crate) len: u8,
+    pub(crate) op: Op,
     /// Bytes of the operands.
-    pub(super) size: u8,
-    pub(super) dst: Operand,
-    pub(super) src: Operand,
-    pub(super) lock: bool,
+    pub(crate) size: u8,
+    pub(crate) dst: Operand,
+    pub(crate) src: Operand,
+    pub(crate) lock: bool,
 }
 
 struct Reader<'a> {
@@ -184,7 +184,7 @@ fn modrm(code: &mut Reader<'_>, prefix: Prefix) -> Option<ModRm> {
 }
 
 /// Decodes the instruction at the beginning of `code`; `None` when it is none, or cut off.
-pub(super) fn decode(code: &[u8]) -> Option<Insn> {
+pub(crate) fn decode(code: &[u8]) -> Option<Insn> {
     let mut code = Reader { code, at: 0 };
     let mut prefix = Prefix::default();
     let opcode = loop {

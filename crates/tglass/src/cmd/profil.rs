@@ -1,0 +1,204 @@
+//! `tglass profil`
+
+use super::output::Output;
+use crate::cli::{ProfilArgs, WhichTarget};
+use crate::render;
+use anyhow::{Context, Result, bail};
+use std::io::{IsTerminal, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+use threadglass::Pid;
+use threadglass::profile::{
+    self, DEFAULT_LOOKS, DEFAULT_RATE, Interrupt, Launched, Options, Profile, Progress, Region, Source,
+};
+
+/// How long a process is watched when nothing else is said.
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+/// How often a terminal is told how far we are.
+const TELL: Duration = Duration::from_millis(200);
+
+pub fn run(args: &ProfilArgs) -> Result<ExitCode> {
+    let files = Files::open(args)?;
+    match &args.target {
+        None => run_command(args, files),
+        Some(WhichTarget::Core(path)) => {
+            bail!("{} is not a process: nothing runs in a core file (give a pid, or `-- CMD`)", path.display())
+        }
+        Some(WhichTarget::Process(pid)) => {
+            let interrupt = Interrupt::watch().context("cannot watch for signals")?;
+            let options = options(args, Some(args.duration.unwrap_or(DEFAULT_DURATION)));
+            let mut meter = Meter::new(options.duration, args.wait);
+            let mut wait = |time: Duration, progress: &Progress| {
+                meter.tell(progress);
+                interrupt.wait(time).is_some()
+            };
+            let profile = if args.wait {
+                profile::record_waits(Pid(*pid), &options, &mut wait)
+            } else {
+                profile::record(Source::Process(Pid(*pid)), &options, &mut wait)
+            };
+            meter.end();
+            let profile = profile?;
+            files.write(args, &profile, false)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Runs a command to its end. Its exit status is ours.
+fn run_command(args: &ProfilArgs, files: Files) -> Result<ExitCode> {
+    let [program, rest @ ..] = args.command.as_slice() else { bail!("no command was given") };
+    let mut command = Command::new(program);
+    command.args(rest);
+    let options = options(args, args.duration);
+    let mut launched = Launched::start(command, &options)?;
+    // Only now: the command is not to inherit it.
+    let interrupt = Interrupt::watch().context("cannot watch for signals")?;
+    let pid = launched.child.id();
+    let mut wait = |time: Duration, _: &Progress| {
+        if let Some(asked) = interrupt.wait(time) {
+            Launched::pass_on(pid, asked);
+        }
+        false
+    };
+    let profile = profile::record(Source::Command(&mut launched), &options, &mut wait);
+    let status = loop {
+        match launched.child.try_wait().context("cannot wait for the command")? {
+            Some(status) => break status,
+            None => wait(Duration::from_millis(20), &Progress { elapsed: Duration::ZERO, samples: 0 }),
+        };
+    };
+    // The command has done its work: what we could not do is said, and is not its failure.
+    if let Err(error) = profile.map_err(anyhow::Error::from).and_then(|profile| files.write(args, &profile, true)) {
+        let _ = writeln!(anstream::stderr(), "tglass: {error:#}");
+    }
+    Ok(exit_code(status))
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2);
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
+}
+
+fn options(args: &ProfilArgs, duration: Option<Duration>) -> Options {
+    let region = match (&args.function, &args.module, args.offset) {
+        (Some(name), module, _) => Some(Region::Function { name: name.clone(), module: module.clone() }),
+        (None, Some(module), _) => Some(Region::Module(module.clone())),
+        (None, None, Some(offset)) => Some(Region::From(offset)),
+        (None, None, None) => None,
+    };
+    let rate = args.rate.unwrap_or(if args.wait { DEFAULT_LOOKS } else { DEFAULT_RATE });
+    Options {
+        stacks: args.stacks || args.folded.is_some() || args.svg.is_some() || args.pprof.is_some(),
+        children: args.children,
+        region,
+        scale: args.scale,
+        histogram: args.histogram.is_some() || args.gmon.is_some(),
+        ..Options::new(rate, duration)
+    }
+}
+
+/// The files that are asked for.
+struct Files {
+    histogram: Option<Output>,
+    gmon: Option<Output>,
+    folded: Option<Output>,
+    svg: Option<Output>,
+    pprof: Option<Output>,
+    text: Option<Output>,
+}
+
+impl Files {
+    fn open(args: &ProfilArgs) -> Result<Self> {
+        Ok(Self {
+            histogram: Output::open_wanted(args.histogram.as_ref())?,
+            gmon: Output::open_wanted(args.gmon.as_ref())?,
+            folded: Output::open_wanted(args.folded.as_ref())?,
+            svg: Output::open_wanted(args.svg.as_ref())?,
+            pprof: Output::open_wanted(args.pprof.as_ref())?,
+            text: Output::open_wanted(args.output.as_ref())?,
+        })
+    }
+
+    /// Writes them, and the text where it belongs: to standard error where standard output is a command's.
+    fn write(self, args: &ProfilArgs, profile: &Profile, is_command: bool) -> Result<()> {
+        if let Some(file) = self.folded {
+            file.write(render::flame::folded(profile).as_bytes())?;
+        }
+        if let Some(file) = self.svg {
+            file.write(render::flame::svg(profile).as_bytes())?;
+        }
+        if let Some(file) = self.pprof {
+            file.write(&render::pprof::encode(profile)?)?;
+        }
+        if let Some(histogram) = &profile.histogram {
+            if let Some(file) = self.histogram {
+                let bytes: Vec<u8> = histogram.cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
+                file.write(&bytes)?;
+            }
+            if let Some(file) = self.gmon {
+                let mut bytes = Vec::new();
+                let layout = &histogram.layout;
+                profil::gmon::write(&mut bytes, layout, &histogram.counts, profile.rate, histogram.bias)
+                    .context("cannot make a gmon.out of this")?;
+                file.write(&bytes)?;
+            }
+        }
+        match (self.text, args.json) {
+            (Some(file), true) => file.write((serde_json::to_string_pretty(profile)? + "\n").as_bytes())?,
+            (Some(file), false) => {
+                file.write(anstream::adapter::strip_str(&render::profil::text(profile)).to_string().as_bytes())?;
+            }
+            (None, true) if is_command => {
+                writeln!(std::io::stderr(), "{}", serde_json::to_string_pretty(profile)?)?;
+            }
+            (None, true) => {
+                super::print_json(profile)?;
+            }
+            (None, false) if is_command => write!(anstream::stderr(), "{}", render::profil::text(profile))?,
+            (None, false) => {
+                super::print(&render::profil::text(profile))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells a terminal how far we are, and nobody else.
+struct Meter {
+    is_terminal: bool,
+    total: Option<Duration>,
+    unit: &'static str,
+    told: Option<Instant>,
+}
+
+impl Meter {
+    fn new(total: Option<Duration>, waits: bool) -> Self {
+        let unit = if waits { "waits" } else { "ticks" };
+        Self { is_terminal: std::io::stderr().is_terminal(), total, unit, told: None }
+    }
+
+    fn tell(&mut self, progress: &Progress) {
+        if !self.is_terminal || self.told.is_some_and(|told| told.elapsed() < TELL) {
+            return;
+        }
+        self.told = Some(Instant::now());
+        let of = self.total.map_or_else(String::new, |total| format!(" of {:.1}", total.as_secs_f64()));
+        let mut out = std::io::stderr();
+        let _ = write!(
+            out,
+            "\r\x1b[K{:.1}{of} s, {} {} (Ctrl-C ends it)",
+            progress.elapsed.as_secs_f64(),
+            progress.samples,
+            self.unit
+        );
+        let _ = out.flush();
+    }
+
+    fn end(&self) {
+        if self.told.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

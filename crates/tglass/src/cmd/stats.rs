@@ -1,0 +1,56 @@
+//! `tglass stats`
+
+use crate::cli::{StatsArgs, WhichTarget};
+use crate::render;
+use anyhow::{Result, bail};
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use threadglass::Pid;
+use threadglass::model::Stats;
+use threadglass::stats::{Look, Naps, Watch};
+use threadglass::target::Live;
+
+/// How many threads a terminal gets.
+const ON_A_TERMINAL: usize = 30;
+
+pub fn run(args: &StatsArgs) -> Result<ExitCode> {
+    let pid = match &args.target {
+        WhichTarget::Process(pid) => Pid(*pid),
+        WhichTarget::Core(path) => bail!(
+            "{}: statistics need a live process: in a core file no time passes (give the pid of a running one)",
+            path.display()
+        ),
+    };
+    let mut naps = Naps::new()?;
+    let live = Live::open(pid)?;
+    let look = Look::at(&live)?;
+    let mut watch = Watch::new(&live, &look)?;
+    let most = if args.all || !std::io::stdout().is_terminal() { usize::MAX } else { ON_A_TERMINAL };
+    let mut shown = 0;
+    loop {
+        let stats = watch.interval(args.interval, &mut naps)?;
+        if args.json {
+            print_json(&stats, args.count == 1)?;
+        } else {
+            let apart = if shown > 0 { "\n" } else { "" };
+            super::print(&(apart.to_owned() + &render::stats::text(&stats, most)))?;
+        }
+        shown += 1;
+        if shown == args.count || naps.is_over() || watch.is_over() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// One document as all commands print it; of several, each on a line of its own.
+fn print_json(stats: &Stats, only: bool) -> Result<()> {
+    if only {
+        return super::print_json(stats).map(drop);
+    }
+    let mut line = serde_json::to_vec(stats)?;
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(())
+}

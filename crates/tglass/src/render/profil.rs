@@ -1,0 +1,203 @@
+//! The screen of `tglass profil`.
+
+use super::table::{Cell, Table};
+use super::{BOLD, DIM, FAIR, gaps, paint, safe};
+use std::collections::HashMap;
+use threadglass::profile::{End, FunctionShare, Kind, Profile, RangeShare};
+
+/// Functions and waits that are listed; the rest is added up.
+const LISTED: usize = 25;
+/// Letters of a name that are shown.
+const LONGEST: usize = 72;
+/// Ranges that are listed.
+const RANGES: usize = 8;
+/// Stacks that are listed, and frames of each.
+const STACKS: usize = 8;
+const FRAMES: usize = 6;
+/// A range with less of all ticks is not worth a line.
+const LEAST: f64 = 0.5;
+
+/// The whole screen.
+pub fn text(profile: &Profile) -> String {
+    let mut out = headline(profile);
+    match profile.kind {
+        Kind::Cpu => out += &cpu(profile),
+        Kind::Wait => out += &waits(profile),
+    }
+    out + &gaps::text(&profile.gaps)
+}
+
+fn headline(profile: &Profile) -> String {
+    let target = &profile.target;
+    let name = paint(BOLD, &format!("{} (pid {})", safe(&target.name), target.pid));
+    let seconds = profile.duration_ms as f64 / 1000.0;
+    let (did, how) = match profile.kind {
+        Kind::Cpu => ("ran", format!("{} ticks a second of CPU time", profile.rate)),
+        Kind::Wait => ("waited", format!("{} looks", profile.looks.unwrap_or(0))),
+    };
+    let threads = match profile.threads {
+        1 => format!("1 thread {did}"),
+        threads => format!("{threads} threads {did}"),
+    };
+    let end = match profile.end {
+        End::Time | End::Asked => "",
+        End::Exited => ", until it exited",
+        End::Execed => ", until it executed another program (run again for that)",
+    };
+    let samples = match profile.kind {
+        Kind::Cpu => {
+            let outside = match profile.outside {
+                0 => String::new(),
+                outside => format!(", {outside} of them outside the region"),
+            };
+            let trouble = [(profile.lost, "lost"), (profile.throttled, "throttled")].map(|(count, what)| match count {
+                0 => format!("none {what}"),
+                count => paint(FAIR, &format!("{count} {what}")),
+            });
+            format!("{} ticks{outside}; {}", profile.samples, trouble.join(", "))
+        }
+        Kind::Wait => format!("{} waits seen, without stopping it", profile.samples),
+    };
+    format!("{name}  {threads} in {seconds:.1} s{end}\n{}; {samples}\n\n", paint(DIM, &how))
+}
+
+fn cpu(profile: &Profile) -> String {
+    if profile.samples == 0 {
+        return "No thread was on a CPU in user mode. Does it wait? `--wait` shows where.\n".to_owned();
+    }
+    let mut table = Table::new(&[">SHARE", ">TICKS", "FUNCTION", "MODULE"]);
+    for share in profile.functions.iter().take(LISTED) {
+        let samples = share.samples.to_string();
+        table.row(vec![percent(share.percent), samples.into(), function(share), module(share.module.as_deref())]);
+    }
+    let mut out = table.render();
+    if let Some(rest) = profile.functions.get(LISTED..).filter(|rest| !rest.is_empty()) {
+        let samples: u64 = rest.iter().map(|share| share.samples).sum();
+        out += &format!("  and {} more functions with {samples} ticks\n", rest.len());
+    }
+    out + &ranges(profile) + &stacks(profile) + &histogram(profile)
+}
+
+/// The stacks seen most often, the innermost function first.
+fn stacks(profile: &Profile) -> String {
+    let mut sums: HashMap<Vec<String>, u64> = HashMap::new();
+    for stack in &profile.stacks {
+        let mut names: Vec<String> = Vec::new();
+        for frame in &stack.frames {
+            match &frame.function {
+                Some(name) => names.push(short(name)),
+                // Several frames without names are shown as one.
+                None => {
+                    let module = safe(frame.module.as_deref().unwrap_or("?"));
+                    let module = format!("[{}]", module.trim_matches(['[', ']']));
+                    if names.last() != Some(&module) {
+                        names.push(module);
+                    }
+                }
+            }
+        }
+        *sums.entry(names).or_default() += stack.samples;
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    if sums.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[">SHARE", "STACKS"]);
+    for (names, samples) in sums.into_iter().take(STACKS) {
+        let shown = names[..names.len().min(FRAMES)].join(" < ");
+        let more = if names.len() > FRAMES { " < .." } else { "" };
+        let share = samples as f64 * 100.0 / profile.samples.max(1) as f64;
+        table.row(vec![percent(share), format!("{shown}{more}").into()]);
+    }
+    format!("\n{}", table.render())
+}
+
+fn ranges(profile: &Profile) -> String {
+    let hot: Vec<&RangeShare> = profile.ranges.iter().filter(|range| range.percent >= LEAST).take(RANGES).collect();
+    if hot.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[">SHARE", "HOTTEST CODE", "AT"]);
+    for range in hot {
+        let name = match (&range.function, &range.module) {
+            (Some(function), _) => short(function),
+            (None, Some(module)) => short(module),
+            (None, None) => "?".to_owned(),
+        };
+        let at = match (&range.file, range.line) {
+            (Some(file), Some(line)) => format!("{}:{line}", safe(file.rsplit('/').next().unwrap_or(file))),
+            _ => range.address.to_string(),
+        };
+        let piece = format!("{name}+{:#x}..+{:#x}", range.from, range.to);
+        table.row(vec![percent(range.percent), piece.into(), Cell::styled(at, DIM)]);
+    }
+    format!("\n{}", table.render())
+}
+
+fn histogram(profile: &Profile) -> String {
+    let Some(histogram) = &profile.histogram else { return String::new() };
+    let counted: u64 = histogram.cells.iter().map(|cell| u64::from(*cell)).sum();
+    let full = match histogram.full {
+        true => paint(FAIR, "a counter reached 32767 and ended the counting"),
+        false => "no counter saturated".to_owned(),
+    };
+    let region = histogram.layout.region();
+    format!(
+        "\nhistogram: {} ({:#x} to {:#x}), {} cells at scale {:#x}, {counted} ticks, {full}\n",
+        safe(&histogram.what),
+        region.start,
+        region.end,
+        histogram.cells.len(),
+        histogram.layout.scale
+    )
+}
+
+fn waits(profile: &Profile) -> String {
+    if profile.samples == 0 {
+        return "No thread was seen to wait.\n".to_owned();
+    }
+    let mut table = Table::new(&[">SHARE", ">THREADS", "WAITS FOR", "HELD BY", "IN"]);
+    for share in profile.waits.iter().take(LISTED) {
+        let what = match share.kind {
+            Some(kind) => format!("{} {}", kind.word(), safe(&share.name)),
+            None => safe(&share.name),
+        };
+        let or_dash = |text: Option<&str>| text.map_or_else(|| Cell::styled("-", DIM), |text| safe(text).into());
+        table.row(vec![
+            percent(share.percent),
+            format!("{:.1}", share.threads).into(),
+            what.into(),
+            or_dash(share.held_by.as_deref()),
+            or_dash(share.function.as_deref()),
+        ]);
+    }
+    let mut out = table.render();
+    if let Some(rest) = profile.waits.get(LISTED..).filter(|rest| !rest.is_empty()) {
+        out += &format!("  and {} more\n", rest.len());
+    }
+    out
+}
+
+fn percent(value: f64) -> Cell {
+    format!("{value:.1} %").into()
+}
+
+fn function(share: &FunctionShare) -> Cell {
+    match &share.name {
+        Some(name) => short(name).into(),
+        None => Cell::styled("(no symbol)", DIM),
+    }
+}
+
+fn module(name: Option<&str>) -> Cell {
+    Cell::styled(name.map_or_else(|| "-".to_owned(), safe), DIM)
+}
+
+/// A name that leaves room for others: files and JSON have it whole.
+fn short(name: &str) -> String {
+    match name.chars().count() {
+        length if length > LONGEST => safe(&name.chars().take(LONGEST - 2).collect::<String>()) + "..",
+        _ => safe(name),
+    }
+}

@@ -1,0 +1,85 @@
+//! `tglass profil` where it cannot record: said in one line, and nothing is left behind.
+
+use std::path::Path;
+use std::process::Command;
+use testkit::{Answer, Build, Fixture, NOBODY, Public, STRANGER, Tool, Variant, as_user, have, is_root, skip};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+#[test]
+fn what_cannot_be_recorded_is_said_in_one_line() {
+    let fixture = Fixture::new("profil_wait.c").settled();
+    let pid = fixture.pid().to_string();
+    let refusals: [(&[&str], &str); 9] = [
+        (&["-F", "10001"], "1 to 10000 are"),
+        (&["-F", "0"], "1 to 10000 are"),
+        (&["--wait", "-F", "0"], "1 to 1000 looks are"),
+        (&["--function", "nosuch"], "no function nosuch"),
+        (&["--module", "nosuch"], "no object nosuch"),
+        (&["--offset", "0x10"], "no code is mapped at 0x10"),
+        (&["--folded", "/nonexistent/dir/file"], "cannot write /nonexistent/dir/file"),
+        (&["--scale", "1"], "0 and 1 mean that profiling is off"),
+        (&["--module", "libc", "--histogram", "/dev/null", "--scale", "0xffffffff"], "too large"),
+    ];
+    for (options, expected) in refusals {
+        let mut args = vec!["profil", pid.as_str(), "-d", "1ms"];
+        args.extend(options);
+        let answer = tool().run(&args);
+        assert!(answer.assert_refused().contains(expected), "{options:?}: {}", answer.stderr);
+    }
+    for (target, expected) in [("4194305", "no process 4194305"), ("/etc/passwd", "nothing runs in a core file")] {
+        let answer = tool().run(&["profil", target]);
+        assert!(answer.assert_refused().contains(expected), "{}", answer.stderr);
+    }
+    // A file that was to be written and was not is not there.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("stacks");
+    tool().run(&["profil", "4194305", "--folded", file.to_str().unwrap()]).assert_refused();
+    assert!(!file.exists());
+}
+
+#[test]
+fn perf_that_is_forbidden() {
+    let fixture = Fixture::new("profil_wait.c").settled();
+    let pid = fixture.pid().to_string();
+    let seccomp = Build::new("no_perf.c").path();
+    for target in [&[pid.as_str()][..], &["--", "true"]] {
+        let mut command = Command::new(&seccomp);
+        command.arg(env!("CARGO_BIN_EXE_tglass")).arg("profil").args(target);
+        let answer = Answer::of(command);
+        let line = answer.assert_refused();
+        assert!(line.contains("perf events are not permitted here") && line.contains("seccomp"), "{line}");
+    }
+    // Waits need no perf.
+    let mut command = Command::new(&seccomp);
+    command.arg(env!("CARGO_BIN_EXE_tglass")).args(["profil", &pid, "--wait", "-d", "10ms"]);
+    assert_eq!(Answer::of(command).code, Some(0));
+}
+
+#[test]
+fn other_users() {
+    let test = "other_users";
+    if !is_root(test, "to run as two users") || !have(test, "setpriv") {
+        return;
+    }
+    let public = Public::new();
+    let tglass = public.copy(Path::new(env!("CARGO_BIN_EXE_tglass")), "tglass");
+    let program = public.copy(&Build::new("profil_spin.c").variant(Variant::Default).path(), "profil_spin");
+    let fixture = Fixture::command(as_user(NOBODY, &program));
+    let pid = fixture.pid().to_string();
+    let run = |user| {
+        let mut command = as_user(user, &tglass);
+        command.args(["profil", &pid, "-d", "300ms", "-g"]);
+        Answer::of(command)
+    };
+    let refused = run(STRANGER);
+    assert!(refused.assert_refused().contains("belongs to user 65534"), "{}", refused.stderr);
+    let own = run(NOBODY);
+    if own.stderr.contains("perf events are not permitted") {
+        return skip(test, own.stderr.trim());
+    }
+    assert_eq!(own.code, Some(0), "{}", own.stderr);
+    assert!(own.text().contains("  seventy < middle < work"), "{}", own.text());
+}

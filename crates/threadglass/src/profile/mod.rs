@@ -1,0 +1,71 @@
+//! Where another process spends its time: on CPUs ([`record`]), and asleep ([`record_waits`]).
+//!
+//! **What you give:** a live process, or a command that has not begun ([`Launched`]). **What you get:** a
+//! [`Profile`], plain data: functions, ranges of code, stacks, a histogram as profil(2) defines it. **What it
+//! will not do:** put anything into the process, stop it, or send it a signal. Ticks on CPUs are the kernel's
+//! (`cpu-clock` of perf); waits are looked at from time to time like everything else here.
+
+mod data;
+mod error;
+mod flat;
+mod image;
+mod interrupt;
+mod launch;
+mod record;
+mod recorder;
+mod region;
+mod sampling;
+mod wait;
+
+pub use data::{End, FunctionShare, Histogram, Kind, Mapped, Process, Profile, RangeShare, StackShare, WaitShare};
+pub use error::ProfileError;
+pub use interrupt::{Asked, Interrupt};
+pub use launch::Launched;
+pub use record::{Source, record};
+pub use region::Region;
+pub use wait::record_waits;
+
+use std::time::Duration;
+
+/// The rate that is used when none is asked for: a prime number, so that the ticks do not run in step with the
+/// program's own timers, and enough for a share of 1 % to be seen within ten seconds.
+pub const DEFAULT_RATE: u32 = 997;
+
+/// Looks per second at waiting threads, when no other number is asked for.
+pub const DEFAULT_LOOKS: u32 = 20;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Ticks per second of CPU time; looks per second for waits.
+    pub rate: u32,
+    /// When to end, if nothing else ends it.
+    pub duration: Option<Duration>,
+    /// Record whole stacks.
+    pub stacks: bool,
+    /// Follow processes that are forked meanwhile, and programs that are executed.
+    pub children: bool,
+    /// Count only ticks in this part of the code.
+    pub region: Option<Region>,
+    /// Bytes of histogram for each byte of code, in 65,536ths, as profil(2) has it. Also how finely ranges are
+    /// told.
+    pub scale: u32,
+    /// Fill a histogram: of the region, or of the program's code.
+    pub histogram: bool,
+}
+
+impl Options {
+    /// Functions only, for a time.
+    pub fn new(rate: u32, duration: Option<Duration>) -> Self {
+        Self { rate, duration, stacks: false, children: false, region: None, scale: 0x4000, histogram: false }
+    }
+}
+
+/// How far a recording is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Since it began.
+    pub elapsed: Duration,
+    /// Ticks or waits seen so far.
+    pub samples: u64,
+}

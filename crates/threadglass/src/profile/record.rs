@@ -1,0 +1,105 @@
+//! Ticks of running threads: the loop that collects them.
+
+use super::data::{End, Profile};
+use super::image::Opened;
+use super::recorder::Recorder;
+use super::{Launched, Options, ProfileError, Progress, sampling};
+use crate::Pid;
+use crate::target::Live;
+use profil::perf::{Record, Sampler};
+use std::time::{Duration, Instant};
+
+/// How often samples are collected.
+const OFTEN: Duration = Duration::from_millis(50);
+/// The same when each carries a stack: rings are small, and stacks must be undone while the process lives.
+const VERY_OFTEN: Duration = Duration::from_millis(10);
+
+/// What is recorded.
+#[derive(Debug)]
+pub enum Source<'l> {
+    /// A process that runs.
+    Process(Pid),
+    /// A command of ours.
+    Command(&'l mut Launched),
+}
+
+/// Records where a process, or a command of ours, runs. `wait` is called to wait for a time, and gives true to
+/// end the recording.
+pub fn record(
+    source: Source<'_>,
+    options: &Options,
+    wait: &mut dyn FnMut(Duration, &Progress) -> bool,
+) -> Result<Profile, ProfileError> {
+    let opened = Opened::default();
+    let begun = Instant::now();
+    let (pid, launched) = match source {
+        Source::Process(pid) => (pid, None),
+        Source::Command(launched) => (Pid(i32::try_from(launched.child.id()).unwrap_or_default()), Some(launched)),
+    };
+    let name = launched.as_ref().map_or("", |launched| &launched.name);
+    let mut recorder = Recorder::new(&opened, pid, options, name, launched.is_some());
+    let (mut own, mut launched) = match launched {
+        None => {
+            let live = Live::open(pid)?;
+            if let Some(denial) = live.denial() {
+                return Err(ProfileError::Denied(pid, denial));
+            }
+            recorder.add(pid.0, live)?;
+            (Some(sampling::open(pid, options, sampling::Begin::Now)?), None)
+        }
+        Some(launched) => {
+            // It may have ended already.
+            if let Ok(live) = Live::open(pid) {
+                recorder.add(pid.0, live)?;
+            }
+            (None, Some(launched))
+        }
+    };
+    let nap = if options.stacks || launched.is_some() { VERY_OFTEN } else { OFTEN };
+    let mut batch = Vec::new();
+    let end = loop {
+        let left = options.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
+        let progress = Progress { elapsed: begun.elapsed(), samples: recorder.samples };
+        let asked = wait(left.unwrap_or(nap).min(nap), &progress);
+        // Asked before the samples are taken, so that none is missed of a process that has ended.
+        let ended = match &mut launched {
+            Some(launched) => launched.child.try_wait().is_ok_and(|status| status.is_some()).then_some(End::Exited),
+            None => recorder.has_ended(),
+        };
+        let sampler = sampler(&mut own, &mut launched);
+        let over = left == Some(Duration::ZERO);
+        if asked || over || ended.is_some() {
+            let _ = sampler.disable();
+        }
+        sampler.drain(|record| {
+            if let Record::Sample(sample) = record {
+                batch.push(sample);
+            }
+        });
+        recorder.take(batch.drain(..));
+        if launched.is_some() && ended.is_none() {
+            // It may end at any time: what it has mapped meanwhile is taken note of, ticks or not.
+            recorder.follow(pid.0);
+        }
+        match ended {
+            Some(end) => break end,
+            None if asked => break End::Asked,
+            None if over => break End::Time,
+            None => {}
+        }
+    };
+    let losses = sampler(&mut own, &mut launched).losses();
+    // Nothing ticks any more while names are looked up.
+    drop(own);
+    let mut profile = recorder.finish(end, begun.elapsed());
+    (profile.lost, profile.throttled) = (losses.lost, losses.throttled);
+    Ok(profile)
+}
+
+fn sampler<'s>(own: &'s mut Option<Sampler>, launched: &'s mut Option<&mut Launched>) -> &'s mut Sampler {
+    match (own, launched) {
+        (Some(own), _) => own,
+        (None, Some(launched)) => &mut launched.sampler,
+        (None, None) => unreachable!("there is a sampler from the start"),
+    }
+}

@@ -1,0 +1,348 @@
+//! What the ticks of a recording come to: which program each fell into, how often, and its name in the end.
+
+use super::data::{End, Histogram, Kind, Mapped, Process, Profile, StackShare, percent};
+use super::flat::{self, Tick};
+use super::image::{Image, Opened, here};
+use super::region::Place as RegionPlace;
+use super::{Options, ProfileError};
+use crate::model::{Gap, SCHEMA};
+use crate::target::{Live, Target, TargetError};
+use crate::unwind::{Place, Walk};
+use crate::{Pid, RemoteAddr};
+use profil::perf::Sample;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// Code that is in no object may have been mapped meanwhile; how long a fruitless search is not repeated.
+const FIRST_PATIENCE: Duration = Duration::from_millis(5);
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
+/// Programs, and maps of them, that are kept.
+const MAX_IMAGES: usize = 256;
+/// Stacks and addresses that are told apart.
+const MAX_DISTINCT: usize = 1 << 20;
+/// Objects that are taken note of as soon as a command of ours has mapped them: it may end at any time.
+const EAGER: usize = 64;
+
+/// The samples so far, and the programs they belong to.
+pub(super) struct Recorder<'a> {
+    opened: &'a Opened,
+    options: &'a Options,
+    pid: Pid,
+    /// Whether it is a command of ours, which may end before it is looked at closely.
+    eager: bool,
+    process: Process,
+    images: Vec<Image<'a>>,
+    /// The images of each process, the latest last.
+    of_process: HashMap<i32, Vec<usize>>,
+    pub(super) samples: u64,
+    outside: u64,
+    threads: HashSet<i32>,
+    /// By image and address.
+    ticks: HashMap<(usize, u64), u64>,
+    /// By image and places.
+    stacks: HashMap<(usize, Vec<Place>), (bool, u64)>,
+    unwalked: u64,
+    cut: u64,
+    dropped: u64,
+    unknown: u64,
+    region: Option<RegionPlace>,
+    histogram: Option<Histogram>,
+    gaps: Vec<Gap>,
+    next_search: Instant,
+    patience: Duration,
+}
+
+impl<'a> Recorder<'a> {
+    pub(super) fn new(opened: &'a Opened, pid: Pid, options: &'a Options, name: &str, eager: bool) -> Self {
+        Self {
+            opened,
+            options,
+            pid,
+            eager,
+            process: Process { pid, name: name.to_owned(), exe: None },
+            images: Vec::new(),
+            of_process: HashMap::new(),
+            samples: 0,
+            outside: 0,
+            threads: HashSet::new(),
+            ticks: HashMap::new(),
+            stacks: HashMap::new(),
+            unwalked: 0,
+            cut: 0,
+            dropped: 0,
+            unknown: 0,
+            region: None,
+            histogram: None,
+            gaps: Vec::new(),
+            next_search: Instant::now(),
+            patience: FIRST_PATIENCE,
+        }
+    }
+
+    /// Takes a process, or what has become of it, as an image.
+    pub(super) fn add(&mut self, pid: i32, live: Live) -> Result<(), ProfileError> {
+        let live = self.opened.keep(live);
+        let mut image = Image::new(live);
+        if pid == self.pid.0 {
+            let identity = live.identity();
+            self.process = Process { pid: self.pid, name: identity.name, exe: identity.exe };
+            self.find_region(live)?;
+        }
+        if self.eager {
+            let code = live.maps().iter().filter(|map| map.exec && map.is_file());
+            for map in code.take(EAGER) {
+                image.pin(map.start.0);
+            }
+        }
+        self.of_process.entry(pid).or_default().push(self.images.len());
+        self.images.push(image);
+        Ok(())
+    }
+
+    fn find_region(&mut self, live: &Live) -> Result<(), ProfileError> {
+        let wanted = self.options.region.is_some() || self.options.histogram;
+        if !wanted || self.region.is_some() {
+            return Ok(());
+        }
+        let place = match RegionPlace::find(live, self.options.region.as_ref()) {
+            Ok(place) => place,
+            // The dynamic linker of a command of ours has not come to it yet.
+            Err(_) if self.eager => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if self.options.histogram {
+            self.histogram = Some(place.histogram(self.options.scale)?);
+        }
+        self.region = Some(place);
+        Ok(())
+    }
+
+    /// Whether the process that was asked for is no more.
+    pub(super) fn has_ended(&self) -> Option<End> {
+        let latest = self.of_process.get(&self.pid.0).and_then(|all| all.last())?;
+        match self.images[*latest].live.check_identity() {
+            Ok(()) => None,
+            Err(TargetError::Execed(_)) if self.options.children => None,
+            // An exec replaces the address space; so does an end, a moment before the process is gone.
+            Err(TargetError::Execed(pid)) => match Live::open(pid) {
+                Ok(_) => Some(End::Execed),
+                Err(_) => Some(End::Exited),
+            },
+            Err(_) => Some(End::Exited),
+        }
+    }
+
+    pub(super) fn take(&mut self, samples: impl Iterator<Item = Sample>) {
+        let mut looked_at = HashSet::new();
+        for mut sample in samples {
+            // An event for a whole CPU ticks for everybody.
+            if sample.pid != self.pid.0 && !self.options.children {
+                continue;
+            }
+            if looked_at.insert(sample.pid) {
+                self.follow(sample.pid);
+            }
+            self.samples += 1;
+            self.threads.insert(sample.tid);
+            let image = self.image_of(sample.pid, sample.ip);
+            if let Some(histogram) = &mut self.histogram {
+                histogram.count(sample.ip);
+            }
+            let is_region = self.options.region.is_some();
+            if is_region && !self.region.as_ref().is_some_and(|place| place.range.contains(&sample.ip)) {
+                self.outside += 1;
+                continue;
+            }
+            let Some(image) = image else {
+                self.unknown += 1;
+                *self.ticks.entry((usize::MAX, sample.ip)).or_default() += 1;
+                continue;
+            };
+            self.images[image].pin(sample.ip);
+            if self.ticks.len() >= MAX_DISTINCT && !self.ticks.contains_key(&(image, sample.ip)) {
+                self.dropped += 1;
+                continue;
+            }
+            *self.ticks.entry((image, sample.ip)).or_default() += 1;
+            if self.options.stacks {
+                self.take_stack(image, &mut sample);
+            }
+        }
+    }
+
+    fn take_stack(&mut self, image: usize, sample: &mut Sample) {
+        let Some(Walk { places, end }) = self.images[image].walk(sample) else {
+            self.unwalked += 1;
+            return;
+        };
+        for place in &places {
+            self.images[image].pin(place.lookup().0);
+        }
+        let whole = end.is_whole();
+        self.cut += u64::from(!whole);
+        if self.stacks.len() >= MAX_DISTINCT && !self.stacks.contains_key(&(image, places.clone())) {
+            self.unwalked += 1;
+            return;
+        }
+        self.stacks.entry((image, places)).or_insert((whole, 0)).1 += 1;
+    }
+
+    /// Notices that a process is new, executes another program, or has mapped more code.
+    pub(super) fn follow(&mut self, pid: i32) {
+        let latest = self.of_process.get(&pid).and_then(|all| all.last()).map(|index| &mut self.images[*index]);
+        if latest.is_none_or(|image| !image.live.is_same_image() || image.is_check_due()) {
+            self.reopen(pid);
+        }
+    }
+
+    /// Opens a process once more, if it is there and not only its remains, and its code is not what is known.
+    fn reopen(&mut self, pid: i32) {
+        let Ok(live) = Live::open(Pid(pid)) else { return };
+        if self.images.len() >= MAX_IMAGES || live.denial().is_some() || live.maps().is_empty() {
+            return;
+        }
+        let latest = self.of_process.get(&pid).and_then(|all| all.last());
+        if latest.is_some_and(|latest| self.images[*latest].has_same_code(&live)) {
+            return;
+        }
+        if let Err(error) = self.add(pid, live) {
+            self.gaps.push(Gap::whole("the region", error.to_string()));
+        }
+    }
+
+    /// The image that an address belongs to: the latest that has code there. A child that has ended before it
+    /// was looked at has most likely run the code of its parent.
+    fn image_of(&mut self, pid: i32, ip: u64) -> Option<usize> {
+        let find = |this: &Self, pid| {
+            let mut all = this.of_process.get(&pid)?.iter().rev();
+            all.find(|image| this.images[**image].holds(ip)).copied()
+        };
+        if let Some(found) = find(self, pid) {
+            return Some(found);
+        }
+        let now = Instant::now();
+        if now >= self.next_search {
+            self.reopen(pid);
+            let found = find(self, pid);
+            self.patience = if found.is_some() { FIRST_PATIENCE } else { (self.patience * 2).min(LAST_PATIENCE) };
+            self.next_search = now + self.patience;
+            if found.is_some() {
+                return found;
+            }
+        }
+        find(self, self.pid.0).or_else(|| self.of_process.get(&pid)?.last().copied())
+    }
+
+    pub(super) fn finish(mut self, end: End, duration: Duration) -> Profile {
+        let (region, histogram) = (self.region.take(), self.histogram.take());
+        if region.is_none() && self.options.region.is_some() {
+            self.gaps.push(Gap::whole("the region", "the program never had it"));
+        }
+        let counted = self.samples;
+        let mut by_image: Vec<Vec<Place>> = vec![Vec::new(); self.images.len()];
+        for (image, ip) in self.ticks.keys() {
+            if let Some(places) = by_image.get_mut(*image) {
+                places.push(here(*ip));
+            }
+        }
+        for (image, places) in self.stacks.keys() {
+            by_image[*image].extend(places);
+        }
+        for (image, places) in self.images.iter_mut().zip(&by_image) {
+            image.look_up(places);
+        }
+        let ticks: Vec<Tick> = self.named_ticks();
+        let bytes = u64::from(0x2_0000 / self.options.scale.clamp(2, 0x2_0000));
+        let mut profile = Profile {
+            schema: SCHEMA,
+            kind: Kind::Cpu,
+            rate: self.options.rate,
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            end,
+            samples: counted,
+            outside: self.outside,
+            lost: 0,
+            throttled: 0,
+            threads: self.threads.len(),
+            looks: None,
+            functions: flat::functions(&ticks, counted),
+            ranges: flat::ranges(&ticks, counted, bytes),
+            waits: Vec::new(),
+            stacks: self.named_stacks(),
+            mapped: mapped(&self.images),
+            histogram,
+            target: self.process.clone(),
+            gaps: Vec::new(),
+        };
+        self.tell_gaps(counted);
+        profile.gaps = self.gaps;
+        profile
+    }
+
+    fn named_ticks(&self) -> Vec<Tick> {
+        let ticks = self.ticks.iter().map(|((image, ip), samples)| {
+            let frames = self.images.get(*image).map(|image| image.frames(&here(*ip))).unwrap_or_default();
+            let frame = frames.into_iter().next_back().unwrap_or_else(|| unknown(*ip));
+            Tick { frame, samples: *samples }
+        });
+        let mut ticks: Vec<Tick> = ticks.collect();
+        ticks.sort_by_key(|tick| tick.frame.pc);
+        ticks
+    }
+
+    fn named_stacks(&self) -> Vec<StackShare> {
+        let stacks = self.stacks.iter().map(|((image, places), (whole, samples))| StackShare {
+            frames: places.iter().flat_map(|place| self.images[*image].frames(place)).collect(),
+            whole: *whole,
+            waits_for: Vec::new(),
+            samples: *samples,
+        });
+        let mut stacks: Vec<StackShare> = stacks.collect();
+        let pcs = |stack: &StackShare| stack.frames.iter().map(|frame| frame.pc).collect::<Vec<_>>();
+        stacks.sort_by_cached_key(|stack| (std::cmp::Reverse(stack.samples), pcs(stack)));
+        stacks
+    }
+
+    fn tell_gaps(&mut self, all: u64) {
+        let mut tell = |count: u64, what: &str, why: &str| {
+            if count > 0 {
+                let what = format!("{what} of {count} samples ({} %)", percent(count, all));
+                self.gaps.push(Gap::whole(what, why));
+            }
+        };
+        tell(self.unwalked, "stacks", "the kernel gave no registers, or there were too many different stacks");
+        tell(
+            self.cut,
+            "outer frames",
+            "the stack is deeper than what is copied of it, or its unwind information has an end",
+        );
+        tell(self.unknown, "names", "their process had ended, or there were more programs than are followed");
+        tell(self.dropped, "names", "there were too many different addresses");
+    }
+}
+
+fn unknown(ip: u64) -> crate::model::Frame {
+    crate::model::Frame {
+        pc: RemoteAddr(ip),
+        function: None,
+        module: None,
+        offset: None,
+        file: None,
+        line: None,
+        inlined: false,
+        evidence: crate::model::Evidence::Recorded,
+    }
+}
+
+/// The objects of all images, those of the first where they overlap.
+pub(super) fn mapped(images: &[Image<'_>]) -> Vec<Mapped> {
+    let mut mapped: Vec<Mapped> = Vec::new();
+    for module in images.iter().flat_map(|image| image.live.modules()) {
+        if mapped.iter().all(|other| module.end <= other.base || other.end <= module.base) {
+            let path = String::from_utf8_lossy(&module.path).into_owned();
+            mapped.push(Mapped { path, base: module.base, end: module.end });
+        }
+    }
+    mapped.sort_by_key(|module| module.base);
+    mapped
+}

@@ -1,0 +1,189 @@
+//! Which part of the code is meant.
+
+use super::ProfileError;
+use super::data::Histogram;
+use crate::RemoteAddr;
+use crate::elf::{FileSymbols, Image};
+use crate::target::{Live, Module, Target};
+use profil::histogram::{LARGEST, Layout};
+use std::ops::Range;
+
+/// Bytes of the largest histogram.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// A part of the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Region {
+    /// A function, by the name that its file has for it or that its author wrote.
+    Function {
+        /// Its name.
+        name: String,
+        /// The object it is in, where several have one.
+        module: Option<String>,
+    },
+    /// The code of an object, by the name of its file.
+    Module(String),
+    /// From an address to the end of the code it is in.
+    From(RemoteAddr),
+}
+
+/// A region that was found.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) range: Range<u64>,
+    bias: u64,
+    what: String,
+}
+
+impl Place {
+    /// Finds `region`, or the program's code, in a process.
+    pub(super) fn find(live: &Live, region: Option<&Region>) -> Result<Self, ProfileError> {
+        let missing = |text: String| ProfileError::Region(text);
+        match region {
+            None => {
+                let program = live.modules().iter().find(|module| live.is_program(module));
+                program.and_then(|module| Self::of_module(live, module)).ok_or_else(|| {
+                    missing(
+                        "the program's code cannot be found (name a part of it: --module, --function, --offset)".into(),
+                    )
+                })
+            }
+            Some(Region::Module(name)) => {
+                let module = live.modules().iter().find(|module| is_called(module, name));
+                module.and_then(|module| Self::of_module(live, module)).ok_or_else(|| {
+                    missing(format!(
+                        "no object {name} with code is mapped (`cat /proc/{}/maps` shows them)",
+                        live.pid()
+                    ))
+                })
+            }
+            Some(Region::From(addr)) => {
+                let map = live.maps().iter().find(|map| map.exec && map.contains(*addr));
+                let Some(map) = map else {
+                    return Err(missing(format!("no code is mapped at {addr} (`cat /proc/{}/maps`)", live.pid())));
+                };
+                let bias = live.module_at(*addr).map_or(0, |module| bias(live, module));
+                Ok(Self { range: addr.0..map.end.0, bias, what: format!("code from {addr} on") })
+            }
+            Some(Region::Function { name, module }) => Self::of_function(live, name, module.as_deref()),
+        }
+    }
+
+    fn of_module(live: &Live, module: &Module) -> Option<Self> {
+        let code = live.maps().iter().filter(|map| map.exec && module.contains(map.start) && map.name == module.path);
+        let (mut from, mut to) = (u64::MAX, 0);
+        for map in code {
+            (from, to) = (from.min(map.start.0), to.max(map.end.0));
+        }
+        (from < to).then(|| Self {
+            range: from..to,
+            bias: bias(live, module),
+            what: format!("code of {}", module.name()),
+        })
+    }
+
+    fn of_function(live: &Live, name: &str, module: Option<&str>) -> Result<Self, ProfileError> {
+        let candidates = live.modules().iter().filter(|one| module.is_none_or(|name| is_called(one, name)));
+        let mut found = Vec::new();
+        for module in candidates {
+            let Some(file) = live.open_module(module) else { continue };
+            let bias = bias(live, module);
+            for symbol in FileSymbols::new(file).functions_named(name) {
+                let start = symbol.addr.0.wrapping_add(bias);
+                let range = start..start.saturating_add(symbol.size.max(1));
+                found.push(Self { range, bias, what: format!("{name} in {}", module.name()) });
+            }
+        }
+        match found.len() {
+            1 => Ok(found.remove(0)),
+            0 => Err(ProfileError::Region(format!(
+                "no function {name} is in the symbol tables (is the program stripped?)"
+            ))),
+            number => {
+                let places: Vec<String> =
+                    found.iter().take(4).map(|place| format!("{} at {:#x}", place.what, place.range.start)).collect();
+                Err(ProfileError::Region(format!(
+                    "{number} functions are called {name}: {} (choose by --module or --offset)",
+                    places.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// An empty histogram.
+    pub(super) fn histogram(&self, scale: u32) -> Result<Histogram, ProfileError> {
+        let length = self.range.end - self.range.start;
+        let bytes = (u128::from(length) * u128::from(scale)).div_ceil(0x1_0000).next_multiple_of(2);
+        let bytes = u64::try_from(bytes).ok().filter(|bytes| *bytes <= MAX_BYTES).ok_or_else(|| {
+            ProfileError::Region(format!(
+                "a histogram of {bytes} bytes is too large (choose a smaller --scale or region)"
+            ))
+        })?;
+        let layout = Layout::of_buffer(bytes, self.range.start, scale);
+        let cells = usize::try_from(layout.cells).unwrap_or(0);
+        Ok(Histogram {
+            layout,
+            bias: self.bias,
+            what: self.what.clone(),
+            cells: vec![0; cells],
+            counts: vec![0; cells],
+            full: false,
+        })
+    }
+}
+
+impl Histogram {
+    /// Counts a tick, as the page says: one that would exceed the largest count ends the counting.
+    pub(super) fn count(&mut self, ip: u64) {
+        let Some(cell) = self.layout.cell(ip).and_then(|cell| usize::try_from(cell).ok()) else { return };
+        let (Some(cell), Some(count)) = (self.cells.get_mut(cell), self.counts.get_mut(cell)) else { return };
+        *count = count.saturating_add(1);
+        match (self.full, *cell) {
+            (true, _) => {}
+            (false, LARGEST) => self.full = true,
+            (false, _) => *cell += 1,
+        }
+    }
+}
+
+fn bias(live: &Live, module: &Module) -> u64 {
+    Image::load(live, module.base).map_or(0, |image| image.bias())
+}
+
+/// Whether a name means this object: its path, its file, or that without what follows `.so`.
+fn is_called(module: &Module, name: &str) -> bool {
+    let file = module.name();
+    module.path == name.as_bytes() || file == name || file.split(".so").next().is_some_and(|stem| stem == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_counter_ends_the_counting() {
+        let place = Place { range: 0x1000..0x1040, bias: 0, what: "code".to_owned() };
+        let mut histogram = place.histogram(0x4000).unwrap();
+        assert_eq!((histogram.cells.len(), histogram.layout.region()), (8, 0x1000..0x1040));
+        for _ in 0..32_767 {
+            histogram.count(0x1009);
+        }
+        histogram.count(0xfff);
+        histogram.count(0x1040);
+        assert!(!histogram.full && histogram.cells == [0, 32_767, 0, 0, 0, 0, 0, 0]);
+        // The tick that would exceed it is lost, and none is counted after it.
+        histogram.count(0x100f);
+        histogram.count(0x1000);
+        assert!(histogram.full && histogram.cells == [0, 32_767, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(histogram.counts[..2], [1, 32_768]);
+    }
+
+    #[test]
+    fn a_histogram_is_not_larger_than_it_may_be() {
+        let place = Place { range: 0..1 << 40, bias: 0, what: "code".to_owned() };
+        assert!(place.histogram(0x1_0000).is_err());
+        assert_eq!(place.histogram(2).unwrap().cells.len(), 1 << 24);
+        let small = Place { range: 0x1000..0x1001, bias: 0, what: "code".to_owned() };
+        assert_eq!(small.histogram(2).unwrap().cells.len(), 1);
+    }
+}

@@ -1,0 +1,49 @@
+//! Clocks of CPU time.
+
+use crate::Pid;
+use nix::errno::Errno;
+use std::time::Duration;
+
+/// PID_MAX_LIMIT of the kernel.
+const PID_MAX: i32 = 1 << 22;
+
+/// CPU time of all threads that process `pid` has or had, in nanoseconds; `None` when there is no such process.
+pub(crate) fn process_cpu_ns(pid: Pid) -> Option<u64> {
+    // 0 would be ourselves, and the number of a clock has no room for more bits than pids can have.
+    if !(1..=PID_MAX).contains(&pid.0) {
+        return None;
+    }
+    let mut clock = 0;
+    // SAFETY: `clock` is a live clockid_t; the call only fills it.
+    if unsafe { libc::clock_getcpuclockid(pid.0, &raw mut clock) } != 0 {
+        return None;
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live timespec; the call only fills it.
+    Errno::result(unsafe { libc::clock_gettime(clock, &raw mut time) }).ok()?;
+    u64::try_from(time.tv_sec).ok()?.checked_mul(1_000_000_000)?.checked_add(u64::try_from(time.tv_nsec).ok()?)
+}
+
+/// CPU time of the calling thread: what something costs, however busy the machine is.
+pub(crate) fn own_cpu() -> Duration {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
+    time.map_or(Duration::ZERO, Duration::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_clock_runs_and_that_of_nobody_does_not() {
+        let before = process_cpu_ns(Pid::me()).unwrap();
+        let mut again = before;
+        while again == before {
+            again = process_cpu_ns(Pid::me()).unwrap();
+        }
+        assert!(again > before);
+        for nobody in [0, -1, PID_MAX, i32::MAX] {
+            assert_eq!(process_cpu_ns(Pid(nobody)), None, "{nobody}");
+        }
+    }
+}
