@@ -67,6 +67,21 @@ pub fn next(name: &CStr) -> Option<Found> {
     None
 }
 
+/// The symbol in the first object of all that has it.
+pub fn first(name: &CStr) -> Option<Found> {
+    // SAFETY: as above.
+    unsafe {
+        let mut map = _r_debug.map;
+        while let Some(object) = map.as_ref() {
+            if let Some(address) = in_object(object, name) {
+                return Some(Found { address, object: object.name });
+            }
+            map = object.next;
+        }
+    }
+    None
+}
+
 unsafe fn in_object(map: &LinkMap, name: &CStr) -> Option<usize> {
     const STRTAB: i64 = 5;
     const SYMTAB: i64 = 6;

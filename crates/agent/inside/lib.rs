@@ -15,6 +15,7 @@ mod elf;
 mod functions;
 mod memory;
 mod mutex;
+mod plain;
 mod rwlock;
 mod sem;
 mod setup;
