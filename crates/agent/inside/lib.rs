@@ -13,6 +13,7 @@ mod barrier;
 mod clock;
 mod elf;
 mod functions;
+mod lease;
 mod memory;
 mod mutex;
 mod plain;

@@ -2,7 +2,7 @@
 
 use crate::memory::{self, HEADER};
 use crate::mutex::{self, Mutex};
-use crate::{clock, elf, functions, plain, sys, tally, waits};
+use crate::{clock, elf, functions, lease, plain, sys, tally, waits};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -23,7 +23,7 @@ static START: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_
 
 unsafe extern "C" fn start(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
     // SAFETY: as the loader calls constructors: an array of strings, ended by NULL.
-    let (wanted, objects) = unsafe { options(environment) };
+    let (wanted, is_on, objects) = unsafe { options(environment) };
     functions::publish();
     HEADER.pid.store(sys::getpid(), Relaxed);
     if functions::find_all() != 0 || !begin(objects) {
@@ -36,24 +36,25 @@ unsafe extern "C" fn start(_: c_int, _: *const *const c_char, environment: *cons
     unsafe { watch_forks() };
     tally::set_exact(wanted == mode::EXACT);
     plain::choose(wanted == mode::EXACT);
+    HEADER.wanted.store(wanted, Relaxed);
     HEADER.enabled_at.store(clock::now(), Relaxed);
-    HEADER.mode.store(wanted, Release);
+    HEADER.mode.store(if is_on { wanted } else { mode::OFF }, Release);
     HEADER.state.store(state::READY, Release);
-    if wanted != mode::OFF {
+    if is_on {
         functions::switch_on();
     }
 }
 
-/// The mode, and how many objects there is to be room for.
-unsafe fn options(mut environment: *const *const c_char) -> (u32, usize) {
-    let (mut wanted, mut objects) = (mode::SAMPLED, OBJECTS);
+/// The mode, whether it is to be on from the beginning, and how many objects there is to be room for.
+unsafe fn options(mut environment: *const *const c_char) -> (u32, bool, usize) {
+    let (mut wanted, mut is_on, mut objects) = (mode::SAMPLED, true, OBJECTS);
     // SAFETY: by the caller's promise.
     while let Some(variable) = unsafe { environment.as_ref() }.filter(|variable| !variable.is_null()) {
         // SAFETY: a string of the environment.
         let text = unsafe { CStr::from_ptr(*variable) }.to_bytes();
         for word in text.strip_prefix(VARIABLE).unwrap_or_default().split(|byte| *byte == b',') {
             match word {
-                b"off" => wanted = mode::OFF,
+                b"off" => is_on = false,
                 b"exact" => wanted = mode::EXACT,
                 _ => {
                     let digits = word.strip_prefix(b"size=").unwrap_or_default();
@@ -69,7 +70,7 @@ unsafe fn options(mut environment: *const *const c_char) -> (u32, usize) {
         // SAFETY: there is a NULL at the end.
         environment = unsafe { environment.add(1) };
     }
-    (wanted, objects)
+    (wanted, is_on, objects)
 }
 
 /// Makes the table; a smaller one if there is no room.
@@ -196,4 +197,5 @@ unsafe extern "C" fn in_child() {
     for counter in [&HEADER.drops, &HEADER.extra_drops, &HEADER.threads_created] {
         counter.store(0, Relaxed);
     }
+    lease::in_child();
 }

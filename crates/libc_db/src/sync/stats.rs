@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use threadglass::RemoteAddr;
 use threadglass::model::{SyncKind, SyncStats as Counted};
+use threadglass::target::MemoryWrite;
 use threadglass::track::{self, Tracked};
 
 /// What this controller has asked for.
@@ -79,9 +80,17 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
         }
         let now = agent.looking(agent.live().as_deref(), |target| {
             let found = track::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
-            // One that was loaded without being switched on would have to be switched on from inside.
-            let inside = found.filter(track::Agent::is_on).ok_or(TdErr::NoCapab)?;
-            Ok(by_address(inside.objects(target)))
+            let inside = found.ok_or(TdErr::NoCapab)?;
+            // What was counted is read before it is switched on, and before it is switched off.
+            let objects = by_address(inside.objects(target));
+            let switched = |memory: &dyn MemoryWrite| match on != 0 {
+                true => inside.switch_on(memory, std::process::id()).map(|_| ()),
+                false => inside.switch_off(memory, std::process::id()),
+            };
+            if inside.header().lease != 0 || !inside.is_on() {
+                agent.writing(|memory| switched(memory).map_err(|_| TdErr::NoCapab))?;
+            }
+            Ok(objects)
         })?;
         let mut tracking = lock(&agent.tracking);
         let before = std::mem::take(&mut *tracking);
