@@ -180,6 +180,78 @@ fn contention_is_told_with_who_and_where() {
     assert!(refused.assert_refused().contains("tglass run"));
 }
 
+/// Whether the agent of a process counts: whether one more use is seen.
+fn lock_count(pid: &str, at: u64) -> Option<u64> {
+    let snapshot = tool().look("locks", pid, &["--all"]);
+    let found = objects(&snapshot).iter().find(|object| address(&object["address"]) == at)?;
+    found["stats"]["lock"].as_u64()
+}
+
+#[test]
+fn one_loaded_off_counts_while_somebody_wants_it() {
+    use testkit::Signal::{SIGINT, SIGKILL, SIGUSR1};
+    use std::process::Stdio;
+    let fixture = Fixture::command(run(&["--off"], &build("track_step.c"))).settled();
+    let pid = fixture.pid().to_string();
+    let at = address(&fixture.truth()["address"]);
+    let step = || testkit::signal(fixture.pid(), SIGUSR1);
+    assert_eq!(lock_count(&pid, at), None);
+    let contend = || {
+        let mut command = tool().command(&["contend", &pid]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("tglass starts")
+    };
+    // Two that want it; one is killed, which changes nothing for the other.
+    let (mut first, mut second) = (contend(), contend());
+    let mut last = 0;
+    let mut counts = |what: &str| {
+        eventually(what, || {
+            step();
+            let now = lock_count(&pid, at).unwrap_or(0);
+            std::mem::replace(&mut last, now) < now
+        });
+    };
+    counts("it counts");
+    testkit::signal(i32::try_from(first.id()).unwrap(), SIGKILL);
+    first.wait().expect("it ends");
+    counts("it counts on for the other");
+    // Ctrl-C ends the other early, and with it the counting.
+    testkit::signal(i32::try_from(second.id()).unwrap(), SIGINT);
+    assert!(second.wait().expect("it ends").success());
+    let stays = |what: &str| {
+        eventually(what, || {
+            let before = lock_count(&pid, at);
+            for _ in 0..20 {
+                step();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            before.is_some() && lock_count(&pid, at) == before
+        });
+    };
+    stays("it is off again, and keeps what it had");
+    // One that is killed alone: the agent finds that out by itself.
+    let mut third = contend();
+    counts("it counts again");
+    testkit::signal(i32::try_from(third.id()).unwrap(), SIGKILL);
+    third.wait().expect("it ends");
+    stays("it is off after its controller was killed");
+}
+
+#[test]
+fn locks_of_rust_are_shown_by_samples() {
+    let mut command = run(&[], &build("deadlock_rust.rs"));
+    command.arg("static");
+    let fixture = Fixture::command(command).settled();
+    let pid = fixture.pid().to_string();
+    let told = tool().look("contend", &pid, &["-d", "500ms"]);
+    let sampled = told["sampled"].as_array().expect("a list");
+    let of_rust: Vec<_> = sampled.iter().filter(|lock| lock["family"] == "rust_std").collect();
+    assert_eq!(of_rust.len(), 2, "{told:#}");
+    assert!(of_rust.iter().all(|lock| lock["looks"] == told["looks"] && lock["samples"] == told["looks"]), "{told:#}");
+    assert!(of_rust.iter().all(|lock| lock["sites"].to_string().contains("transfer")), "{told:#}");
+    let text = tool().run(&["contend", &pid, "-d", "200ms"]).text();
+    assert!(text.contains("Not counted: locks of Rust") && text.contains("Rust mutex"), "{text}");
+}
+
 #[test]
 fn commands_that_cannot_be_run_are_refused() {
     let refused = tool().run(&["run", "--", "/nonexistent/program"]);

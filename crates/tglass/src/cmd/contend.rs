@@ -10,7 +10,7 @@ use threadglass::Pid;
 use threadglass::control::LiveWriter;
 use threadglass::model::{SCHEMA, Snapshot};
 use threadglass::target::Live;
-use threadglass::track::{self, Agent, Contention, Pause, PauseEnd, Samples};
+use threadglass::track::{self, Agent, Contention, Pause, PauseEnd, Samples, Wanted};
 use threadglass::waits::{self, Scope};
 
 /// Between two looks: what a program counts in its last moments is lost when it ends.
@@ -26,7 +26,8 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let Some((mut seen, mut live)) = begin(pid, child.as_mut(), &pause)? else {
         bail!("process {pid} has no agent that counts (start it by `tglass run -- COMMAND`)");
     };
-    want(&live)?;
+    let mut place = None;
+    want(&live, &mut place)?;
     let is_shown = !args.json && std::io::stdout().is_terminal();
     let mut screen = Screen::default();
     let mut samples = Samples::default();
@@ -40,7 +41,7 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
         if ended || !seen.look(&live) {
             break;
         }
-        let _ = want(&live);
+        let _ = want(&live, &mut place);
         samples.look(&live);
         if end.is_some() || names.as_ref().is_none_or(|(when, _)| when.elapsed() > NAMES) {
             // What was loaded since is only in a new list of mappings.
@@ -60,7 +61,9 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
             break;
         }
     }
-    unwant(&live);
+    if let Some(place) = place {
+        unwant(&live, place);
+    }
     screen.clear()?;
     let report = report(args, &seen, &samples, names.as_ref());
     match args.json {
@@ -81,19 +84,17 @@ fn report(args: &ContendArgs, seen: &Contention, samples: &Samples, names: Optio
 }
 
 /// An agent that was loaded without being switched on counts while somebody wants it to.
-fn want(live: &Live) -> Result<()> {
-    if let Some(agent) = Agent::find(live)?
-        && (!agent.is_on() || agent.header().lease != 0)
-    {
-        agent.switch_on(&LiveWriter(live), std::process::id())?;
+fn want(live: &Live, place: &mut Option<Wanted>) -> Result<()> {
+    if let Some(agent) = Agent::find(live)? {
+        *place = agent.switch_on(&LiveWriter(live), std::process::id(), *place)?;
     }
     Ok(())
 }
 
-fn unwant(live: &Live) {
+fn unwant(live: &Live, place: Wanted) {
     if let Ok(Some(agent)) = Agent::find(live) {
         // The program may have ended; the agent looks for us, too.
-        let _ = agent.switch_off(&LiveWriter(live), std::process::id());
+        let _ = agent.switch_off(&LiveWriter(live), std::process::id(), place);
     }
 }
 
