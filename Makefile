@@ -4,6 +4,7 @@ DESTDIR ?=
 CARGO ?= cargo
 FUZZ_SECONDS ?= 30
 SOAK_LOOKS ?= 5000
+SOAK_SECONDS ?= 60
 
 .PHONY: all build lint test test-matrix soak bench fuzz install clean
 
@@ -38,8 +39,10 @@ test-matrix:
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc --test stacks --test track version -- --nocapture
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p libc_db --test clients every_glibc_version
 
-# Thousands of looks at programs that are busy with their locks: no false alarm. Takes minutes.
+# Thousands of looks at programs that are busy with their locks: no false alarm. A server under load with the agent in
+# it. Takes minutes.
 soak:
+	TG_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release -p tglass --test track server -- --nocapture
 	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
 
 # Ratios against peers, side by side in one run. Takes minutes; a busy machine disturbs it.

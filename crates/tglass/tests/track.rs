@@ -189,8 +189,8 @@ fn lock_count(pid: &str, at: u64) -> Option<u64> {
 
 #[test]
 fn one_loaded_off_counts_while_somebody_wants_it() {
-    use testkit::Signal::{SIGINT, SIGKILL, SIGUSR1};
     use std::process::Stdio;
+    use testkit::Signal::{SIGINT, SIGKILL, SIGUSR1};
     let fixture = Fixture::command(run(&["--off"], &build("track_step.c"))).settled();
     let pid = fixture.pid().to_string();
     let at = address(&fixture.truth()["address"]);
@@ -280,16 +280,18 @@ fn every_glibc_version_is_counted_and_unchanged() {
     }
 }
 
-/// A server under load, for as many requests as `TG_REQUESTS` says (20,000 if it does not).
+/// A server under load: some thousand requests, or as long as `TG_SECONDS` says.
 #[test]
 fn a_server_serves_as_without_it() {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
     const TEST: &str = "a_server_serves_as_without_it";
+    const CLIENTS: u64 = 8;
     if !testkit::have(TEST, "memcached") {
         return;
     }
-    let requests: usize = std::env::var("TG_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
+    let seconds = std::env::var("TG_SECONDS").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
     let dir = tempfile::tempdir().expect("a temporary directory");
     let socket = dir.path().join("socket");
     let mut command = tool().command(&["run", "--", "memcached", "-u", "root", "-t", "4", "-s"]);
@@ -302,14 +304,16 @@ fn a_server_serves_as_without_it() {
     }
     let server = Server(command.arg(&socket).spawn().expect("memcached starts"));
     eventually("the server listens", || UnixStream::connect(&socket).is_ok());
-    let clients: Vec<_> = (0..8)
+    let began = Instant::now();
+    let clients: Vec<_> = (0..CLIENTS)
         .map(|client| {
             let stream = UnixStream::connect(&socket).expect("the server listens");
             std::thread::spawn(move || {
                 let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
                 let mut stream = stream;
                 let mut line = String::new();
-                for n in 0..requests / 16 {
+                let mut n = 0;
+                while seconds.map_or(n < 1_000, |limit| began.elapsed() < limit) {
                     let value = format!("{client}-{n}");
                     write!(stream, "set k{client} 0 0 {}\r\n{value}\r\nget k{client}\r\n", value.len()).unwrap();
                     for expected in ["STORED", "VALUE", &value, "END"] {
@@ -317,15 +321,26 @@ fn a_server_serves_as_without_it() {
                         answers.read_line(&mut line).unwrap();
                         assert!(line.starts_with(expected), "{expected}: {line}");
                     }
+                    n += 1;
                 }
+                2 * n
             })
         })
         .collect();
-    for client in clients {
-        client.join().expect("no client sees an error");
-    }
+    let requests: u64 = clients.into_iter().map(|client| client.join().expect("no client sees an error")).sum();
+    let lived = began.elapsed().as_nanos() as u64;
     let snapshot = tool().look("locks", &server.0.id().to_string(), &["--all"]);
-    let locks = objects(&snapshot).iter().filter_map(|object| object["stats"]["lock"].as_u64());
-    let total: u64 = locks.sum();
-    assert!(total as usize > requests, "{total} acquisitions for {requests} requests");
+    let threads = snapshot["threads"].as_array().map_or(0, Vec::len) as u64;
+    let mut total = 0;
+    for object in objects(&snapshot).iter().filter(|object| object["kind"] == "mutex") {
+        let number = |name: &str| object["stats"][name].as_u64().unwrap_or(0);
+        assert!(number("sleep") <= number("lock"), "{object:#}");
+        assert!(number("try_fail") <= number("try"), "{object:#}");
+        // All threads waiting all the time is the most there can be. (The server was there a little longer.)
+        assert!(number("sleep_time_ns") <= 2 * (lived + 1_000_000_000) * threads, "{object:#}");
+        total += number("lock");
+    }
+    // Each request takes a lock of the item, of the statistics, of the cache.
+    assert!(total > requests && total < 100 * requests, "{total} acquisitions for {requests} requests");
+    println!("{requests} requests in {:.1} s, {total} acquisitions", lived as f64 / 1e9);
 }

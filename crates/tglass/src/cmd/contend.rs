@@ -153,6 +153,11 @@ fn begin(pid: Pid, mut child: Option<&mut Child>, pause: &Pause) -> Result<Optio
     loop {
         let ended = child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
         let live = Live::open(pid);
+        if let (Ok(live), None) = (&live, &child)
+            && let Some(denial) = live.denial()
+        {
+            bail!("the memory of process {pid} may not be read: {denial}");
+        }
         let found = live.as_ref().ok().map(|live| Contention::begin(live, child.is_none()));
         match (found, live, &child) {
             (Some(Ok(Some(seen))), Ok(live), _) => return Ok(Some((seen, live))),
