@@ -109,12 +109,14 @@ impl Screen {
         self.clear()?;
         let text = contend::text(report);
         let mut out = anstream::stdout().lock();
-        // A line that the terminal breaks would be two when it is to be cleared.
-        let (height, width) = terminal_size();
+        let height = track::terminal_lines(&std::io::stdout()).unwrap_or(24);
+        // A line that the terminal breaks would be two when it is to be cleared: it is told to cut them instead.
+        let mut frame = "\x1b[?7l".to_owned();
         for line in text.lines().take(height.saturating_sub(1)) {
-            writeln!(out, "{}", line.chars().take(width).collect::<String>())?;
+            frame += &format!("{line}\n");
             self.lines += 1;
         }
+        out.write_all((frame + "\x1b[?7h").as_bytes())?;
         out.flush()?;
         Ok(())
     }
@@ -129,12 +131,6 @@ impl Screen {
         }
         Ok(())
     }
-}
-
-/// Lines and columns: what a shell tells, or the usual.
-fn terminal_size() -> (usize, usize) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok()).filter(|n| *n > 1);
-    (number("LINES").unwrap_or(24), number("COLUMNS").unwrap_or(80))
 }
 
 fn start(args: &ContendArgs) -> Result<Child> {

@@ -11,5 +11,6 @@ pub(crate) mod robust;
 #[cfg(feature = "profile")]
 pub(crate) mod spawn;
 pub(crate) mod task;
+pub(crate) mod terminal;
 pub(crate) mod ticks;
 pub(crate) mod vm;

@@ -15,6 +15,7 @@ mod switch;
 mod watch;
 
 pub use samples::{Sampled, Samples};
+pub use crate::sys::terminal::lines as terminal_lines;
 pub use switch::Wanted;
 pub use watch::{Contended, Contention, Pause, PauseEnd};
 
