@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use table::decode::{EXTRA_SIZE, HEADER_SIZE};
+use table::{MAGIC, UNIT, VERSION, state};
 use threadglass::RemoteAddr;
 use threadglass::target::{Memory, ReadError, ReadErrorKind};
 use threadglass::track::Agent;
 
 /// Where the bytes are; the header is first.
 const START: u64 = 0x1_0000;
-/// The beginning of a header that is believed: magic, version and sizes.
-const HEAD: [u32; 6] = [0x4741_4754, 0x0054_4e45, 2, 320, 64, 320];
 
 struct Bytes(Vec<u8>);
 
@@ -26,11 +26,14 @@ impl Memory for Bytes {
 
 fuzz_target!(|input: (bool, Vec<u8>)| {
     let (is_live, mut bytes) = input;
-    for (word, at) in HEAD.iter().zip((0..).step_by(4)) {
-        if let Some(place) = bytes.get_mut(at..at + 4) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
+    // The beginning of a header that is believed, and that it is ready: the rest is up to the input.
+    let numbers = [VERSION, HEADER_SIZE as u32, UNIT as u32, EXTRA_SIZE as u32, state::READY];
+    let mut head = MAGIC.to_vec();
+    head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    if bytes.len() < head.len() {
+        return;
     }
+    bytes[..head.len()].copy_from_slice(&head);
     let memory = Bytes(bytes);
     let Ok(agent) = Agent::at(&memory, RemoteAddr(START), is_live) else { return };
     let objects = agent.objects(&memory);

@@ -66,9 +66,11 @@ pub fn count(entry: &Entry, tid: u32, site: usize) {
     let body = entry.mutex();
     let number = body.lock.load(Relaxed);
     body.lock.store(number.wrapping_add(1), Relaxed);
-    if tally::acquired(entry, number, &body.held_since, tid, site) {
+    let is_timed = tally::is_timed(number);
+    if is_timed {
         plain::hold_begins(tid);
     }
+    tally::acquired(entry, is_timed, &body.held_since, tid, site);
 }
 
 /// Whether an unlock by this thread would release the mutex.

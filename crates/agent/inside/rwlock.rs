@@ -21,7 +21,7 @@ fn acquired(entry: &'static Entry, site: usize) {
     let body = entry.rwlock();
     let number = body.acquired.load(Relaxed);
     tally::bump_held(&body.acquired);
-    tally::acquired(entry, u64::from(number), &body.held_since, tid(), site);
+    tally::acquired(entry, tally::is_timed(u64::from(number)), &body.held_since, tid(), site);
 }
 
 pub unsafe extern "C" fn init(lock: *mut c_void, attributes: *const c_void) -> c_int {

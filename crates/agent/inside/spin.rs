@@ -12,7 +12,7 @@ fn acquired(entry: &Entry, site: usize) {
     let body = entry.spin();
     let number = body.lock.load(Relaxed);
     body.lock.store(number.wrapping_add(1), Relaxed);
-    tally::acquired(entry, number, &body.held_since, tid(), site);
+    tally::acquired(entry, tally::is_timed(number), &body.held_since, tid(), site);
 }
 
 pub unsafe extern "C" fn init(lock: *mut c_void, shared: c_int) -> c_int {

@@ -45,17 +45,16 @@ pub fn is_timed(n: u64) -> bool {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15) <= LIMIT.load(Relaxed)
 }
 
-/// A lock was acquired for good: notes who, where, when. Called by its holder. Whether the hold is timed.
+/// A lock was acquired for good: notes who, where, when. Called by its holder. The time is taken last, so that what is
+/// done here is no part of the hold.
 #[inline(always)]
-pub fn acquired(entry: &Entry, number: u64, held_since: &AtomicU64, tid: u32, site: usize) -> bool {
+pub fn acquired(entry: &Entry, is_timed: bool, held_since: &AtomicU64, tid: u32, site: usize) {
     entry.last.store(tid, Relaxed);
-    let is_timed = is_timed(number);
-    // Also without a time: a hold whose end was not seen must not become part of this one.
-    held_since.store(if is_timed { clock::now() } else { 0 }, Relaxed);
     if entry.extra.load(Relaxed) != 0 {
         memory::note_holder(entry, site);
     }
-    is_timed
+    // Also without a time: a hold whose end was not seen must not become part of this one.
+    held_since.store(if is_timed { clock::now() } else { 0 }, Relaxed);
 }
 
 /// A lock is about to be released by its holder. Whether the hold was timed.
@@ -63,10 +62,10 @@ pub fn acquired(entry: &Entry, number: u64, held_since: &AtomicU64, tid: u32, si
 pub fn released(held_since: &AtomicU64, hold_time: &AtomicU64, holds: &AtomicU32) -> bool {
     let began = held_since.load(Relaxed);
     if began != 0 {
+        let now = clock::now();
         held_since.store(0, Relaxed);
         // What began before tracking was switched on again may have ended unseen.
         if clock::since(HEADER.enabled_at.load(Relaxed), began) != 0 {
-            let now = clock::now();
             lease::check(now);
             hold_time.store(hold_time.load(Relaxed).wrapping_add(clock::since(began, now)), Relaxed);
             bump_held(holds);

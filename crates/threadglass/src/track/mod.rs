@@ -14,8 +14,8 @@ mod stats;
 mod switch;
 mod watch;
 
-pub use samples::{Sampled, Samples};
 pub use crate::sys::terminal::lines as terminal_lines;
+pub use samples::{Sampled, Samples};
 pub use switch::Wanted;
 pub use watch::{Contended, Contention, Pause, PauseEnd};
 
