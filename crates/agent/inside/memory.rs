@@ -1,6 +1,6 @@
 //! The table, as the agent writes it.
 
-use crate::clock;
+use crate::{clock, sys};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use table::{Entry, Extra, Found, Header, Key, Kind, RwlockMore, Store};
@@ -68,6 +68,9 @@ pub fn begin(index: (usize, usize), entries: (usize, usize), extras: (usize, usi
     }
 }
 
+/// Units on the first large page of the entries.
+const FIRST_PAGE: u64 = (sys::HUGE / table::UNIT) as u64;
+
 struct Table;
 
 fn entry_at(number: u32) -> &'static Entry {
@@ -93,6 +96,9 @@ impl Store for Table {
             return None;
         }
         let first = HEADER.next_unit.fetch_add(u64::from(units), Relaxed);
+        if first < FIRST_PAGE && first + u64::from(units) >= FIRST_PAGE {
+            sys::merge_pages(ENTRIES.load(Relaxed).addr());
+        }
         (first + u64::from(units) <= room).then_some(first as u32)
     }
     fn clear(&self, entry: u32, wide: bool) {

@@ -2,6 +2,7 @@
 
 use crate::memory::{self, HEADER};
 use crate::mutex::{self, Mutex};
+use crate::sys::HUGE;
 use crate::{clock, elf, functions, lease, plain, sys, tally, waits};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
@@ -81,16 +82,17 @@ fn begin(mut objects: usize) -> bool {
         let units = objects + objects / 4 + 1;
         let slots = (objects * 4).next_power_of_two().max(1024);
         let extras = EXTRAS.min(objects);
-        let sizes = [slots * 4, units * UNIT, extras * size_of::<Extra>()].map(|bytes| bytes.next_multiple_of(1 << 21));
+        let sizes = [slots * 4, units * UNIT, extras * size_of::<Extra>()].map(|bytes| bytes.next_multiple_of(HUGE));
         let total = sizes[0] + sizes[1] + sizes[2];
-        if let Some(start) = sys::map(total + (1 << 21)) {
-            let entries = start.next_multiple_of(1 << 21);
+        if let Some(start) = sys::map(total + HUGE) {
+            let entries = start.next_multiple_of(HUGE);
             let (index, extra) = (entries + sizes[1], entries + sizes[1] + sizes[0]);
             if !sys::wipe_on_fork(entries, total) {
                 return false;
             }
-            // Few objects shall cost little memory, many of them few misses: the first entries are on small pages.
-            sys::huge_pages(entries + (1 << 21), sizes[1] - (1 << 21));
+            // Few objects shall cost little memory, many of them few misses: the first entries are on small pages
+            // until they are all in use.
+            sys::huge_pages(entries + HUGE, sizes[1] - HUGE);
             sys::name(entries, total, c"threadglass-table");
             memory::begin((index, slots), (entries, units), (extra, extras));
             return true;

@@ -75,10 +75,21 @@ pub fn wipe_on_fork(start: usize, bytes: usize) -> bool {
     unsafe { call(MADVISE, [start, bytes, WIPEONFORK, 0, 0, 0]) == 0 }
 }
 
+/// Bytes of a large page.
+pub const HUGE: usize = 1 << 21;
+
 pub fn huge_pages(start: usize, bytes: usize) {
     const HUGEPAGE: usize = 14;
     // SAFETY: our own memory.
     unsafe { call(MADVISE, [start, bytes, HUGEPAGE, 0, 0, 0]) };
+}
+
+/// Makes one large page of those in use, where the kernel can (since 6.1; others do it when they find the time).
+pub fn merge_pages(start: usize) {
+    const COLLAPSE: usize = 25;
+    huge_pages(start, HUGE);
+    // SAFETY: our own memory, which keeps what is in it.
+    unsafe { call(MADVISE, [start, HUGE, COLLAPSE, 0, 0, 0]) };
 }
 
 /// Gives a mapping a name in `/proc/PID/maps`, where the kernel can.
