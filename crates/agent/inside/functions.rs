@@ -83,6 +83,20 @@ macro_rules! functions {
             }
         )*
 
+        /// The same once more, under no name that another object's could stand in for.
+        mod entry {
+            use core::arch::naked_asm;
+            $(
+                #[unsafe(naked)]
+                pub unsafe extern "C" fn $name() {
+                    naked_asm!(".cfi_startproc", "jmp [rip + {slots} + {offset}]", ".cfi_endproc", slots = sym super::SLOTS, offset = const 8 * $number)
+                }
+            )*
+        }
+
+        /// What slots of the program lead to while the agent is in a program that was running.
+        static ENTRIES: Pointers = Pointers(UnsafeCell::new([$(entry::$name as *const ()),*]));
+
         /// The pointers.
         static SLOTS: Pointers = Pointers(UnsafeCell::new([$(early::$name as *const ()),*]));
 
@@ -249,4 +263,16 @@ pub fn switch_on() {
     for number in 0..COUNT {
         SLOTS.get(number).store(TRACKED.get(number).load(Relaxed), Release);
     }
+}
+
+/// Lets all calls go to the C library.
+pub fn switch_off() {
+    for number in 0..COUNT {
+        SLOTS.get(number).store(REALS[number].load(Relaxed), Release);
+    }
+}
+
+/// Where slots of the program lead to in place of the C library's function.
+pub fn entry(number: usize) -> usize {
+    ENTRIES.get(number).load(Relaxed)
 }

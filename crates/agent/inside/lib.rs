@@ -9,12 +9,17 @@
 #![no_std]
 #![allow(clippy::missing_safety_doc)]
 
+mod attach;
 mod barrier;
 mod clock;
 mod elf;
 mod functions;
+mod got;
+mod load;
 mod memory;
 mod mutex;
+mod objects;
+mod records;
 mod rwlock;
 mod sem;
 mod setup;

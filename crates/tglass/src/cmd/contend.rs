@@ -22,6 +22,8 @@ struct Report {
     schema: &'static str,
     seconds: f64,
     locks: Vec<Contended>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracked: Option<super::track::Tracked>,
 }
 
 pub fn run(args: &ContendArgs) -> Result<ExitCode> {
@@ -29,6 +31,10 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let pid = child.as_ref().map_or(args.pid, |child| i32::try_from(child.id()).ok());
     let pid = Pid(pid.context("which process?")?);
     let pause = Pause::new()?;
+    let tracked = match child {
+        None => super::track::attach(pid, &args.inject)?,
+        Some(_) => None,
+    };
     let Some((mut seen, mut live)) = begin(pid, child.as_mut(), &pause)? else {
         bail!("process {pid} has no agent that counts (start it by `tglass run -- COMMAND`)");
     };
@@ -57,12 +63,16 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
             break;
         }
     }
+    let about = super::track::end(tracked);
     let snapshot = names.as_ref().map(|(_, snapshot)| snapshot);
     let locks = seen.worst(snapshot, args.limit);
-    let report = Report { schema: SCHEMA, seconds: seen.span().as_secs_f64(), locks };
+    let report = Report { schema: SCHEMA, seconds: seen.span().as_secs_f64(), locks, tracked: about };
     match args.json {
         true => super::print_json(&report)?,
-        false => super::print(&render::contend::text(&report.locks, report.seconds))?,
+        false => {
+            let note = report.tracked.as_ref().map(super::track::Tracked::text).unwrap_or_default();
+            super::print(&(render::contend::text(&report.locks, report.seconds) + &note))?
+        }
     };
     Ok(ExitCode::SUCCESS)
 }

@@ -55,6 +55,14 @@ const NOT_RESTARTED: [i64; 7] = [
 /// How long a thread may take to stop. Only an uninterruptible sleep delays it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Waits a little for a change that usually comes at once: a sleep, however short, would last longer.
+pub(crate) fn nap(begun: Instant) {
+    match begun.elapsed() {
+        short if short < Duration::from_micros(300) => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(20)),
+    }
+}
+
 impl StoppedThread {
     /// Stops thread `lwp` of `pid`, and nothing else.
     pub fn stop(pid: Pid, lwp: Lwp) -> Result<Self, ControlError> {
@@ -78,14 +86,15 @@ impl StoppedThread {
         })?;
         let mut guard = Self { pid, lwp, interrupted, released: false, _not_send: std::marker::PhantomData };
         ptrace::interrupt(raw).map_err(|errno| ControlError::System(lwp, errno))?;
-        let deadline = Instant::now() + PATIENCE;
+        let begun = Instant::now();
+        let deadline = begun + PATIENCE;
         loop {
             match poll_change(lwp) {
                 Ok(Change::Stopped) => return Ok(guard),
                 Ok(Change::None) if Instant::now() > deadline => {
                     return Err(ControlError::System(lwp, Errno::ETIMEDOUT));
                 }
-                Ok(Change::None) => std::thread::sleep(Duration::from_micros(20)),
+                Ok(Change::None) => nap(begun),
                 Ok(Change::Ended) => {
                     guard.released = true;
                     return Err(ControlError::NoThread(pid, lwp));

@@ -19,9 +19,13 @@ fn find(program: &OsStr) -> Option<PathBuf> {
 /// Why `program` cannot be tracked, with what to do instead; `None` if nothing speaks against it. What is no program
 /// but a script is judged when its interpreter runs.
 pub fn misfit(program: &OsStr) -> Option<String> {
-    let file = File::open(find(program)?).ok()?;
+    misfit_file(find(program)?.as_ref(), &Path::new(program).display().to_string())
+}
+
+/// The same of a file, under the name that it is known by.
+pub(super) fn misfit_file(path: &Path, name: &str) -> Option<String> {
+    let file = File::open(path).ok()?;
     let data = ReadCache::new(file);
-    let name = Path::new(program).display();
     let other = || format!("{name} is not a 64-bit x86 program: the agent cannot be loaded into it");
     let header = match FileHeader64::<Endianness>::parse(&data) {
         Ok(header) => header,

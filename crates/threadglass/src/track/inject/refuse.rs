@@ -1,0 +1,60 @@
+//! Which processes are left alone, and why: told before anything is changed.
+
+use super::{InjectError, seccomp};
+use crate::target::{Live, Target};
+use nix::errno::Errno;
+
+/// Locked memory beyond this is a program that has locked all of it, rather than a few secrets.
+const LOCKED: u64 = 1 << 20;
+
+/// Why nothing may be put into this process.
+pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
+    let pid = live.pid();
+    if let Some(denial) = live.denial() {
+        return Err(InjectError::Denied(pid, denial.to_string()));
+    }
+    let exe = format!("/proc/{pid}/exe");
+    if let Some(why) =
+        super::super::fits::misfit_file(exe.as_ref(), &live.identity().exe.unwrap_or_else(|| exe.clone()))
+    {
+        return Err(InjectError::Misfit(why));
+    }
+    if live.modules().iter().any(|module| module.name().contains("ld-musl")) {
+        return Err(InjectError::Misfit(
+            "the program uses the C library musl, which the agent does not know".to_owned(),
+        ));
+    }
+    // Their allocators know their own threads only.
+    let has_sanitizer =
+        |name: &str| ["libasan", "libtsan", "libmsan", "libhwasan"].iter().any(|it| name.starts_with(it));
+    if live.modules().iter().any(|module| has_sanitizer(&module.name())) {
+        return Err(InjectError::Misfit("the program is built with a sanitizer, which watches its threads".to_owned()));
+    }
+    let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
+    for entry in task.flatten() {
+        let read = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        let field = |name: &str| read.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        match field("TracerPid:").and_then(|text| text.parse::<i32>().ok()) {
+            Some(0) | None => {}
+            Some(tracer) => return Err(InjectError::Traced(pid, tracer)),
+        }
+        if field("State:").is_some_and(|state| state.starts_with('T')) {
+            return Err(InjectError::Stopped(pid));
+        }
+        if field("x86_Thread_features:").is_some_and(|features| features.contains("shstk")) {
+            return Err(InjectError::Misfit("the processor guards its return addresses (shadow stacks)".to_owned()));
+        }
+        let locked = field("VmLck:").and_then(|text| text.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
+        if !force && locked.saturating_mul(1024) > LOCKED {
+            return Err(InjectError::Locked(pid));
+        }
+        if !force && field("Seccomp:").is_some_and(|mode| mode != "0") {
+            seccomp::check(live)?;
+        }
+        // Filters and locked memory are the same for all, or nearly so: one thread each is asked about the first.
+        if !force && field("Seccomp:").is_some_and(|mode| mode == "1") {
+            return Err(InjectError::Seccomp(pid, "it is confined to four system calls".to_owned()));
+        }
+    }
+    Ok(())
+}
