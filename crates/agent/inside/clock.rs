@@ -28,8 +28,15 @@ pub fn now() -> u64 {
         // SAFETY: every x86-64 processor has it, and Linux lets programs use it.
         unsafe { _rdtsc() }
     } else {
-        sys::monotonic()
+        slowly()
     }
+}
+
+/// Not inlined: a system call takes registers that a fast path has no time to save.
+#[cold]
+#[inline(never)]
+fn slowly() -> u64 {
+    sys::monotonic()
 }
 
 /// How long ago `then` was; nothing if the clocks of two processors disagree.

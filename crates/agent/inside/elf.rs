@@ -51,7 +51,7 @@ pub struct Found {
 /// The symbol in the first object behind this one that has it; in the default version, or else in the last. If this
 /// one was loaded last, by a program that was running, the first object of all that has it.
 pub fn next(name: &CStr) -> Option<Found> {
-    behind(name).or_else(|| first(name))
+    behind(name).or_else(|| before(name))
 }
 
 /// Whether the program had started before this object was loaded.
@@ -59,7 +59,7 @@ pub fn is_late() -> bool {
     behind(c"pthread_mutex_lock").is_none()
 }
 
-fn first(name: &CStr) -> Option<Found> {
+fn before(name: &CStr) -> Option<Found> {
     // SAFETY: the loader's list; whoever loads this object keeps others from changing it.
     unsafe {
         let own = &raw const _DYNAMIC;
@@ -87,6 +87,21 @@ fn behind(name: &CStr) -> Option<Found> {
             if let Some(address) = map.as_ref().and_then(|map| in_object(map, name)) {
                 return Some(Found { address, object: (*map).name });
             }
+        }
+    }
+    None
+}
+
+/// The symbol in the first object of all that has it.
+pub fn first(name: &CStr) -> Option<Found> {
+    // SAFETY: as above.
+    unsafe {
+        let mut map = _r_debug.map;
+        while let Some(object) = map.as_ref() {
+            if let Some(address) = in_object(object, name) {
+                return Some(Found { address, object: object.name });
+            }
+            map = object.next;
         }
     }
     None

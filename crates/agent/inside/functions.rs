@@ -45,11 +45,13 @@ macro_rules! tracked {
     ($target:path, $register:literal) => {{
         #[unsafe(naked)]
         unsafe extern "C" fn entered() {
-            naked_asm!(".cfi_startproc", concat!("mov ", $register, ", [rsp]"), "jmp {target}", ".cfi_endproc", target = sym $target)
+            core::arch::naked_asm!(".cfi_startproc", concat!("mov ", $register, ", [rsp]"), "jmp {target}", ".cfi_endproc", target = sym $target)
         }
         entered as *const ()
     }};
 }
+
+pub(crate) use tracked;
 
 macro_rules! functions {
     ($($number:literal $name:ident $target:path $(, $register:literal)?;)*) => {
@@ -256,6 +258,11 @@ pub fn publish() {
     HEADER.reals.store((&raw const REALS).addr() as u64, Relaxed);
     HEADER.tracked.store((&raw const TRACKED).addr() as u64, Relaxed);
     HEADER.functions.store(COUNT as u64, Relaxed);
+}
+
+/// Lets `target` be ours from the next switching on.
+pub fn choose(number: usize, target: usize) {
+    TRACKED.get(number).store(target, Relaxed);
 }
 
 /// Lets all calls go through ours.

@@ -20,6 +20,7 @@ mod memory;
 mod mutex;
 mod objects;
 mod records;
+mod plain;
 mod rwlock;
 mod sem;
 mod setup;

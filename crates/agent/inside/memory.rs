@@ -44,12 +44,15 @@ pub static HEADER: Header = Header {
 // What every call needs, without the detour by the exported header. The table exists before a call is tracked.
 static INDEX: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
+/// The slots' pages, as [`table::find::first_of`] wants them.
+static PAGES: AtomicUsize = AtomicUsize::new(0);
 static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
 /// Tells where the areas are. Before any call is tracked.
 pub fn begin(index: (usize, usize), entries: (usize, usize), extras: (usize, usize)) {
     INDEX.store(ptr::with_exposed_provenance_mut(index.0), Relaxed);
     SLOTS.store(index.1, Relaxed);
+    PAGES.store((index.1 - 1) & !(table::find::PAGE_SLOTS as usize - 1), Relaxed);
     ENTRIES.store(ptr::with_exposed_provenance_mut(entries.0), Relaxed);
     let places = [
         (&HEADER.index, &HEADER.index_slots, index),
@@ -115,13 +118,22 @@ pub fn more(entry: &'static Entry) -> &'static RwlockMore {
 /// The entry of an object; `None` when there is no room for it.
 #[inline(always)]
 pub fn entry(address: usize, kind: Kind) -> Option<&'static Entry> {
-    let number = Table.slot(table::find::first(address as u64, Table.slots())).load(Acquire);
+    match entry_at_once(address, kind) {
+        Some(entry) => Some(entry),
+        None => entry_slowly(address, kind).map(|(entry, _)| entry),
+    }
+}
+
+/// The entry of an object, if it is where it is looked for first.
+#[inline(always)]
+pub fn entry_at_once(address: usize, kind: Kind) -> Option<&'static Entry> {
+    let pages = PAGES.load(Relaxed) as u64;
+    let number = Table.slot(table::find::first_of(address as u64, pages)).load(Acquire);
     // Entry 0 has key 0, which is no object's.
     let entry = entry_at(number);
-    if Key(entry.key.load(Acquire)).is_same(Key::new(address as u64, kind)) {
-        return Some(entry);
-    }
-    entry_slowly(address, kind).map(|(entry, _)| entry)
+    // Addresses of programs have no more bits than a key has room for.
+    let wanted = Key((address as u64).wrapping_add(Key::new(0, kind).0));
+    Key(entry.key.load(Acquire)).is_same(wanted).then_some(entry)
 }
 
 /// The same, and whether it is new.
@@ -163,6 +175,15 @@ pub fn extra(entry: &Entry) -> Option<&'static Extra> {
     match entry.extra.load(Relaxed) {
         0 => None,
         number => extra_at(number),
+    }
+}
+
+/// Notes where the present holder of a lock that has an extra has called from.
+#[cold]
+#[inline(never)]
+pub fn note_holder(entry: &Entry, site: usize) {
+    if let Some(extra) = extra(entry) {
+        extra.holder.store(site as u64, Relaxed);
     }
 }
 

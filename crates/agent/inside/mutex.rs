@@ -1,12 +1,11 @@
 //! Mutexes, POSIX and C11: they are the same object with other error codes.
 
 use crate::functions::real;
-use crate::memory;
-use crate::sys;
+use crate::{memory, plain, sys};
 use crate::tally::{self, Wait};
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use table::{Entry, Kind};
 
 pub const EBUSY: c_int = 16;
@@ -32,8 +31,6 @@ const ROBUST: u32 = 16;
 const INHERIT: u32 = 32;
 const PROTECT: u32 = 64;
 
-/// Whether plain mutexes may be taken here: the self test has shown that libc does the same with them.
-pub static INLINE: AtomicBool = AtomicBool::new(false);
 /// Where a thread's id is, from its thread pointer; 0 when that is not known.
 pub static TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
@@ -54,28 +51,6 @@ pub unsafe fn tid_at(offset: usize) -> u32 {
     tid
 }
 
-/// Takes a plain mutex if it is free, as libc does. The kind was looked at.
-#[inline(always)]
-pub fn take_plain(mutex: &Mutex, tid: u32) -> bool {
-    if mutex.lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-        return false;
-    }
-    mutex.owner.store(tid, Relaxed);
-    mutex.users.store(mutex.users.load(Relaxed).wrapping_add(1), Relaxed);
-    true
-}
-
-/// Releases a plain mutex. It may be gone as soon as the word is 0.
-#[inline(always)]
-pub fn release_plain(mutex: &Mutex) {
-    mutex.owner.store(0, Relaxed);
-    mutex.users.store(mutex.users.load(Relaxed).wrapping_sub(1), Relaxed);
-    let word = (&raw const mutex.lock).addr();
-    if mutex.lock.swap(0, Release) > 1 {
-        sys::wake_one(word);
-    }
-}
-
 /// Counts an acquisition by this thread, unless it is one more of a recursive mutex.
 #[inline(always)]
 pub fn acquired(mutex: &Mutex, entry: &Entry, site: usize) {
@@ -85,12 +60,15 @@ pub fn acquired(mutex: &Mutex, entry: &Entry, site: usize) {
     count(entry, tid(), site);
 }
 
+/// Counts an acquisition by this thread.
 #[inline(always)]
-fn count(entry: &Entry, tid: u32, site: usize) {
+pub fn count(entry: &Entry, tid: u32, site: usize) {
     let body = entry.mutex();
     let number = body.lock.load(Relaxed);
     body.lock.store(number.wrapping_add(1), Relaxed);
-    tally::acquired(entry, number, &body.held_since, tid, site);
+    if tally::acquired(entry, number, &body.held_since, tid, site) {
+        plain::hold_begins(tid);
+    }
 }
 
 /// Whether an unlock by this thread would release the mutex.
@@ -102,10 +80,11 @@ pub fn would_release(mutex: &Mutex) -> bool {
 }
 
 /// The hold by this thread is about to end.
-#[inline(always)]
 pub fn released(entry: &Entry) {
     let body = entry.mutex();
-    tally::released(&body.held_since, &body.hold_time, &body.holds);
+    if tally::released(&body.held_since, &body.hold_time, &body.holds) {
+        plain::hold_ends(tid());
+    }
 }
 
 #[inline(always)]
@@ -131,19 +110,15 @@ pub unsafe extern "C" fn destroy(mutex: *mut c_void) -> c_int {
 }
 
 pub unsafe extern "C" fn lock(mutex: *mut c_void, site: usize) -> c_int {
-    let head = at(mutex);
-    if head.kind.load(Relaxed) == 0 && INLINE.load(Relaxed) {
-        let entry = memory::entry(mutex.addr(), Kind::Mutex);
-        let tid = tid();
-        if take_plain(head, tid) {
-            if let Some(entry) = entry {
-                count(entry, tid, site);
-            }
-            return 0;
-        }
-        return wait(mutex, entry, site, real!(pthread_mutex_lock(*mut c_void)), ETIMEDOUT);
-    }
     lock_by(mutex, site, real!(pthread_mutex_lock(*mut c_void)), ETIMEDOUT)
+}
+
+/// Waits for a plain mutex that was found taken.
+#[cold]
+#[inline(never)]
+pub unsafe extern "C" fn lock_taken(mutex: *mut c_void, site: usize) -> c_int {
+    let entry = memory::entry(mutex.addr(), Kind::Mutex);
+    wait(mutex, entry, site, real!(pthread_mutex_lock(*mut c_void)), ETIMEDOUT)
 }
 
 pub unsafe extern "C" fn timedlock(mutex: *mut c_void, until: *const c_void, site: usize) -> c_int {
@@ -253,17 +228,8 @@ pub unsafe extern "C" fn trylock(mutex: *mut c_void, site: usize) -> c_int {
 
 #[inline(always)]
 fn unlock_by(mutex: *mut c_void, call: impl Fn(*mut c_void) -> c_int) -> c_int {
-    let head = at(mutex);
-    let entry = memory::entry(mutex.addr(), Kind::Mutex);
-    if head.kind.load(Relaxed) == 0 && INLINE.load(Relaxed) {
-        if let Some(entry) = entry {
-            released(entry);
-        }
-        release_plain(head);
-        return 0;
-    }
-    if let Some(entry) = entry
-        && would_release(head)
+    if let Some(entry) = memory::entry(mutex.addr(), Kind::Mutex)
+        && would_release(at(mutex))
     {
         released(entry);
     }

@@ -2,7 +2,7 @@
 
 use crate::memory::{self, HEADER};
 use crate::mutex::{self, Mutex};
-use crate::{attach, clock, elf, functions, objects, sys, tally, waits};
+use crate::{attach, clock, elf, functions, objects, plain, sys, tally, waits};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -51,7 +51,8 @@ pub fn set_up(objects: usize) -> bool {
 
 /// Begins to count, or waits for a time when that is wanted.
 pub fn count(wanted: u32) {
-    tally::EXACT.store(wanted == mode::EXACT, Relaxed);
+    tally::set_exact(wanted == mode::EXACT);
+    plain::choose(wanted == mode::EXACT);
     HEADER.enabled_at.store(clock::now(), Relaxed);
     HEADER.mode.store(wanted, Release);
     if wanted != mode::OFF {
@@ -132,7 +133,9 @@ unsafe fn learn() {
     let address = |name| elf::next(name).map(|found| found.address);
     waits::begin(address(c"_pthread_cleanup_push"), address(c"_pthread_cleanup_pop"));
     let is_inline = mutex::TID_OFFSET.load(Relaxed) != 0 && is_libc(c"pthread_mutex_lock") && self_test();
-    mutex::INLINE.store(is_inline, Relaxed);
+    if is_inline {
+        plain::learn();
+    }
     HEADER.inline.store(u32::from(is_inline), Relaxed);
 }
 
@@ -172,23 +175,23 @@ fn self_test() -> bool {
     let unlock = functions::real!(pthread_mutex_unlock(*mut c_void));
     lock(address) == 0
         && words() == taken
-        && !mutex::take_plain(&room.mutex, tid)
+        && !plain::take(&room.mutex, tid)
         && unlock(address) == 0
         && words() == free
-        && mutex::take_plain(&room.mutex, tid)
+        && plain::take(&room.mutex, tid)
         && words() == taken
         && try_lock(address) == mutex::EBUSY
         && unlock(address) == 0
         && words() == free
         && lock(address) == 0
         && {
-            mutex::release_plain(&room.mutex);
+            plain::release(&room.mutex);
             words() == free
         }
         && try_lock(address) == 0
         && words() == taken
         && {
-            mutex::release_plain(&room.mutex);
+            plain::release(&room.mutex);
             words() == free
         }
 }

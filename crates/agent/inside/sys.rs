@@ -37,6 +37,7 @@ pub fn getpid() -> u32 {
 
 /// Wakes one thread that waits for a private futex. The word may be gone by now, which the kernel does not mind.
 #[cold]
+#[inline(never)]
 pub fn wake_one(word: usize) {
     // SAFETY: the kernel does no more with the address than compare it.
     unsafe { call(FUTEX, [word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]) };

@@ -2,11 +2,21 @@
 
 use crate::clock;
 use crate::memory::{self, HEADER};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use table::Entry;
 
+/// Holds are timed whose number, mixed, is not above this: all of them, or one in 64.
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX >> 6);
+
+/// Whether every hold is timed from now on.
+pub fn set_exact(exact: bool) {
+    LIMIT.store(if exact { u64::MAX } else { u64::MAX >> 6 }, Relaxed);
+}
+
 /// Whether every hold is timed.
-pub static EXACT: AtomicBool = AtomicBool::new(false);
+pub fn is_exact() -> bool {
+    LIMIT.load(Relaxed) == u64::MAX
+}
 
 /// Adds one, and stays at the largest number.
 #[inline(always)]
@@ -32,22 +42,25 @@ pub fn bump_held(counter: &AtomicU32) {
 /// Whether the `n`th hold of a lock is timed: each, or one in 64, spread evenly but without a period.
 #[inline(always)]
 pub fn is_timed(n: u64) -> bool {
-    EXACT.load(Relaxed) || n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58 == 0
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) <= LIMIT.load(Relaxed)
 }
 
-/// A lock was acquired for good: notes who, where, when. Called by its holder.
+/// A lock was acquired for good: notes who, where, when. Called by its holder. Whether the hold is timed.
 #[inline(always)]
-pub fn acquired(entry: &Entry, number: u64, held_since: &AtomicU64, tid: u32, site: usize) {
+pub fn acquired(entry: &Entry, number: u64, held_since: &AtomicU64, tid: u32, site: usize) -> bool {
     entry.last.store(tid, Relaxed);
-    held_since.store(if is_timed(number) { clock::now() } else { 0 }, Relaxed);
-    if let Some(extra) = memory::extra(entry) {
-        extra.holder.store(site as u64, Relaxed);
+    let is_timed = is_timed(number);
+    // Also without a time: a hold whose end was not seen must not become part of this one.
+    held_since.store(if is_timed { clock::now() } else { 0 }, Relaxed);
+    if entry.extra.load(Relaxed) != 0 {
+        memory::note_holder(entry, site);
     }
+    is_timed
 }
 
-/// A lock is about to be released by its holder.
+/// A lock is about to be released by its holder. Whether the hold was timed.
 #[inline(always)]
-pub fn released(held_since: &AtomicU64, hold_time: &AtomicU64, holds: &AtomicU32) {
+pub fn released(held_since: &AtomicU64, hold_time: &AtomicU64, holds: &AtomicU32) -> bool {
     let began = held_since.load(Relaxed);
     if began != 0 {
         held_since.store(0, Relaxed);
@@ -58,6 +71,7 @@ pub fn released(held_since: &AtomicU64, hold_time: &AtomicU64, holds: &AtomicU32
             bump_held(holds);
         }
     }
+    began != 0
 }
 
 /// A wait that has begun: when, and who had the lock.

@@ -17,7 +17,8 @@ const FAR: u32 = 40;
 
 /// Objects near to each other have slots near to each other: 32 KiB of the program's memory to a page of the index.
 const REGION_SHIFT: u32 = 15;
-const PAGE_SLOTS_SHIFT: u32 = 10;
+/// Slots of a page.
+pub const PAGE_SLOTS: u64 = 1 << 10;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Where the slots and keys are.
@@ -48,8 +49,14 @@ pub enum Found {
 /// The first slot to look at.
 #[inline(always)]
 pub fn first(address: u64, slots: u64) -> u64 {
-    let region = (address >> REGION_SHIFT).wrapping_mul(MIX) >> 20;
-    ((region << PAGE_SLOTS_SHIFT) + ((address >> 5) & ((1 << PAGE_SLOTS_SHIFT) - 1))) & (slots - 1)
+    first_of(address, (slots - 1) & !(PAGE_SLOTS - 1))
+}
+
+/// The same, with the slots said as a mask of their pages, which a caller in a hurry has at hand.
+#[inline(always)]
+pub fn first_of(address: u64, pages: u64) -> u64 {
+    let page = ((address >> REGION_SHIFT).wrapping_mul(MIX) >> 20) & pages;
+    page + ((address >> 5) & (PAGE_SLOTS - 1))
 }
 
 /// All slots to look at, in order: neighbours of the first, then those of another place.

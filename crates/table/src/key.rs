@@ -40,15 +40,18 @@ impl Kind {
     }
 }
 
-/// Address (bits 0 to 47), generation (48 to 57), whether the entry has two units (58), kind (60 to 63). A kind of 0
-/// is an object that has ended, 15 the second unit of an entry; a key of 0 an entry that was never used.
+/// Address (bits 0 to 47), kind (48 to 51), whether the entry has two units (52), generation (53 to 62). A kind of 0 is
+/// an object that has ended, 15 the second unit of an entry; a key of 0 an entry that was never used. Address and kind
+/// are at the low end, so that one shift compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub u64);
 
 const ADDRESS: u64 = (1 << 48) - 1;
-const GENERATION: u64 = 0x3ff << 48;
-const WIDE: u64 = 1 << 58;
-const KIND_SHIFT: u32 = 60;
+const KIND_SHIFT: u32 = 48;
+const KIND: u64 = 0xf << KIND_SHIFT;
+const WIDE: u64 = 1 << 52;
+const GENERATION_SHIFT: u32 = 53;
+const GENERATION: u64 = 0x3ff << GENERATION_SHIFT;
 
 impl Key {
     /// Begins the second unit of an entry.
@@ -72,12 +75,12 @@ impl Key {
 
     /// What it is; `None` for what has ended, and for what is no entry.
     pub const fn kind(self) -> Option<Kind> {
-        Kind::of(self.0 >> KIND_SHIFT)
+        Kind::of((self.0 & KIND) >> KIND_SHIFT)
     }
 
     /// How many objects the entry stood for before, modulo 1024.
     pub const fn generation(self) -> u64 {
-        (self.0 & GENERATION) >> 48
+        (self.0 & GENERATION) >> GENERATION_SHIFT
     }
 
     /// Whether the entry has two units.
@@ -88,12 +91,12 @@ impl Key {
     /// Whether it is the address and kind of `other`, whatever the generation and width.
     #[inline(always)]
     pub const fn is_same(self, other: Self) -> bool {
-        (self.0 ^ other.0) & !(GENERATION | WIDE) == 0
+        (self.0 ^ other.0) << (64 - WIDE.trailing_zeros()) == 0
     }
 
     /// The same object after its end.
     pub const fn ended(self) -> Self {
-        let next = (self.0 & GENERATION).wrapping_add(1 << 48) & GENERATION;
+        let next = (self.0 & GENERATION).wrapping_add(1 << GENERATION_SHIFT) & GENERATION;
         Self(self.0 & (ADDRESS | WIDE) | next)
     }
 

@@ -36,7 +36,7 @@ pub const HEADER_SYMBOL: &str = "threadglass_agent";
 pub const MAGIC: [u8; 8] = *b"TGAGENT\0";
 
 /// Changes with everything that is not the same for a reader.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes of an entry's unit.
 pub const UNIT: usize = 64;

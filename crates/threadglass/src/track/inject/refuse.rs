@@ -1,7 +1,9 @@
 //! Which processes are left alone, and why: told before anything is changed.
 
 use super::{InjectError, seccomp};
-use crate::target::{Live, Target};
+use crate::RemoteAddr;
+use crate::elf::Image;
+use crate::target::{KernelFacts, Live, Memory, Target};
 use nix::errno::Errno;
 
 /// Locked memory beyond this is a program that has locked all of it, rather than a few secrets.
@@ -30,6 +32,14 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
     if live.modules().iter().any(|module| has_sanitizer(&module.name())) {
         return Err(InjectError::Misfit("the program is built with a sanitizer, which watches its threads".to_owned()));
     }
+    // libc forgoes its locks while there is but one thread: another would come upon it in the middle of something.
+    let is_single = match single_thread_word(live).and_then(|word| live.read_u32(word).ok()) {
+        Some(word) => word as u8 != 0,
+        None => live.lwps()?.len() < 2,
+    };
+    if is_single {
+        return Err(InjectError::Misfit(format!("process {pid} has only one thread: nobody waits for its locks")));
+    }
     let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
     for entry in task.flatten() {
         let read = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
@@ -57,4 +67,16 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         }
     }
     Ok(())
+}
+
+/// Where libc keeps whether there is but one thread: in the program, if that refers to it.
+fn single_thread_word(live: &Live) -> Option<RemoteAddr> {
+    let mut modules: Vec<_> = live.modules().iter().collect();
+    modules.sort_by_key(|module| !live.is_program(module));
+    let named = modules.into_iter().filter(|module| live.is_program(module) || module.name().starts_with("libc"));
+    named.take(8).find_map(|module| {
+        let mut image = Image::load(live, module.base).ok()?;
+        image.load_symbols(live).ok()?;
+        image.address_of("__libc_single_threaded")
+    })
 }
