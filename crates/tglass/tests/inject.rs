@@ -283,6 +283,7 @@ fn a_real_server_does_not_notice() {
 /// Sets and gets, and panics at the first wrong answer.
 fn client(port: u16, number: u32, stop: &std::sync::atomic::AtomicBool) -> u64 {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    stream.set_nodelay(true).expect("an option of sockets");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
     let mut done = 0_u64;
     while !stop.load(std::sync::atomic::Ordering::Relaxed) {

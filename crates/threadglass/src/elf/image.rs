@@ -48,8 +48,8 @@ pub struct Image {
     dynamic: Option<(RemoteAddr, u64)>,
     notes: Vec<(RemoteAddr, u64)>,
     eh_frame_hdr: Option<(RemoteAddr, u64)>,
-    /// Bytes of thread-local data, with what alignment may add.
-    tls_size: u64,
+    /// What thread-local data begin as: where that is, and how long.
+    tls: Option<(RemoteAddr, u64)>,
     /// Where its segments begin and end.
     segments: Vec<(RemoteAddr, RemoteAddr)>,
     strings: Vec<u8>,
@@ -79,7 +79,7 @@ impl Image {
 
         let mut bias = None;
         let (mut dynamic, mut notes, mut eh_frame_hdr, mut segments) = (None, Vec::new(), None, Vec::new());
-        let mut tls_size = 0;
+        let mut tls = None;
         for phdr in phdrs.chunks_exact(56) {
             let (kind, offset, vaddr, size) = (u32_at(phdr, 0), u64_at(phdr, 8), u64_at(phdr, 16), u64_at(phdr, 40));
             if kind == PT_LOAD {
@@ -89,7 +89,8 @@ impl Image {
                 PT_LOAD if offset == 0 && bias.is_none() => bias = Some(base.0.wrapping_sub(vaddr)),
                 PT_GNU_EH_FRAME if eh_frame_hdr.is_none() => eh_frame_hdr = Some((vaddr, size)),
                 PT_DYNAMIC if dynamic.is_none() => dynamic = Some((vaddr, size)),
-                PT_TLS => tls_size = size.saturating_add(u64_at(phdr, 48)),
+                // Only the part that is in the file: the rest is zeros.
+                PT_TLS => tls = Some((vaddr, u64_at(phdr, 32))),
                 PT_NOTE if notes.len() < 16 => notes.push((vaddr, size)),
                 _ => {}
             }
@@ -102,7 +103,7 @@ impl Image {
             dynamic: dynamic.map(place),
             notes: notes.into_iter().map(place).collect(),
             eh_frame_hdr: eh_frame_hdr.map(place),
-            tls_size,
+            tls: tls.map(place),
             segments: segments.into_iter().map(place).map(|(from, size)| (from, from.offset(size))).collect(),
             strings: Vec::new(),
             symbols: Vec::new(),
@@ -116,9 +117,9 @@ impl Image {
         self.bias
     }
 
-    /// Bytes of thread-local data that each thread has of it, with what alignment may add.
-    pub fn tls_size(&self) -> u64 {
-        self.tls_size
+    /// What its thread-local data begin as, in each thread: where that is in memory, and how long.
+    pub fn tls_image(&self) -> Option<(RemoteAddr, u64)> {
+        self.tls
     }
 
     /// Where the index of its unwind information lies, and how long it is.

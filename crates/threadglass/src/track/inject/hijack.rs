@@ -45,7 +45,7 @@ pub(super) struct Prepared<'a> {
     pub(super) live: &'a Live,
     pub(super) layout: &'a Layout,
     pub(super) code: &'a Code,
-    pub(super) room: Room,
+    pub(super) room: &'a Room,
     pub(super) wanted: Wanted,
 }
 

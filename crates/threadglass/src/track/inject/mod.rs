@@ -159,14 +159,14 @@ fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Inject
     let attach = there.as_ref().map(|control| control.attach);
     let mode = if options.exact { table::mode::EXACT } else { table::mode::SAMPLED };
     let wanted = Wanted { mode, objects: options.size.unwrap_or(0), attach };
-    let room = Room::new(live);
     // A program with a glibc that can be loaded into has the descriptions of it, too.
     let layout = Layout::discover(live, live, &[])?;
+    let room = Room::new(live, &layout);
     let mem = hijack::open_memory(live.pid(), live.witness())?;
     let mut tried = 0;
     let (made, victim) = loop {
         let snapshot = crate::threads::collect(live)?;
-        let prepared = Prepared { live, layout: &layout, code: &code, room, wanted };
+        let prepared = Prepared { live, layout: &layout, code: &code, room: &room, wanted };
         let mut made = None;
         for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
             match hijack::make_thread(&prepared, &victim, &mem) {

@@ -19,7 +19,7 @@ const TLS_MOST: u64 = 64 << 20;
 const DESCRIPTOR: u64 = 16 << 10;
 
 /// The shape of that memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Room {
     /// All of it.
     pub(super) size: u64,
@@ -28,6 +28,8 @@ pub(super) struct Room {
     /// Where its stack begins, from the start.
     pub(super) stack: u64,
     slots: u64,
+    /// What thread-local data begin as: so far below the thread pointer, and bytes.
+    data: Vec<(u64, Vec<u8>)>,
 }
 
 /// What is the same for all threads of a process.
@@ -49,16 +51,27 @@ pub(super) struct Wanted {
 }
 
 impl Room {
-    /// Large enough for the thread-local data of all objects.
-    pub(super) fn new(live: &Live) -> Self {
-        let images = live.modules().iter().filter_map(|module| Image::load(live, module.base).ok());
-        let data: u64 = images.map(|image| image.tls_size().saturating_add(64)).fold(0, u64::saturating_add);
-        let data = data.min(TLS_MOST).saturating_add(TLS_SPARE).next_multiple_of(PAGE);
+    /// Large enough for the thread-local data of all objects, with what those begin as: the allocator's, above all.
+    pub(super) fn new(live: &Live, layout: &Layout) -> Self {
+        let fixed = layout.tls.map(|tls| tls.fixed(live)).unwrap_or_default();
+        let images: Vec<_> = live.modules().iter().filter_map(|module| Image::load(live, module.base).ok()).collect();
+        let mut data = Vec::new();
+        let mut below = 0;
+        for (bias, distance) in fixed.into_iter().filter(|(_, distance)| *distance < TLS_MOST) {
+            below = below.max(distance);
+            let image = images.iter().find(|image| image.bias() == bias).and_then(Image::tls_image);
+            let Some((from, size)) = image.filter(|(_, size)| *size <= distance) else { continue };
+            let mut bytes = vec![0; size as usize];
+            if live.read_exact(from, &mut bytes).is_ok() && bytes.iter().any(|byte| *byte != 0) {
+                data.push((distance, bytes));
+            }
+        }
+        let below = (below + TLS_SPARE).next_multiple_of(PAGE);
         let slots = live.modules().len() as u64 + 64;
         let tables = (MAIL_SIZE as u64).next_multiple_of(64) + 16 * (slots + 1);
-        let tcb = PAGE + tables.next_multiple_of(PAGE) + data;
+        let tcb = PAGE + tables.next_multiple_of(PAGE) + below;
         let stack = tcb + DESCRIPTOR + STACK;
-        Self { size: stack, tcb, stack, slots }
+        Self { size: stack, tcb, stack, slots, data }
     }
 
     /// Where the mail is.
@@ -125,7 +138,10 @@ impl Room {
         let list: Vec<u8> = [node.0; 2].iter().flat_map(|word| word.to_le_bytes()).collect();
         mail.extend(std::iter::repeat_n(0, (MAIL_SIZE.next_multiple_of(64)) - MAIL_SIZE));
         mail.extend(blocks);
-        vec![(start, stub().to_vec()), (mail_at, mail), (tcb, head), (node, list)]
+        let mut parts = vec![(start, stub().to_vec()), (mail_at, mail), (tcb, head), (node, list)];
+        let data = self.data.iter().filter_map(|(below, bytes)| Some((tcb.checked_sub(*below)?, bytes.clone())));
+        parts.extend(data);
+        parts
     }
 }
 
