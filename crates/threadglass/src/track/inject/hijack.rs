@@ -164,3 +164,70 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
 fn is_in_sequence(live: &Live, lwp: Lwp) -> bool {
     rseq_area(lwp).is_some_and(|area| live.read_u64(RemoteAddr(area).offset(8)) != Ok(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::track::inject::{code, victim};
+    use testkit::{Build, Fixture, Value, Variant, eventually, serde_json};
+
+    /// Leaves a hijacked thread as the death of its tracer would, after so many steps.
+    fn abandon(prepared: &Prepared<'_>, victim: &Victim, mem: &File, steps: u32) -> Result<(), InjectError> {
+        let stopped = StoppedThread::stop(prepared.live.pid(), victim.lwp)?;
+        let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
+        if !victim.has_room(prepared.live, RemoteAddr(regs.0[at::RSP])) || is_in_sequence(prepared.live, victim.lwp) {
+            return Err(InjectError::NoVictim);
+        }
+        let hijacked = std::mem::ManuallyDrop::new(Hijacked::new(&stopped, regs, mem, prepared.code)?);
+        // getppid: changes nothing.
+        let calling = regs.calling(prepared.code.syscall_ret.0, hijacked.frame.at, 110, [1, 2, 3, 4, 5, 6]);
+        if steps > 0 {
+            stopped.set_registers(RegisterSet::General, &calling.bytes())?;
+        }
+        if steps > 1 {
+            stopped.set_signal_mask(SignalSet(u64::MAX))?;
+        }
+        for _ in 2..steps {
+            hijacked.to_syscall()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_thread_finds_its_way_back_without_us() {
+        let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
+        let mut fixture = Fixture::start(&program, &[]);
+        let live = Live::open(Pid(fixture.pid())).unwrap();
+        let code = code::find(&live).unwrap();
+        let layout = Layout::discover(&live, &live, &[]).unwrap();
+        let wanted = Wanted { mode: 1, objects: 0, attach: None };
+        let room = Room::new(&live, &layout);
+        let prepared = Prepared { live: &live, layout: &layout, code: &code, room: &room, wanted };
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
+        let mut done = [0_u32; 5];
+        for round in 0..40 {
+            let snapshot = crate::threads::collect(&live).unwrap();
+            for victim in victim::candidates(&live, &snapshot) {
+                let steps = (round + victim.lwp.0 as u32) % 5;
+                done[steps as usize] += u32::from(abandon(&prepared, &victim, &mem, steps).is_ok());
+            }
+            let before = ask();
+            eventually("everything should go on", || {
+                let now = ask();
+                assert_eq!(now["violations"], 0, "{now}");
+                let members = before.as_object().unwrap().iter();
+                members
+                    .filter(|(name, _)| !matches!(name.as_str(), "violations" | "signals" | "loads"))
+                    .all(|(name, was)| now[name].as_u64() > was.as_u64())
+            });
+        }
+        assert!(done.iter().all(|times| *times >= 10), "{done:?}");
+        // Masks are what they were: nothing stays blocked in any thread.
+        eventually("no signal should stay blocked", || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", live.pid())).unwrap().flatten();
+            let all: Vec<_> = tasks.map(|task| std::fs::read(task.path().join("status")).unwrap_or_default()).collect();
+            all.iter().filter_map(|text| crate::proc::parse_status(text)).all(|status| status.blocked == SignalSet(0))
+        });
+    }
+}
