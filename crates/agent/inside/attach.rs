@@ -23,7 +23,7 @@ pub static CONTROL: Control = Control {
     patched: AtomicU32::new(0),
     missed: AtomicU32::new(0),
     times: AtomicU32::new(0),
-    zero: AtomicU32::new(0),
+    late: AtomicU32::new(0),
     inode: AtomicU64::new(0),
 };
 
@@ -184,7 +184,7 @@ impl Watched {
 
 fn begin(wanted: u32) {
     CONTROL.times.fetch_add(1, Relaxed);
-    setup::count(if wanted == mode::EXACT { mode::EXACT } else { mode::SAMPLED });
+    setup::count(if wanted == mode::EXACT { mode::EXACT } else { mode::SAMPLED }, true);
     LOOKS.store(SETTLING, Relaxed);
     look_now();
 }
@@ -251,7 +251,8 @@ pub unsafe extern "C" fn threadglass_track(wanted: c_int) -> c_int {
     if CONTROL.state.compare_exchange(from, attached::LEAVING, AcqRel, Relaxed).is_err() {
         return EBUSY;
     }
-    let is_done = wanted == 0 || is_ready(0);
+    let is_late = CONTROL.late.load(Relaxed) != 0;
+    let is_done = is_late && (wanted == 0 || is_ready(0));
     match (is_done, wanted) {
         (false, _) => {}
         (true, 0) => end(),

@@ -15,6 +15,7 @@ mod clock;
 mod elf;
 mod functions;
 mod got;
+mod lease;
 mod load;
 mod memory;
 mod mutex;

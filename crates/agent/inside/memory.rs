@@ -39,6 +39,9 @@ pub static HEADER: Header = Header {
     reals: AtomicU64::new(0),
     tracked: AtomicU64::new(0),
     functions: AtomicU64::new(0),
+    wanted: AtomicU32::new(table::mode::SAMPLED),
+    controllers: [const { AtomicU32::new(0) }; table::CONTROLLERS],
+    lease: AtomicU64::new(0),
 };
 
 // What every call needs, without the detour by the exported header. The table exists before a call is tracked.

@@ -2,7 +2,7 @@
 
 use crate::memory::{self, HEADER};
 use crate::mutex::{self, Mutex};
-use crate::{attach, clock, elf, functions, objects, plain, sys, tally, waits};
+use crate::{attach, clock, elf, functions, lease, objects, plain, sys, tally, waits};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -23,7 +23,7 @@ static START: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_
 
 unsafe extern "C" fn start(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
     // SAFETY: as the loader calls constructors: an array of strings, ended by NULL.
-    let (wanted, objects) = unsafe { options(environment) };
+    let (wanted, is_on, objects) = unsafe { options(environment) };
     functions::publish();
     HEADER.pid.store(sys::getpid(), Relaxed);
     if functions::find_all() != 0 {
@@ -36,9 +36,10 @@ unsafe extern "C" fn start(_: c_int, _: *const *const c_char, environment: *cons
     unsafe { watch_forks() };
     // In a program that was running nobody calls us before slots are patched: `attach.rs` goes on.
     if elf::is_late() {
+        attach::CONTROL.late.store(1, Relaxed);
         objects::find();
     } else if set_up(objects) {
-        count(wanted);
+        count(wanted, is_on);
     }
 }
 
@@ -50,26 +51,27 @@ pub fn set_up(objects: usize) -> bool {
 }
 
 /// Begins to count, or waits for a time when that is wanted.
-pub fn count(wanted: u32) {
+pub fn count(wanted: u32, is_on: bool) {
     tally::set_exact(wanted == mode::EXACT);
     plain::choose(wanted == mode::EXACT);
+    HEADER.wanted.store(wanted, Relaxed);
     HEADER.enabled_at.store(clock::now(), Relaxed);
-    HEADER.mode.store(wanted, Release);
-    if wanted != mode::OFF {
+    HEADER.mode.store(if is_on { wanted } else { mode::OFF }, Release);
+    if is_on {
         functions::switch_on();
     }
 }
 
-/// The mode, and how many objects there is to be room for.
-unsafe fn options(mut environment: *const *const c_char) -> (u32, usize) {
-    let (mut wanted, mut objects) = (mode::SAMPLED, OBJECTS);
+/// The mode, whether it is to be on from the beginning, and how many objects there is to be room for.
+unsafe fn options(mut environment: *const *const c_char) -> (u32, bool, usize) {
+    let (mut wanted, mut is_on, mut objects) = (mode::SAMPLED, true, OBJECTS);
     // SAFETY: by the caller's promise.
     while let Some(variable) = unsafe { environment.as_ref() }.filter(|variable| !variable.is_null()) {
         // SAFETY: a string of the environment.
         let text = unsafe { CStr::from_ptr(*variable) }.to_bytes();
         for word in text.strip_prefix(VARIABLE).unwrap_or_default().split(|byte| *byte == b',') {
             match word {
-                b"off" => wanted = mode::OFF,
+                b"off" => is_on = false,
                 b"exact" => wanted = mode::EXACT,
                 _ => {
                     let digits = word.strip_prefix(b"size=").unwrap_or_default();
@@ -85,7 +87,7 @@ unsafe fn options(mut environment: *const *const c_char) -> (u32, usize) {
         // SAFETY: there is a NULL at the end.
         environment = unsafe { environment.add(1) };
     }
-    (wanted, objects)
+    (wanted, is_on, objects)
 }
 
 /// Makes the table; a smaller one if there is no room.
@@ -213,4 +215,5 @@ unsafe extern "C" fn in_child() {
         counter.store(0, Relaxed);
     }
     attach::in_child();
+    lease::in_child();
 }

@@ -5,6 +5,7 @@ use core::arch::asm;
 const MMAP: usize = 9;
 const MADVISE: usize = 28;
 const GETPID: usize = 39;
+const KILL: usize = 62;
 const PRCTL: usize = 157;
 const GETTID: usize = 186;
 const FUTEX: usize = 202;
@@ -33,6 +34,13 @@ pub fn gettid() -> u32 {
 pub fn getpid() -> u32 {
     // SAFETY: no arguments.
     unsafe { call(GETPID, [0; 6]) as u32 }
+}
+
+/// Whether there is a process of that id, whosever it is.
+pub fn is_process(pid: u32) -> bool {
+    const ESRCH: isize = -3;
+    // SAFETY: no signal is sent.
+    (pid as i32) > 0 && unsafe { call(KILL, [pid as usize, 0, 0, 0, 0, 0]) } != ESRCH
 }
 
 /// Wakes one thread that waits for a private futex. The word may be gone by now, which the kernel does not mind.

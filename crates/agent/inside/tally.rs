@@ -1,6 +1,6 @@
 //! What is counted, in terms of atomics.
 
-use crate::clock;
+use crate::{clock, lease};
 use crate::memory::{self, HEADER};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use table::Entry;
@@ -67,6 +67,7 @@ pub fn released(held_since: &AtomicU64, hold_time: &AtomicU64, holds: &AtomicU32
         // What began before tracking was switched on again may have ended unseen.
         if clock::since(HEADER.enabled_at.load(Relaxed), began) != 0 {
             let now = clock::now();
+            lease::check(now);
             hold_time.store(hold_time.load(Relaxed).wrapping_add(clock::since(began, now)), Relaxed);
             bump_held(holds);
         }
@@ -84,7 +85,9 @@ pub struct Wait {
 impl Wait {
     pub fn begin(entry: Option<&Entry>) -> Self {
         let holder = entry.and_then(memory::extra_or_new).map_or(0, |extra| extra.holder.load(Relaxed));
-        Self { began: clock::now(), holder }
+        let began = clock::now();
+        lease::check(began);
+        Self { began, holder }
     }
 
     pub fn has_begun(self) -> bool {

@@ -2,7 +2,7 @@
  *
  *   pairs N    uncontended lock+unlock pairs over N mutexes in random order: nanoseconds a pair
  *   share N    N threads on one lock, about 1 us of work inside: acquisitions a second
- *   make N     locks N more mutexes once each: resident bytes of the agent's table, or 0
+ *   make N     locks N more mutexes once each: resident bytes of the whole program then
  *   step N     nanoseconds of one step of the work inside
  *
  * The first argument says how many steps of work are done inside; the second is `threads` for a program with a second
@@ -118,24 +118,17 @@ static void *sleeper(void *unused)
     return unused;
 }
 
-/* Resident memory of the mappings whose name has `word` in it. Their lines begin with an address in small letters, those
- * of their properties with a capital. */
-static double resident(const char *word)
+/* Resident memory that is no file's. */
+static double resident(void)
 {
-    FILE *file = fopen("/proc/self/smaps", "r");
-    char line[512];
-    double bytes = 0;
-    int inside = 0;
-    while (file && fgets(line, sizeof line, file)) {
-        long kib;
-        if (line[0] < 'A' || line[0] > 'Z')
-            inside = strstr(line, word) != NULL;
-        else if (inside && sscanf(line, "Rss: %ld", &kib) == 1)
-            bytes += kib * 1024.0;
-    }
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    long kib = 0;
+    while (file && fgets(line, sizeof line, file) && sscanf(line, "RssAnon: %ld", &kib) != 1)
+        ;
     if (file)
         fclose(file);
-    return bytes;
+    return kib * 1024.0;
 }
 
 static double make(unsigned n)
@@ -145,7 +138,7 @@ static double make(unsigned n)
         pthread_mutex_lock(&made[i].mutex);
         pthread_mutex_unlock(&made[i].mutex);
     }
-    return resident("threadglass-table");
+    return resident();
 }
 
 int main(int argc, char **argv)

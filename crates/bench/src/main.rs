@@ -22,6 +22,7 @@ mod stacks;
 mod stats;
 mod target;
 mod threads;
+mod track;
 mod why;
 
 use anyhow::{Context as _, Result};
@@ -43,6 +44,7 @@ const BENCHES: &[Bench] = &[
     ("cores", cores::run),
     ("profil", profil::run),
     ("stats", concurrency::run),
+    ("track", track::run),
 ];
 
 fn main() -> ExitCode {

@@ -56,8 +56,8 @@ pub struct Control {
     pub missed: AtomicU32,
     /// Times that it was attached.
     pub times: AtomicU32,
-    /// Unused.
-    pub zero: AtomicU32,
+    /// 1 if it was loaded by a program that ran already; 0 if the program was started with it.
+    pub late: AtomicU32,
     /// Inode of the pipe, by which it is told from others of its number.
     pub inode: AtomicU64,
 }
@@ -178,6 +178,8 @@ pub struct ControlView {
     pub missed: u32,
     /// Times that it was attached.
     pub times: u32,
+    /// Whether it was loaded by a program that ran already.
+    pub is_late: bool,
     /// Inode of the pipe.
     pub inode: u64,
 }
@@ -200,6 +202,7 @@ impl ControlView {
             patched: at!(u32_at, patched),
             missed: at!(u32_at, missed),
             times: at!(u32_at, times),
+            is_late: at!(u32_at, late) != 0,
             inode: at!(u64_at, inode),
         })
     }

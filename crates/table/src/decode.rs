@@ -1,6 +1,6 @@
 //! Reading: bytes of the program in, numbers out. The bytes may be anything.
 
-use crate::{HISTOGRAM, Key, Kind, SITES, UNIT};
+use crate::{CONTROLLERS, HISTOGRAM, Key, Kind, SITES, UNIT};
 
 /// What the header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,12 @@ pub struct HeaderView {
     pub slots: (u64, u64, u64),
     /// How many there are.
     pub functions: u64,
+    /// The mode that it has when it is on.
+    pub wanted: u32,
+    /// Processes for which it was switched on.
+    pub controllers: [u32; CONTROLLERS],
+    /// When it will look for them; 0 if it is on for good.
+    pub lease: u64,
 }
 
 /// Why bytes are not a header that can be used.
@@ -109,6 +115,9 @@ pub fn header(bytes: &[u8; HEADER_SIZE]) -> Result<HeaderView, NotHeader> {
         threads_created: get64!(bytes, H, threads_created),
         slots: (get64!(bytes, H, slots), get64!(bytes, H, reals), get64!(bytes, H, tracked)),
         functions: get64!(bytes, H, functions).min(1024),
+        wanted: get32!(bytes, H, wanted),
+        controllers: core::array::from_fn(|n| u32_at(bytes, core::mem::offset_of!(H, controllers) + 4 * n)),
+        lease: get64!(bytes, H, lease),
     })
 }
 

@@ -68,7 +68,18 @@ pub struct Header {
     pub tracked: AtomicU64,
     /// How many functions there are.
     pub functions: AtomicU64,
+    /// The [`crate::mode`] that it has when it is on.
+    pub wanted: AtomicU32,
+    /// Processes for which it was switched on from outside, or 0.
+    pub controllers: [AtomicU32; CONTROLLERS],
+    /// When to look whether one of them is still there, in ticks; 0 if it is on for good.
+    pub lease: AtomicU64,
 }
+
+/// How many can have an agent switched on.
+pub const CONTROLLERS: usize = 7;
+/// Ticks between two looks at them: about a second.
+pub const LEASE: u64 = 1 << 31;
 
 /// One object: what it is, and its statistics, which differ by kind.
 #[repr(C, align(64))]

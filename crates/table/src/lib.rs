@@ -25,8 +25,8 @@ mod layout;
 pub use find::{Found, Store, find_or_insert, probes};
 pub use key::{Key, Kind};
 pub use layout::{
-    CondBody, Entry, Extra, HISTOGRAM, Header, MutexBody, RwlockBody, RwlockMore, SITES, SemaBody, Site, SpinBody,
-    bucket,
+    CONTROLLERS, CondBody, Entry, Extra, HISTOGRAM, Header, LEASE, MutexBody, RwlockBody, RwlockMore, SITES, SemaBody,
+    Site, SpinBody, bucket,
 };
 
 /// Name of the agent's exported [`Header`].

@@ -1,30 +1,22 @@
 //! `tglass contend`
 
 use crate::cli::ContendArgs;
-use crate::render;
+use crate::render::contend::{self, Report};
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
+use std::io::{IsTerminal, Write};
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 use threadglass::Pid;
+use threadglass::control::LiveWriter;
 use threadglass::model::{SCHEMA, Snapshot};
 use threadglass::target::Live;
-use threadglass::track::{self, Contended, Contention, Pause, PauseEnd};
+use threadglass::track::{self, Agent, Contention, Pause, PauseEnd, Samples};
 use threadglass::waits::{self, Scope};
 
 /// Between two looks: what a program counts in its last moments is lost when it ends.
 const NAP: Duration = Duration::from_millis(50);
-/// Names are looked up so often, at most.
+/// Names are looked up so often, at most, and a terminal shows what there is.
 const NAMES: Duration = Duration::from_secs(1);
-
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    seconds: f64,
-    locks: Vec<Contended>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tracked: Option<super::track::Tracked>,
-}
 
 pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let mut child = args.command.first().map(|_| start(args)).transpose()?;
@@ -38,6 +30,12 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let Some((mut seen, mut live)) = begin(pid, child.as_mut(), &pause)? else {
         bail!("process {pid} has no agent that counts (start it by `tglass run -- COMMAND`)");
     };
+    if tracked.is_none() {
+        want(&live)?;
+    }
+    let is_shown = !args.json && std::io::stdout().is_terminal();
+    let mut screen = Screen::default();
+    let mut samples = Samples::default();
     let began = Instant::now();
     let mut names: Option<(Instant, Snapshot)> = None;
     loop {
@@ -48,6 +46,10 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
         if ended || !seen.look(&live) {
             break;
         }
+        if tracked.is_none() {
+            let _ = want(&live);
+        }
+        samples.look(&live);
         if end.is_some() || names.as_ref().is_none_or(|(when, _)| when.elapsed() > NAMES) {
             // What was loaded since is only in a new list of mappings.
             match Live::open(pid) {
@@ -58,23 +60,92 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
                 names = Some((Instant::now(), snapshot));
                 seen.name_functions(&live);
             }
+            if is_shown {
+                screen.show(&report(args, &seen, &samples, names.as_ref()))?;
+            }
         }
         if end.is_some() {
             break;
         }
     }
-    let about = super::track::end(tracked);
-    let snapshot = names.as_ref().map(|(_, snapshot)| snapshot);
-    let locks = seen.worst(snapshot, args.limit);
-    let report = Report { schema: SCHEMA, seconds: seen.span().as_secs_f64(), locks, tracked: about };
+    if tracked.is_none() {
+        unwant(&live);
+    }
+    screen.clear()?;
+    let mut report = report(args, &seen, &samples, names.as_ref());
+    report.tracked = super::track::end(tracked);
     match args.json {
-        true => super::print_json(&report)?,
-        false => {
-            let note = report.tracked.as_ref().map(super::track::Tracked::text).unwrap_or_default();
-            super::print(&(render::contend::text(&report.locks, report.seconds) + &note))?
+        true => super::print_json(&report),
+        false => super::print(&contend::text(&report)),
+    }
+}
+
+fn report(args: &ContendArgs, seen: &Contention, samples: &Samples, names: Option<&(Instant, Snapshot)>) -> Report {
+    let names = names.map(|(_, snapshot)| snapshot);
+    Report {
+        schema: SCHEMA,
+        seconds: seen.span().as_secs_f64(),
+        locks: seen.worst(names, args.limit),
+        looks: samples.looks(),
+        sampled: samples.worst(names, args.limit),
+        tracked: None,
+    }
+}
+
+/// An agent that was loaded without being switched on counts while somebody wants it to.
+fn want(live: &Live) -> Result<()> {
+    if let Some(agent) = Agent::find(live)?
+        && (!agent.is_on() || agent.header().lease != 0)
+    {
+        agent.switch_on(&LiveWriter(live), std::process::id())?;
+    }
+    Ok(())
+}
+
+fn unwant(live: &Live) {
+    if let Ok(Some(agent)) = Agent::find(live) {
+        // The program may have ended; the agent looks for us, too.
+        let _ = agent.switch_off(&LiveWriter(live), std::process::id());
+    }
+}
+
+/// A part of a terminal that is written again and again.
+#[derive(Default)]
+struct Screen {
+    lines: usize,
+}
+
+impl Screen {
+    fn show(&mut self, report: &Report) -> Result<()> {
+        self.clear()?;
+        let text = contend::text(report);
+        let mut out = anstream::stdout().lock();
+        // A line that the terminal breaks would be two when it is to be cleared.
+        let (height, width) = terminal_size();
+        for line in text.lines().take(height.saturating_sub(1)) {
+            writeln!(out, "{}", line.chars().take(width).collect::<String>())?;
+            self.lines += 1;
         }
-    };
-    Ok(ExitCode::SUCCESS)
+        out.flush()?;
+        Ok(())
+    }
+
+    /// Takes back what was written.
+    fn clear(&mut self) -> Result<()> {
+        if self.lines > 0 {
+            let mut out = std::io::stdout().lock();
+            write!(out, "\x1b[{}A\r\x1b[J", self.lines)?;
+            out.flush()?;
+            self.lines = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Lines and columns: what a shell tells, or the usual.
+fn terminal_size() -> (usize, usize) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok()).filter(|n| *n > 1);
+    (number("LINES").unwrap_or(24), number("COLUMNS").unwrap_or(80))
 }
 
 fn start(args: &ContendArgs) -> Result<Child> {

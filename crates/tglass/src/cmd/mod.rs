@@ -17,6 +17,8 @@ mod track;
 mod tsd;
 mod why;
 
+pub use track::Tracked;
+
 use crate::cli::{Cli, Command, TargetArgs, WhichTarget};
 use anyhow::{Result, ensure};
 use std::io::Write;

@@ -46,10 +46,10 @@ impl Tracked {
     }
 }
 
-/// Puts the agent into a process that has none that counts.
+/// Puts the agent into a process that was not started with it.
 pub fn attach(pid: Pid, args: &InjectArgs) -> Result<Option<Injected>> {
     let live = Live::open(pid)?;
-    if Agent::find(&live).is_ok_and(|agent| agent.is_some_and(|agent| agent.is_on() && !inject::is_injected(&live))) {
+    if inject::is_preloaded(&live) {
         return Ok(None);
     }
     Ok(Some(inject::attach(pid, &Options { exact: args.exact, size: args.size, force: args.force })?))

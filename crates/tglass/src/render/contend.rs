@@ -2,14 +2,70 @@
 
 use super::safe;
 use super::table::{Cell, Table};
-use threadglass::model::SyncStats;
-use threadglass::track::Contended;
+use crate::cmd::Tracked;
+use serde::Serialize;
+use threadglass::model::{Family, SyncKind, SyncStats};
+use threadglass::track::{Contended, Sampled};
+
+/// What is shown, and as JSON.
+#[derive(Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    pub seconds: f64,
+    /// What the agent has counted.
+    pub locks: Vec<Contended>,
+    /// How often it was looked who waits.
+    pub looks: u64,
+    /// What was seen of locks that the agent does not count.
+    pub sampled: Vec<Sampled>,
+    /// What was done to the process, if the agent was put into it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracked: Option<Tracked>,
+}
 
 /// The whole screen.
-pub fn text(locks: &[Contended], seconds: f64) -> String {
-    let mut out = format!(
-        "{seconds:.1} s · POSIX and C11 objects; those of Rust's standard library and bare futexes are not counted\n"
+pub fn text(report: &Report) -> String {
+    let done = report.tracked.as_ref().map(Tracked::text).unwrap_or_default();
+    screen(report) + &done
+}
+
+fn screen(report: &Report) -> String {
+    let mut out = counted(&report.locks, report.seconds);
+    out += &format!(
+        "\nNot counted: locks of Rust's standard library, parking_lot and bare futexes do not pass through the C library.\n\
+         Samples of who waits for them ({} looks, nothing is stopped):\n",
+        report.looks
     );
+    if report.sampled.is_empty() {
+        return out + "nobody was seen waiting for one\n";
+    }
+    let mut table = Table::new(&["LOCK", "KIND", ">LOOKS", ">WAITING", "WAITED IN"]);
+    for lock in &report.sampled {
+        let whole = report.looks.max(1) as f64;
+        table.row(vec![
+            Cell::from(lock.name.as_deref().map_or_else(|| lock.address.to_string(), |name| safe(name).to_string())),
+            Cell::from(kind_of(lock.family, lock.kind)),
+            Cell::from(format!("{:.0}%", 100.0 * lock.looks as f64 / whole)),
+            Cell::from(format!("{:.1}", lock.samples as f64 / whole)),
+            Cell::from(lock.sites.first().map_or_else(|| "-".to_owned(), |(site, _)| safe(site).to_string())),
+        ]);
+    }
+    out += &table.render();
+    out
+}
+
+fn kind_of(family: Family, kind: SyncKind) -> String {
+    let kind = kind.word();
+    match family {
+        Family::RustStd => format!("Rust {kind}"),
+        Family::ParkingLot => format!("parking_lot {kind}"),
+        Family::Cxx => format!("C++ {kind}"),
+        _ => kind.to_owned(),
+    }
+}
+
+fn counted(locks: &[Contended], seconds: f64) -> String {
+    let mut out = format!("{seconds:.1} s · POSIX and C11 objects, counted\n");
     if locks.is_empty() {
         return out + "no thread has waited for any of them\n";
     }

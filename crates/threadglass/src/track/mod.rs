@@ -9,11 +9,14 @@ pub mod inject;
 #[cfg(feature = "agent")]
 mod place;
 mod read;
+mod samples;
 mod scale;
 mod since;
 mod stats;
+mod switch;
 mod watch;
 
+pub use samples::{Sampled, Samples};
 pub use watch::{Contended, Contention, Pause, PauseEnd};
 
 pub use fits::misfit;
@@ -42,6 +45,9 @@ pub enum TrackError {
     /// Its memory makes no sense.
     #[error("the agent's table is damaged")]
     Damaged,
+    /// Too many want it on.
+    #[error("the agent is off, and as many processes as it can remember have asked it to be on")]
+    Crowded,
     /// Its memory cannot be read.
     #[error("the agent's table cannot be read: {0}")]
     Read(#[from] crate::target::ReadError),

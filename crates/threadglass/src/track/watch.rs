@@ -46,7 +46,7 @@ impl Contention {
     /// Begins to look at a program that is running (`true`), or that has just been started and is looked at from its
     /// beginning. An error if it has no agent that counts.
     pub fn begin(target: &dyn Target, is_running: bool) -> Result<Option<Self>, TrackError> {
-        let Some(agent) = Agent::find(target)?.filter(Agent::is_on) else { return Ok(None) };
+        let Some(agent) = Agent::find(target)? else { return Ok(None) };
         let objects = if is_running { agent.objects(target) } else { Vec::new() };
         let start = objects.into_iter().map(|tracked| (tracked.address, tracked)).collect();
         let now = Instant::now();

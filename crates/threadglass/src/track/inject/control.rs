@@ -186,9 +186,8 @@ pub fn detach(pid: Pid) -> Result<bool, InjectError> {
     Ok(true)
 }
 
-/// Whether the agent of a process, if it has one, is at work because of a tool like this, and not since the program
-/// was started.
-pub fn is_injected(live: &Live) -> bool {
+/// Whether a process was started with the agent in it, which then needs no injection.
+pub fn is_preloaded(live: &Live) -> bool {
     let view = Control::find(live).ok().flatten().and_then(|control| control.view(live).ok());
-    view.is_some_and(|view| view.times > 0)
+    view.is_some_and(|view| !view.is_late)
 }

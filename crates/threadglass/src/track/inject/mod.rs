@@ -18,7 +18,7 @@ mod room;
 mod seccomp;
 mod victim;
 
-pub use control::{Injected, detach, is_injected};
+pub use control::{Injected, detach, is_preloaded};
 
 use super::TrackError;
 use crate::control::ControlError;
@@ -135,6 +135,9 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
         let live = Live::open(pid)?;
         let there = Control::find(&live)?;
         match there.as_ref().map(|control| control.view(&live)).transpose()? {
+            Some(view) if !view.is_late => {
+                return Err(InjectError::Inside("the program was started with the agent in it, which needs no other"));
+            }
             Some(view) if matches!(view.state, attached::WAITING | attached::YES) => {
                 // Another tool has it at work: join, unless it leaves this very moment.
                 if let Some(injected) = there.and_then(|control| control.join(&live, None, None).ok()) {

@@ -1,0 +1,79 @@
+//! Switching an agent on that was loaded `off`, from outside, and off again.
+//!
+//! An agent that was on from the beginning stays as it is. One that was switched on goes off when the last process that
+//! wanted it on gives it back, or is no more: the agent looks for them itself.
+
+use super::{Agent, TrackError};
+use crate::RemoteAddr;
+use crate::sys::ticks;
+use crate::target::MemoryWrite;
+use std::mem::offset_of;
+use table::{Header, LEASE, mode};
+
+impl Agent {
+    /// Switches it on for process `controller`, or tells it that this one still wants it. Whether it is on for good.
+    ///
+    /// The program runs on meanwhile: the pointers that calls go through are written one by one, each by one word, and
+    /// either value of each is good.
+    pub fn switch_on(&self, memory: &dyn MemoryWrite, controller: u32) -> Result<bool, TrackError> {
+        let view = &self.view;
+        if self.is_on() && view.lease == 0 {
+            return Ok(true);
+        }
+        if !view.controllers.contains(&controller) {
+            let free = view.controllers.iter().position(|pid| *pid == 0).ok_or(TrackError::Crowded)?;
+            let at = self.field(offset_of!(Header, controllers))?.0 + 4 * free as u64;
+            memory.write_at(RemoteAddr(at), &controller.to_le_bytes())?;
+        }
+        let now = self.now();
+        let write = |at, value: u64| memory.write_at(self.field(at)?, &value.to_le_bytes()).map_err(TrackError::from);
+        write(offset_of!(Header, lease), now.saturating_add(LEASE))?;
+        if !self.is_on() {
+            write(offset_of!(Header, enabled_at), now)?;
+            let wanted = if view.wanted == mode::EXACT { mode::EXACT } else { mode::SAMPLED };
+            memory.write_at(self.field(offset_of!(Header, mode))?, &wanted.to_le_bytes())?;
+            self.set_pointers(memory, view.slots.2)?;
+        }
+        Ok(false)
+    }
+
+    /// It is no longer wanted by process `controller`; the last one switches it off. What was counted stays.
+    pub fn switch_off(&self, memory: &dyn MemoryWrite, controller: u32) -> Result<(), TrackError> {
+        let view = &self.view;
+        let own = view.controllers.iter().enumerate().filter(|(_, pid)| **pid == controller);
+        for (number, _) in own {
+            let at = self.field(offset_of!(Header, controllers))?.0 + 4 * number as u64;
+            memory.write_at(RemoteAddr(at), &[0; 4])?;
+        }
+        let is_wanted = view.controllers.iter().any(|pid| *pid != 0 && *pid != controller);
+        if !is_wanted && view.lease != 0 && self.is_on() {
+            self.set_pointers(memory, view.slots.1)?;
+            memory.write_at(self.field(offset_of!(Header, mode))?, &mode::OFF.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn field(&self, offset: usize) -> Result<RemoteAddr, TrackError> {
+        self.address.0.checked_add(offset as u64).map(RemoteAddr).ok_or(TrackError::Damaged)
+    }
+
+    /// The time as the agent has it.
+    fn now(&self) -> u64 {
+        let (ticks, ns) = ticks::pair().unwrap_or_default();
+        if self.view.clock == table::clock::TICKS { ticks } else { ns }
+    }
+
+    /// Lets calls go where the pointers at `from` lead.
+    fn set_pointers(&self, memory: &dyn MemoryWrite, from: u64) -> Result<(), TrackError> {
+        let mut targets = vec![0; self.view.functions as usize * 8];
+        memory.read_exact(RemoteAddr(from), &mut targets)?;
+        for (number, target) in targets.chunks_exact(8).enumerate() {
+            let slot = self.view.slots.0.checked_add(8 * number as u64).ok_or(TrackError::Damaged)?;
+            // One that was not found is not called either.
+            if target != [0; 8] && slot % 8 == 0 {
+                memory.write_at(RemoteAddr(slot), target)?;
+            }
+        }
+        Ok(())
+    }
+}
