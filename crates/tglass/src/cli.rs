@@ -462,6 +462,8 @@ pub enum Generate {
         /// Directory
         dir: PathBuf,
     },
+    /// The path of the agent, written where only this user can change it, for `locks track on` in gdb
+    Agent,
     /// Completions
     Completions {
         /// Shell
