@@ -59,7 +59,7 @@ pub fn note(now: u64) {
         return;
     }
     let seq = HEADER.clock_seq.load(Relaxed);
-    if seq % 2 != 0 || HEADER.clock_seq.compare_exchange(seq, seq.wrapping_add(1), AcqRel, Relaxed).is_err() {
+    if !seq.is_multiple_of(2) || HEADER.clock_seq.compare_exchange(seq, seq.wrapping_add(1), AcqRel, Relaxed).is_err() {
         return;
     }
     let (ticks, ns) = pair();

@@ -152,10 +152,7 @@ unsafe fn in_object(map: &LinkMap, name: &CStr) -> Option<usize> {
         loop {
             let chained = chain_at.add((number - first) as usize).read();
             let symbol = &*symbols.add(number as usize);
-            if chained | 1 == wanted | 1
-                && symbol.section != 0
-                && is_same(strings.add(symbol.name as usize), name)
-            {
+            if chained | 1 == wanted | 1 && symbol.section != 0 && is_same(strings.add(symbol.name as usize), name) {
                 let address = map.base.wrapping_add(symbol.value);
                 if versions.is_null() || versions.add(number as usize).read() & HIDDEN == 0 {
                     return Some(address);

@@ -178,6 +178,7 @@ functions! {
     50 cnd_signal waits::cnd_signal;
     51 cnd_broadcast waits::cnd_broadcast;
     52 pthread_create create;
+    53 pthread_mutex_consistent mutex::consistent;
 }
 
 /// Counts and goes on.
@@ -244,10 +245,10 @@ unsafe extern "C" fn missing() -> c_int {
 /// Finds all of the C library's functions; how many are missing.
 pub fn find_all() -> usize {
     let mut missing = 0;
-    for number in 0..COUNT {
+    for (number, real) in REALS.iter().enumerate() {
         // SAFETY: a number of a function.
         unsafe { resolve(number) };
-        missing += usize::from(REALS[number].load(Relaxed) == 0);
+        missing += usize::from(real.load(Relaxed) == 0);
     }
     missing
 }
@@ -274,8 +275,8 @@ pub fn switch_on() {
 
 /// Lets all calls go to the C library.
 pub fn switch_off() {
-    for number in 0..COUNT {
-        SLOTS.get(number).store(REALS[number].load(Relaxed), Release);
+    for (number, real) in REALS.iter().enumerate() {
+        SLOTS.get(number).store(real.load(Relaxed), Release);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Mutexes, POSIX and C11: they are the same object with other error codes.
 
 use crate::functions::real;
-use crate::{memory, plain, sys};
 use crate::tally::{self, Wait};
+use crate::{memory, plain, sys};
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -238,6 +238,12 @@ fn unlock_by(mutex: *mut c_void, call: impl Fn(*mut c_void) -> c_int) -> c_int {
 
 pub unsafe extern "C" fn unlock(mutex: *mut c_void) -> c_int {
     unlock_by(mutex, real!(pthread_mutex_unlock(*mut c_void)))
+}
+
+/// Registers the mutex, as every use of it does. There is no counter for this.
+pub unsafe extern "C" fn consistent(mutex: *mut c_void) -> c_int {
+    let _ = memory::entry(mutex.addr(), Kind::Mutex);
+    real!(pthread_mutex_consistent(*mut c_void))(mutex)
 }
 
 pub unsafe extern "C" fn mtx_init(mutex: *mut c_void, kind: c_int) -> c_int {

@@ -120,9 +120,8 @@ fn begin(mut objects: usize) -> bool {
 /// Learns where a thread's id is, and whether libc treats plain mutexes as we would.
 unsafe fn learn() {
     // SAFETY: the descriptor is three numbers of 32 bits: bits of the field, how many, where.
-    let descriptor = elf::next(c"_thread_db_pthread_tid").map(|found| unsafe {
-        core::ptr::with_exposed_provenance::<[u32; 3]>(found.address).read()
-    });
+    let descriptor = elf::next(c"_thread_db_pthread_tid")
+        .map(|found| unsafe { core::ptr::with_exposed_provenance::<[u32; 3]>(found.address).read() });
     if let Some([32, 1, offset]) = descriptor
         && (64..8192).contains(&offset)
         && offset % 4 == 0
@@ -157,10 +156,8 @@ struct Room {
 /// Takes and releases a mutex by libc's functions and by our own in turn: each must accept what the other did.
 fn self_test() -> bool {
     let word = || AtomicU32::new(0);
-    let room = Room {
-        mutex: Mutex { lock: word(), count: word(), owner: word(), users: word(), kind: word() },
-        rest: [0; 5],
-    };
+    let room =
+        Room { mutex: Mutex { lock: word(), count: word(), owner: word(), users: word(), kind: word() }, rest: [0; 5] };
     let address = (&raw const room).cast_mut().cast::<c_void>();
     let words = || {
         let mutex = &room.mutex;

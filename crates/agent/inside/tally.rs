@@ -1,7 +1,7 @@
 //! What is counted, in terms of atomics.
 
-use crate::{clock, lease};
 use crate::memory::{self, HEADER};
+use crate::{clock, lease};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use table::Entry;
 

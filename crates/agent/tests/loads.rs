@@ -8,6 +8,24 @@ type Header = elf::FileHeader64<Endianness>;
 /// The oldest C library it is to work with.
 const OLDEST: (u32, u32) = (2, 31);
 
+/// What stands between a program and its C library.
+#[rustfmt::skip]
+const FUNCTIONS: &[&str] = &[
+    "pthread_mutex_init", "pthread_mutex_destroy", "pthread_mutex_lock", "pthread_mutex_trylock",
+    "pthread_mutex_timedlock", "pthread_mutex_clocklock", "pthread_mutex_unlock", "pthread_mutex_consistent",
+    "pthread_cond_init", "pthread_cond_destroy", "pthread_cond_wait", "pthread_cond_timedwait",
+    "pthread_cond_clockwait", "pthread_cond_signal", "pthread_cond_broadcast",
+    "pthread_rwlock_init", "pthread_rwlock_destroy", "pthread_rwlock_rdlock", "pthread_rwlock_wrlock",
+    "pthread_rwlock_tryrdlock", "pthread_rwlock_trywrlock", "pthread_rwlock_timedrdlock",
+    "pthread_rwlock_timedwrlock", "pthread_rwlock_clockrdlock", "pthread_rwlock_clockwrlock", "pthread_rwlock_unlock",
+    "sem_init", "sem_destroy", "sem_wait", "sem_trywait", "sem_timedwait", "sem_clockwait", "sem_post",
+    "pthread_barrier_init", "pthread_barrier_destroy", "pthread_barrier_wait",
+    "pthread_spin_init", "pthread_spin_destroy", "pthread_spin_lock", "pthread_spin_trylock", "pthread_spin_unlock",
+    "mtx_init", "mtx_destroy", "mtx_lock", "mtx_trylock", "mtx_timedlock", "mtx_unlock",
+    "cnd_init", "cnd_destroy", "cnd_wait", "cnd_timedwait", "cnd_signal", "cnd_broadcast",
+    "pthread_create",
+];
+
 fn version(name: &str) -> (u32, u32) {
     let digits = name.strip_prefix("GLIBC_").unwrap_or_else(|| panic!("{name} is no version of glibc"));
     let mut parts = digits.split('.').map(|part| part.parse::<u32>().unwrap());
@@ -58,6 +76,10 @@ fn it_needs_the_loader_alone() {
             || ["pthread_", "sem_", "mtx_", "cnd_"].iter().any(|prefix| name.starts_with(prefix));
         assert!(is_ours, "it exports {name}");
     }
+    for name in FUNCTIONS {
+        assert!(exported.contains(name), "{name} is not interposed");
+    }
+    assert_eq!(exported.len(), FUNCTIONS.len() + 1, "{exported:?}");
     let list = sections.iter().find(|section| sections.section_name(endian, section) == Ok(b".init_array"));
     assert!(list.is_some_and(|list| list.sh_size(endian) > 0), "it has no constructor");
 }

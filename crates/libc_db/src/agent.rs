@@ -399,6 +399,9 @@ fn layout_error(error: LayoutError) -> TdErr {
 /// `ta` may be anything: it is only compared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_delete(ta: *mut ThrAgent) -> c_int {
+    if let Ok(agent) = agents::enter(ta) {
+        crate::sync::stats::end(&agent);
+    }
     code(agents::delete(ta))
 }
 

@@ -295,7 +295,7 @@ pub struct RunArgs {
     /// Time every hold
     #[arg(long)]
     pub exact: bool,
-    /// Load the agent, but do not count
+    /// Load the agent, but do not count until `tglass contend` or a debugger asks for it
     #[arg(long, conflicts_with = "exact")]
     pub off: bool,
     /// Room for so many objects [default: a million]; memory is taken as they are used

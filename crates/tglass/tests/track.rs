@@ -175,9 +175,82 @@ fn contention_is_told_with_who_and_where() {
     assert_eq!(locks[0]["sites"][0][0], "long_work");
     assert_eq!(locks[0]["sites"][0][1], "long_work");
     fixture.kill();
+    // One that was started without the agent gets it for as long as it is looked at.
     let plain = Fixture::new("track_contended.c");
-    let refused = tool().run(&["contend", &plain.pid().to_string(), "-d", "100ms"]);
-    assert!(refused.assert_refused().contains("tglass run"));
+    let answer = tool().run(&["contend", &plain.pid().to_string(), "-d", "100ms"]);
+    assert!(answer.text().contains("are restored"), "{answer:?}");
+}
+
+/// Whether the agent of a process counts: whether one more use is seen.
+fn lock_count(pid: &str, at: u64) -> Option<u64> {
+    let snapshot = tool().look("locks", pid, &["--all"]);
+    let found = objects(&snapshot).iter().find(|object| address(&object["address"]) == at)?;
+    found["stats"]["lock"].as_u64()
+}
+
+#[test]
+fn one_loaded_off_counts_while_somebody_wants_it() {
+    use std::process::Stdio;
+    use testkit::Signal::{SIGINT, SIGKILL, SIGUSR1};
+    let fixture = Fixture::command(run(&["--off"], &build("track_step.c"))).settled();
+    let pid = fixture.pid().to_string();
+    let at = address(&fixture.truth()["address"]);
+    let step = || testkit::signal(fixture.pid(), SIGUSR1);
+    assert_eq!(lock_count(&pid, at), None);
+    let contend = || {
+        let mut command = tool().command(&["contend", &pid]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("tglass starts")
+    };
+    // Two that want it; one is killed, which changes nothing for the other.
+    let (mut first, mut second) = (contend(), contend());
+    let mut last = 0;
+    let mut counts = |what: &str| {
+        eventually(what, || {
+            step();
+            let now = lock_count(&pid, at).unwrap_or(0);
+            std::mem::replace(&mut last, now) < now
+        });
+    };
+    counts("it counts");
+    testkit::signal(i32::try_from(first.id()).unwrap(), SIGKILL);
+    first.wait().expect("it ends");
+    counts("it counts on for the other");
+    // Ctrl-C ends the other early, and with it the counting.
+    testkit::signal(i32::try_from(second.id()).unwrap(), SIGINT);
+    assert!(second.wait().expect("it ends").success());
+    let stays = |what: &str| {
+        eventually(what, || {
+            let before = lock_count(&pid, at);
+            for _ in 0..20 {
+                step();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            before.is_some() && lock_count(&pid, at) == before
+        });
+    };
+    stays("it is off again, and keeps what it had");
+    // One that is killed alone: the agent finds that out by itself.
+    let mut third = contend();
+    counts("it counts again");
+    testkit::signal(i32::try_from(third.id()).unwrap(), SIGKILL);
+    third.wait().expect("it ends");
+    stays("it is off after its controller was killed");
+}
+
+#[test]
+fn locks_of_rust_are_shown_by_samples() {
+    let mut command = run(&[], &build("deadlock_rust.rs"));
+    command.arg("static");
+    let fixture = Fixture::command(command).settled();
+    let pid = fixture.pid().to_string();
+    let told = tool().look("contend", &pid, &["-d", "500ms"]);
+    let sampled = told["sampled"].as_array().expect("a list");
+    let of_rust: Vec<_> = sampled.iter().filter(|lock| lock["family"] == "rust_std").collect();
+    assert_eq!(of_rust.len(), 2, "{told:#}");
+    assert!(of_rust.iter().all(|lock| lock["looks"] == told["looks"] && lock["samples"] == told["looks"]), "{told:#}");
+    assert!(of_rust.iter().all(|lock| lock["sites"].to_string().contains("transfer")), "{told:#}");
+    let text = tool().run(&["contend", &pid, "-d", "200ms"]).text();
+    assert!(text.contains("Not counted: locks of Rust") && text.contains("Rust mutex"), "{text}");
 }
 
 #[test]
@@ -208,16 +281,18 @@ fn every_glibc_version_is_counted_and_unchanged() {
     }
 }
 
-/// A server under load, for as many requests as `TG_REQUESTS` says (20,000 if it does not).
+/// A server under load: some thousand requests, or as long as `TG_SECONDS` says.
 #[test]
 fn a_server_serves_as_without_it() {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
     const TEST: &str = "a_server_serves_as_without_it";
+    const CLIENTS: u64 = 8;
     if !testkit::have(TEST, "memcached") {
         return;
     }
-    let requests: usize = std::env::var("TG_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
+    let seconds = std::env::var("TG_SECONDS").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
     let dir = tempfile::tempdir().expect("a temporary directory");
     let socket = dir.path().join("socket");
     let mut command = tool().command(&["run", "--", "memcached", "-u", "root", "-t", "4", "-s"]);
@@ -230,14 +305,16 @@ fn a_server_serves_as_without_it() {
     }
     let server = Server(command.arg(&socket).spawn().expect("memcached starts"));
     eventually("the server listens", || UnixStream::connect(&socket).is_ok());
-    let clients: Vec<_> = (0..8)
+    let began = Instant::now();
+    let clients: Vec<_> = (0..CLIENTS)
         .map(|client| {
             let stream = UnixStream::connect(&socket).expect("the server listens");
             std::thread::spawn(move || {
                 let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
                 let mut stream = stream;
                 let mut line = String::new();
-                for n in 0..requests / 16 {
+                let mut n = 0;
+                while seconds.map_or(n < 1_000, |limit| began.elapsed() < limit) {
                     let value = format!("{client}-{n}");
                     write!(stream, "set k{client} 0 0 {}\r\n{value}\r\nget k{client}\r\n", value.len()).unwrap();
                     for expected in ["STORED", "VALUE", &value, "END"] {
@@ -245,15 +322,26 @@ fn a_server_serves_as_without_it() {
                         answers.read_line(&mut line).unwrap();
                         assert!(line.starts_with(expected), "{expected}: {line}");
                     }
+                    n += 1;
                 }
+                2 * n
             })
         })
         .collect();
-    for client in clients {
-        client.join().expect("no client sees an error");
-    }
+    let requests: u64 = clients.into_iter().map(|client| client.join().expect("no client sees an error")).sum();
+    let lived = began.elapsed().as_nanos() as u64;
     let snapshot = tool().look("locks", &server.0.id().to_string(), &["--all"]);
-    let locks = objects(&snapshot).iter().filter_map(|object| object["stats"]["lock"].as_u64());
-    let total: u64 = locks.sum();
-    assert!(total as usize > requests, "{total} acquisitions for {requests} requests");
+    let threads = snapshot["threads"].as_array().map_or(0, Vec::len) as u64;
+    let mut total = 0;
+    for object in objects(&snapshot).iter().filter(|object| object["kind"] == "mutex") {
+        let number = |name: &str| object["stats"][name].as_u64().unwrap_or(0);
+        assert!(number("sleep") <= number("lock"), "{object:#}");
+        assert!(number("try_fail") <= number("try"), "{object:#}");
+        // All threads waiting all the time is the most there can be. (The server was there a little longer.)
+        assert!(number("sleep_time_ns") <= 2 * (lived + 1_000_000_000) * threads, "{object:#}");
+        total += number("lock");
+    }
+    // Each request takes a lock of the item, of the statistics, of the cache.
+    assert!(total > requests && total < 100 * requests, "{total} acquisitions for {requests} requests");
+    println!("{requests} requests in {:.1} s, {total} acquisitions", lived as f64 / 1e9);
 }

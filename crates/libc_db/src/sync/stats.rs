@@ -12,9 +12,9 @@ use crate::agents;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use threadglass::model::{SyncKind, SyncStats as Counted};
-use threadglass::target::{Live, MemoryWrite, Target};
+use threadglass::target::{Live, Target};
 use threadglass::track::inject::{self, Injected};
-use threadglass::track::{self, Tracked};
+use threadglass::track::{self, Tracked, Wanted};
 use threadglass::{Pid, RemoteAddr};
 
 /// What this controller has asked for.
@@ -23,8 +23,8 @@ pub(crate) enum Tracking {
     /// Nothing: what is counted is shown as it is.
     #[default]
     Untouched,
-    /// Counting since then.
-    Since(HashMap<RemoteAddr, Tracked>),
+    /// Counting since then; with this place, where the agent in the program had to be switched on for it.
+    Since(HashMap<RemoteAddr, Tracked>, Option<Wanted>),
     /// What was counted until it was switched off.
     Kept(HashMap<RemoteAddr, Tracked>),
 }
@@ -79,16 +79,17 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
         if agent.core().is_some() {
             return Err(TdErr::DbErr);
         }
-        let now = match agent.live().filter(|live| !inject::is_preloaded(live)) {
-            Some(live) => by_injection(&agent, live.pid(), on != 0)?,
-            None => by_switch(&agent, on != 0)?,
-        };
         let mut tracking = lock(&agent.tracking);
+        let place = if let Tracking::Since(_, place) = &*tracking { *place } else { None };
+        let (now, place) = match agent.live().filter(|live| !inject::is_preloaded(live)) {
+            Some(live) => (by_injection(&agent, live.pid(), on != 0)?, None),
+            None => by_switch(&agent, on != 0, place)?,
+        };
         let before = std::mem::take(&mut *tracking);
         *tracking = match (on != 0, before) {
-            (true, _) => Tracking::Since(now),
+            (true, _) => Tracking::Since(now, place),
             (false, Tracking::Untouched) => Tracking::Kept(now),
-            (false, Tracking::Since(start)) => Tracking::Kept(
+            (false, Tracking::Since(start, _)) => Tracking::Kept(
                 now.into_iter().filter_map(|(address, now)| Some((address, now.since(start.get(&address))?))).collect(),
             ),
             (false, kept @ Tracking::Kept(_)) => kept,
@@ -97,21 +98,23 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
     })())
 }
 
-/// Switches the agent of a program that was started with it; what it has counted so far.
-fn by_switch(agent: &Agent, on: bool) -> Td<HashMap<RemoteAddr, Tracked>> {
+/// Switches the agent of a program that was started with it; what it has counted so far, and our place in it.
+fn by_switch(agent: &Agent, on: bool, place: Option<Wanted>) -> Td<(HashMap<RemoteAddr, Tracked>, Option<Wanted>)> {
     agent.looking(agent.live().as_deref(), |target| {
         let found = track::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
         let inside = found.ok_or(TdErr::NoCapab)?;
         // What was counted is read before it is switched on, and before it is switched off.
         let objects = by_address(inside.objects(target));
-        let switched = |memory: &dyn MemoryWrite| match on {
-            true => inside.switch_on(memory, std::process::id()).map(|_| ()),
-            false => inside.switch_off(memory, std::process::id()),
+        let is_for_good = inside.is_on() && inside.header().lease == 0;
+        let place = match (on && !is_for_good, place) {
+            (true, place) => agent
+                .writing(|memory| inside.switch_on(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab))?,
+            (false, Some(place)) => agent.writing(|memory| {
+                inside.switch_off(memory, std::process::id(), place).map(|()| None).map_err(|_| TdErr::NoCapab)
+            })?,
+            (false, None) => None,
         };
-        if inside.header().lease != 0 || !inside.is_on() {
-            agent.writing(|memory| switched(memory).map_err(|_| TdErr::NoCapab))?;
-        }
-        Ok(objects)
+        Ok((objects, place))
     })
 }
 
@@ -166,6 +169,18 @@ fn look<R>(agent: &Agent, act: impl FnOnce(&dyn Target, track::Agent) -> R) -> T
     })
 }
 
+/// The handle is about to go: whoever had the agent switched on by it wants it no longer.
+pub(crate) fn end(agent: &Agent) {
+    let Tracking::Since(_, Some(place)) = std::mem::take(&mut *lock(&agent.tracking)) else { return };
+    let _ = agent.looking(agent.live().as_deref(), |target| {
+        if let Ok(Some(inside)) = track::Agent::find(target) {
+            let _ = agent
+                .writing(|memory| inside.switch_off(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab));
+        }
+        Ok(())
+    });
+}
+
 fn by_address(objects: Vec<Tracked>) -> HashMap<RemoteAddr, Tracked> {
     objects.into_iter().map(|tracked| (tracked.address, tracked)).collect()
 }
@@ -181,7 +196,7 @@ fn counted(agent: &Agent, address: RemoteAddr) -> Td<Option<(Option<Tracked>, bo
     })?;
     let Some((now, is_on)) = found else { return Ok(None) };
     Ok(Some(match &*lock(&agent.tracking) {
-        Tracking::Since(start) => (now.and_then(|now| now.since(start.get(&address))), is_on),
+        Tracking::Since(start, _) => (now.and_then(|now| now.since(start.get(&address))), is_on),
         _ => (now, is_on),
     }))
 }
@@ -196,7 +211,7 @@ pub(super) fn registered(agent: &Agent) -> Vec<RemoteAddr> {
     let is_known = |tracked: Tracked| {
         let address = tracked.address;
         let is_used = match &*tracking {
-            Tracking::Since(start) => tracked.clone().since(start.get(&address)).is_some(),
+            Tracking::Since(start, _) => tracked.clone().since(start.get(&address)).is_some(),
             _ => true,
         };
         (type_and_size(tracked.kind).0 != 0 && is_used).then_some(address)

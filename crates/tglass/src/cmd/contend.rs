@@ -10,7 +10,7 @@ use threadglass::Pid;
 use threadglass::control::LiveWriter;
 use threadglass::model::{SCHEMA, Snapshot};
 use threadglass::target::Live;
-use threadglass::track::{self, Agent, Contention, Pause, PauseEnd, Samples};
+use threadglass::track::{self, Agent, Contention, Pause, PauseEnd, Samples, Wanted};
 use threadglass::waits::{self, Scope};
 
 /// Between two looks: what a program counts in its last moments is lost when it ends.
@@ -30,8 +30,9 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let Some((mut seen, mut live)) = begin(pid, child.as_mut(), &pause)? else {
         bail!("process {pid} has no agent that counts (start it by `tglass run -- COMMAND`)");
     };
+    let mut place = None;
     if tracked.is_none() {
-        want(&live)?;
+        want(&live, &mut place)?;
     }
     let is_shown = !args.json && std::io::stdout().is_terminal();
     let mut screen = Screen::default();
@@ -47,7 +48,7 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
             break;
         }
         if tracked.is_none() {
-            let _ = want(&live);
+            let _ = want(&live, &mut place);
         }
         samples.look(&live);
         if end.is_some() || names.as_ref().is_none_or(|(when, _)| when.elapsed() > NAMES) {
@@ -68,8 +69,8 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
             break;
         }
     }
-    if tracked.is_none() {
-        unwant(&live);
+    if let Some(place) = place {
+        unwant(&live, place);
     }
     screen.clear()?;
     let mut report = report(args, &seen, &samples, names.as_ref());
@@ -93,19 +94,17 @@ fn report(args: &ContendArgs, seen: &Contention, samples: &Samples, names: Optio
 }
 
 /// An agent that was loaded without being switched on counts while somebody wants it to.
-fn want(live: &Live) -> Result<()> {
-    if let Some(agent) = Agent::find(live)?
-        && (!agent.is_on() || agent.header().lease != 0)
-    {
-        agent.switch_on(&LiveWriter(live), std::process::id())?;
+fn want(live: &Live, place: &mut Option<Wanted>) -> Result<()> {
+    if let Some(agent) = Agent::find(live)? {
+        *place = agent.switch_on(&LiveWriter(live), std::process::id(), *place)?;
     }
     Ok(())
 }
 
-fn unwant(live: &Live) {
+fn unwant(live: &Live, place: Wanted) {
     if let Ok(Some(agent)) = Agent::find(live) {
         // The program may have ended; the agent looks for us, too.
-        let _ = agent.switch_off(&LiveWriter(live), std::process::id());
+        let _ = agent.switch_off(&LiveWriter(live), std::process::id(), place);
     }
 }
 
@@ -120,12 +119,14 @@ impl Screen {
         self.clear()?;
         let text = contend::text(report);
         let mut out = anstream::stdout().lock();
-        // A line that the terminal breaks would be two when it is to be cleared.
-        let (height, width) = terminal_size();
+        let height = track::terminal_lines(&std::io::stdout()).unwrap_or(24);
+        // A line that the terminal breaks would be two when it is to be cleared: it is told to cut them instead.
+        let mut frame = "\x1b[?7l".to_owned();
         for line in text.lines().take(height.saturating_sub(1)) {
-            writeln!(out, "{}", line.chars().take(width).collect::<String>())?;
+            frame += &format!("{line}\n");
             self.lines += 1;
         }
+        out.write_all((frame + "\x1b[?7h").as_bytes())?;
         out.flush()?;
         Ok(())
     }
@@ -140,12 +141,6 @@ impl Screen {
         }
         Ok(())
     }
-}
-
-/// Lines and columns: what a shell tells, or the usual.
-fn terminal_size() -> (usize, usize) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok()).filter(|n| *n > 1);
-    (number("LINES").unwrap_or(24), number("COLUMNS").unwrap_or(80))
 }
 
 fn start(args: &ContendArgs) -> Result<Child> {
@@ -164,6 +159,11 @@ fn begin(pid: Pid, mut child: Option<&mut Child>, pause: &Pause) -> Result<Optio
     loop {
         let ended = child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
         let live = Live::open(pid);
+        if let (Ok(live), None) = (&live, &child)
+            && let Some(denial) = live.denial()
+        {
+            bail!("the memory of process {pid} may not be read: {denial}");
+        }
         let found = live.as_ref().ok().map(|live| Contention::begin(live, child.is_none()));
         match (found, live, &child) {
             (Some(Ok(Some(seen))), Ok(live), _) => return Ok(Some((seen, live))),

@@ -5,6 +5,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The file that a shell would run under this name.
@@ -16,13 +17,30 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
+/// Whether a program that we start gets rights that we do not have: its loader then ignores what is to be preloaded.
+fn has_other_rights(about: &std::fs::Metadata) -> bool {
+    const SET_UID: u32 = 0o4000;
+    const SET_GID: u32 = 0o2010;
+    let mode = about.mode();
+    about.is_file()
+        && (mode & SET_UID != 0 && about.uid() != nix::unistd::geteuid().as_raw()
+            || mode & SET_GID == SET_GID && about.gid() != nix::unistd::getegid().as_raw())
+}
+
 /// Why `program` cannot be tracked, with what to do instead; `None` if nothing speaks against it. What is no program
 /// but a script is judged when its interpreter runs.
 pub fn misfit(program: &OsStr) -> Option<String> {
-    misfit_file(find(program)?.as_ref(), &Path::new(program).display().to_string())
+    let path = find(program)?;
+    let name = Path::new(program).display();
+    if let Ok(about) = path.metadata()
+        && has_other_rights(&about)
+    {
+        return Some(format!("{name} runs with the rights of another user or group: the loader lets nothing into it"));
+    }
+    misfit_file(&path, &name.to_string())
 }
 
-/// The same of a file, under the name that it is known by.
+/// The same of a file that is a program already, under the name that it is known by.
 pub(super) fn misfit_file(path: &Path, name: &str) -> Option<String> {
     let file = File::open(path).ok()?;
     let data = ReadCache::new(file);
@@ -71,6 +89,21 @@ mod tests {
         bytes[4] = 1; // another class
         std::fs::write(&other, &bytes).unwrap();
         assert!(misfit(other.as_os_str()).unwrap().contains("64-bit x86"));
+        if nix::unistd::geteuid().is_root() {
+            use std::os::unix::fs::{PermissionsExt, chown};
+            let program = dir.path().join("other_rights");
+            std::fs::copy("/bin/sh", &program).unwrap();
+            let set = |mode| std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
+            set(0o4755);
+            assert_eq!(misfit(program.as_os_str()), None, "our own rights");
+            chown(&program, Some(12345), Some(12345)).unwrap();
+            set(0o755);
+            assert_eq!(misfit(program.as_os_str()), None);
+            for mode in [0o4755, 0o2755] {
+                set(mode);
+                assert!(misfit(program.as_os_str()).unwrap().contains("rights"));
+            }
+        }
         if has_static_libc("only_what_cannot_have_the_agent_is_refused") {
             let program = Build::new("many.c").variant(Variant::Static).path();
             assert!(misfit(program.as_os_str()).unwrap().contains("statically"));

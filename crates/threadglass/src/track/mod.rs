@@ -16,7 +16,9 @@ mod stats;
 mod switch;
 mod watch;
 
+pub use crate::sys::terminal::lines as terminal_lines;
 pub use samples::{Sampled, Samples};
+pub use switch::Wanted;
 pub use watch::{Contended, Contention, Pause, PauseEnd};
 
 pub use fits::misfit;
@@ -85,14 +87,15 @@ impl Agent {
             image.address_of(table::HEADER_SYMBOL)
         });
         match address {
-            Some(address) => Self::at(target, address).map(Some),
+            Some(address) => Self::at(target, address, target.identity().core.is_none()).map(Some),
             None => Ok(None),
         }
     }
 
-    fn at(target: &dyn Target, address: RemoteAddr) -> Result<Self, TrackError> {
+    /// The agent whose header is at `address`. Whether the program runs matters for its clock.
+    pub fn at(memory: &dyn Memory, address: RemoteAddr, is_live: bool) -> Result<Self, TrackError> {
         let mut bytes = [0; HEADER_SIZE];
-        target.read_exact(address, &mut bytes)?;
+        memory.read_exact(address, &mut bytes)?;
         let view = header(&bytes).map_err(|why| match why {
             NotHeader::Version(version) => TrackError::Version(version),
             NotHeader::Foreign | NotHeader::Damaged => TrackError::Damaged,
@@ -100,7 +103,6 @@ impl Agent {
         if view.state != table::state::READY {
             return Err(TrackError::Refused);
         }
-        let is_live = target.identity().core.is_none();
         Ok(Self { address, scale: Scale::new(&view, is_live), view })
     }
 

@@ -10,21 +10,35 @@ use crate::target::MemoryWrite;
 use std::mem::offset_of;
 use table::{Header, LEASE, mode};
 
+/// The place of one who wants an agent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted(usize);
+
 impl Agent {
-    /// Switches it on for process `controller`, or tells it that this one still wants it. Whether it is on for good.
+    /// Switches it on for process `controller`, or tells it that this one still wants it: `place` is what the last call
+    /// gave. `None` if it is on for good.
     ///
     /// The program runs on meanwhile: the pointers that calls go through are written one by one, each by one word, and
     /// either value of each is good.
-    pub fn switch_on(&self, memory: &dyn MemoryWrite, controller: u32) -> Result<bool, TrackError> {
+    pub fn switch_on(
+        &self,
+        memory: &dyn MemoryWrite,
+        controller: u32,
+        place: Option<Wanted>,
+    ) -> Result<Option<Wanted>, TrackError> {
         let view = &self.view;
         if self.is_on() && view.lease == 0 {
-            return Ok(true);
+            return Ok(None);
         }
-        if !view.controllers.contains(&controller) {
-            let free = view.controllers.iter().position(|pid| *pid == 0).ok_or(TrackError::Crowded)?;
-            let at = self.field(offset_of!(Header, controllers))?.0 + 4 * free as u64;
-            memory.write_at(RemoteAddr(at), &controller.to_le_bytes())?;
-        }
+        let kept = place.filter(|place| view.controllers.get(place.0) == Some(&controller));
+        let place = match kept {
+            Some(place) => place,
+            None => {
+                let free = view.controllers.iter().position(|pid| *pid == 0).ok_or(TrackError::Crowded)?;
+                memory.write_at(self.controller(free)?, &controller.to_le_bytes())?;
+                Wanted(free)
+            }
+        };
         let now = self.now();
         let write = |at, value: u64| memory.write_at(self.field(at)?, &value.to_le_bytes()).map_err(TrackError::from);
         write(offset_of!(Header, lease), now.saturating_add(LEASE))?;
@@ -34,23 +48,26 @@ impl Agent {
             memory.write_at(self.field(offset_of!(Header, mode))?, &wanted.to_le_bytes())?;
             self.set_pointers(memory, view.slots.2)?;
         }
-        Ok(false)
+        Ok(Some(place))
     }
 
-    /// It is no longer wanted by process `controller`; the last one switches it off. What was counted stays.
-    pub fn switch_off(&self, memory: &dyn MemoryWrite, controller: u32) -> Result<(), TrackError> {
+    /// It is no longer wanted by the one that got `place`; the last one switches it off. What was counted stays.
+    pub fn switch_off(&self, memory: &dyn MemoryWrite, controller: u32, place: Wanted) -> Result<(), TrackError> {
         let view = &self.view;
-        let own = view.controllers.iter().enumerate().filter(|(_, pid)| **pid == controller);
-        for (number, _) in own {
-            let at = self.field(offset_of!(Header, controllers))?.0 + 4 * number as u64;
-            memory.write_at(RemoteAddr(at), &[0; 4])?;
+        if view.controllers.get(place.0) != Some(&controller) {
+            return Ok(());
         }
-        let is_wanted = view.controllers.iter().any(|pid| *pid != 0 && *pid != controller);
+        memory.write_at(self.controller(place.0)?, &[0; 4])?;
+        let is_wanted = view.controllers.iter().enumerate().any(|(number, pid)| *pid != 0 && number != place.0);
         if !is_wanted && view.lease != 0 && self.is_on() {
             self.set_pointers(memory, view.slots.1)?;
             memory.write_at(self.field(offset_of!(Header, mode))?, &mode::OFF.to_le_bytes())?;
         }
         Ok(())
+    }
+
+    fn controller(&self, number: usize) -> Result<RemoteAddr, TrackError> {
+        self.field(offset_of!(Header, controllers) + 4 * number)
     }
 
     fn field(&self, offset: usize) -> Result<RemoteAddr, TrackError> {
