@@ -227,8 +227,8 @@ pub fn look_again() {
 
 /// A forked child is not tracked: nobody is there to restore its slots later.
 pub fn in_child() {
+    got::forget_lock();
     if !matches!(CONTROL.state.load(Relaxed), attached::NO | attached::FAILED) {
-        got::forget_lock();
         got::restore_in_child();
         functions::switch_off();
         HEADER.mode.store(mode::OFF, Relaxed);

@@ -80,14 +80,14 @@ fn is_libc(info: &Info) -> bool {
 pub fn patch() -> (u32, u32) {
     let _held = Held::new();
     let (mut patched, mut missed) = (0, 0);
-    let (low, high) = bounds(real);
+    let ((low, high), ours) = (bounds(real), bounds(entry));
     objects::for_each(|info| {
         let Some(object) = Object::new(info).filter(|_| !is_libc(info)) else { return };
         object.for_each_slot(|slot| {
             let value = read(slot.address);
             let is_lazy = slot.is_call && object.is_code(value);
             if !is_lazy && !(low..=high).contains(&value) {
-                patched += u32::from(is_ours(value));
+                patched += u32::from(is_ours(value, ours));
                 return;
             }
             let Some(number) = hook_named(slot.name) else { return };
@@ -112,11 +112,12 @@ pub fn patch() -> (u32, u32) {
 pub fn restore() -> u32 {
     let _held = Held::new();
     let mut left = 0;
+    let ours = bounds(entry);
     objects::for_each(|info| {
         let Some(object) = Object::new(info) else { return };
         object.for_each_slot(|slot| {
             let value = read(slot.address);
-            if !is_ours(value) {
+            if !is_ours(value, ours) {
                 return;
             }
             let Some(number) = (0..HOOKS).find(|number| entry(*number) == value) else { return };
@@ -158,8 +159,7 @@ fn bounds(of: fn(usize) -> usize) -> (usize, usize) {
     (all().min().unwrap_or(usize::MAX), all().max().unwrap_or(0))
 }
 
-fn is_ours(value: usize) -> bool {
-    let (low, high) = bounds(entry);
+fn is_ours(value: usize, (low, high): (usize, usize)) -> bool {
     (low..=high).contains(&value) && (0..HOOKS).any(|number| entry(number) == value)
 }
 

@@ -36,6 +36,7 @@ pub struct StoppedThread {
     pid: Pid,
     lwp: Lwp,
     interrupted: Option<i64>,
+    asked: Instant,
     released: bool,
     _not_send: std::marker::PhantomData<*const ()>,
 }
@@ -55,11 +56,12 @@ const NOT_RESTARTED: [i64; 7] = [
 /// How long a thread may take to stop. Only an uninterruptible sleep delays it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits a little for a change that usually comes at once: a sleep, however short, would last longer.
+/// Waits a little for a change that usually comes at once: a sleep, however short, would last longer. But the thread may
+/// want this very CPU.
 pub(crate) fn nap(begun: Instant) {
     match begun.elapsed() {
-        short if short < Duration::from_micros(300) => std::thread::yield_now(),
-        _ => std::thread::sleep(Duration::from_micros(20)),
+        short if short < Duration::from_micros(60) => std::hint::spin_loop(),
+        _ => std::thread::sleep(Duration::from_micros(5)),
     }
 }
 
@@ -84,7 +86,8 @@ impl StoppedThread {
             Errno::EPERM => ControlError::Denied(lwp),
             errno => ControlError::System(lwp, errno),
         })?;
-        let mut guard = Self { pid, lwp, interrupted, released: false, _not_send: std::marker::PhantomData };
+        let asked = Instant::now();
+        let mut guard = Self { pid, lwp, interrupted, asked, released: false, _not_send: std::marker::PhantomData };
         ptrace::interrupt(raw).map_err(|errno| ControlError::System(lwp, errno))?;
         let begun = Instant::now();
         let deadline = begun + PATIENCE;
@@ -105,6 +108,11 @@ impl StoppedThread {
                 Err(errno) => return Err(ControlError::System(lwp, errno)),
             }
         }
+    }
+
+    /// When it was asked to stop.
+    pub fn asked(&self) -> Instant {
+        self.asked
     }
 
     /// The thread that is stopped.

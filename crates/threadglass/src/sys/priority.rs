@@ -2,7 +2,10 @@
 
 /// A thread's scheduling, put back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Hurry(Option<(i32, libc::sched_param)>);
+pub(crate) struct Hurry {
+    before: Option<(i32, libc::sched_param)>,
+    slack: libc::c_int,
+}
 
 impl Hurry {
     /// Gives the calling thread a real-time priority, where that is permitted.
@@ -12,20 +15,27 @@ impl Hurry {
         // SAFETY: both structures live through the calls; 0 is the calling thread.
         unsafe {
             let policy = libc::sched_getscheduler(0);
-            if policy != libc::SCHED_OTHER || libc::sched_getparam(0, &raw mut before) != 0 {
-                return Self(None);
-            }
-            let is_done = libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted) == 0;
-            Self(is_done.then_some((policy, before)))
+            // Short naps are short, then, also where nothing else is permitted.
+            let slack = libc::prctl(libc::PR_GET_TIMERSLACK);
+            libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+            let is_done = policy == libc::SCHED_OTHER
+                && libc::sched_getparam(0, &raw mut before) == 0
+                && libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted) == 0;
+            Self { before: is_done.then_some((policy, before)), slack }
         }
     }
 }
 
 impl Drop for Hurry {
     fn drop(&mut self) {
-        if let Some((policy, before)) = self.0 {
-            // SAFETY: as above.
-            unsafe { libc::sched_setscheduler(0, policy, &raw const before) };
+        // SAFETY: as above.
+        unsafe {
+            if let Some((policy, before)) = self.before {
+                libc::sched_setscheduler(0, policy, &raw const before);
+            }
+            if self.slack > 0 {
+                libc::prctl(libc::PR_SET_TIMERSLACK, self.slack);
+            }
         }
     }
 }

@@ -26,12 +26,20 @@ impl RegisterSet {
     }
 }
 
-/// Larger than the extended state of any processor so far (AMX brings it to 11 KiB).
-const MAX_SET: usize = 64 << 10;
+impl RegisterSet {
+    /// Room for it: little, since a thread stands still meanwhile. AMX brings the extended state to 11 KiB.
+    fn room(self) -> usize {
+        match self {
+            Self::General => 256,
+            Self::Float => 1024,
+            Self::Extended => 16 << 10,
+        }
+    }
+}
 
 /// Reads a register set of a thread that the calling thread traces and that is stopped.
 pub(crate) fn get_registers(lwp: Lwp, set: RegisterSet) -> Result<Vec<u8>, Errno> {
-    let mut bytes = vec![0u8; MAX_SET];
+    let mut bytes = vec![0u8; set.room()];
     let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: `iov` describes `bytes`, which lives through the call; the kernel writes at most
     // `iov_len` bytes there and stores the count in `iov_len`.

@@ -81,6 +81,11 @@ impl Control {
         if view.state != attached::YES {
             return Err(InjectError::Silent);
         }
+        // The raw thread is not on libc's list: a change of user at that moment has passed it by, and what it made.
+        if !has_same_user(live, &view) {
+            let _ = send(&pipe, &bytes_of(message::LEAVE, 0));
+            return Err(InjectError::Inside("the program changed its user meanwhile (run again)"));
+        }
         Ok(Injected { pid: live.pid(), control: *self, pipe: Some(pipe), pause, interrupted, victim: None, view })
     }
 
@@ -101,6 +106,17 @@ impl Control {
             }));
         }
     }
+}
+
+/// Whether the agent's thread has the rights that the others have.
+fn has_same_user(live: &Live, view: &ControlView) -> bool {
+    let rights = |lwp: Lwp| {
+        let text = std::fs::read_to_string(format!("/proc/{}/task/{lwp}/status", live.pid())).unwrap_or_default();
+        let is_wanted = |line: &&str| ["Uid:", "Gid:", "CapEff:"].iter().any(|name| line.starts_with(name));
+        text.lines().filter(is_wanted).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let own = live.lwp_of_inner(InnerTid(view.tid as i32)).map(rights).unwrap_or_default();
+    own.is_empty() || own == rights(live.witness())
 }
 
 fn bytes_of(word: u8, number: u32) -> [u8; MESSAGE] {

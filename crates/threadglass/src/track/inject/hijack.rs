@@ -129,8 +129,8 @@ pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
 pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
     let Prepared { live, layout, code, room, wanted } = prepared;
     let hurry = Hurry::new();
-    let begun = Instant::now();
     let stopped = StoppedThread::stop(live.pid(), victim.lwp)?;
+    let begun = stopped.asked();
     let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
     if !victim.has_room(live, RemoteAddr(regs.0[at::RSP])) || is_in_sequence(live, victim.lwp) {
         return Err(InjectError::NoVictim);

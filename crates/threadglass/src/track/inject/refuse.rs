@@ -40,6 +40,7 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
     if is_single {
         return Err(InjectError::Misfit(format!("process {pid} has only one thread: nobody waits for its locks")));
     }
+    let mut is_filtered = false;
     let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
     for entry in task.flatten() {
         let read = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
@@ -58,15 +59,15 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         if !force && locked.saturating_mul(1024) > LOCKED {
             return Err(InjectError::Locked(pid));
         }
-        if !force && field("Seccomp:").is_some_and(|mode| mode != "0") {
-            seccomp::check(live)?;
-        }
-        // Filters and locked memory are the same for all, or nearly so: one thread each is asked about the first.
-        if !force && field("Seccomp:").is_some_and(|mode| mode == "1") {
-            return Err(InjectError::Seccomp(pid, "it is confined to four system calls".to_owned()));
+        match field("Seccomp:") {
+            Some("1") if !force => {
+                return Err(InjectError::Seccomp(pid, "it is confined to four system calls".to_owned()));
+            }
+            Some(mode) => is_filtered |= mode != "0",
+            None => {}
         }
     }
-    Ok(())
+    if is_filtered && !force { seccomp::check(live) } else { Ok(()) }
 }
 
 /// Where libc keeps whether there is but one thread: in the program, if that refers to it.

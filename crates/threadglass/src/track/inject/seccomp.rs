@@ -1,7 +1,6 @@
 //! Whether a process's seccomp filters let it do what loading the agent takes.
 
 use super::InjectError;
-use crate::Pid;
 use crate::control::StoppedThread;
 use crate::sys::ptrace::seccomp_filter;
 use crate::target::Live;
@@ -68,11 +67,12 @@ pub(super) fn check(live: &Live) -> Result<(), InjectError> {
     Ok(())
 }
 
-/// Reads all filters of the main thread, which is **stopped** for that.
+/// Reads all filters of a thread, which is **stopped** for that: one that does not notice.
 fn read(live: &Live) -> Result<Vec<Vec<[u8; 8]>>, String> {
-    let Pid(number) = live.pid();
-    let lwp = live.witness();
-    let stopped = StoppedThread::stop(Pid(number), lwp).map_err(|error| error.to_string())?;
+    let snapshot = crate::threads::collect(live).map_err(|error| error.to_string())?;
+    let candidates = super::victim::candidates(live, &snapshot);
+    let lwp = candidates.first().map(|victim| victim.lwp).ok_or("no thread can be asked without noticing it")?;
+    let stopped = StoppedThread::stop(live.pid(), lwp).map_err(|error| error.to_string())?;
     let mut filters = Vec::new();
     while filters.len() < 1024 {
         match seccomp_filter(stopped.lwp(), filters.len()) {
