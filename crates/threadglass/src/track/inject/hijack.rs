@@ -128,7 +128,7 @@ pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
 /// **Stops** a thread, makes a raw thread by it, and lets it go.
 pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
     let Prepared { live, layout, code, room, wanted } = prepared;
-    let hurry = Hurry::new();
+    let hurry = Hurry::new(last_cpu(live.pid(), victim.lwp));
     let stopped = StoppedThread::stop(live.pid(), victim.lwp)?;
     let begun = stopped.asked();
     let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
@@ -158,6 +158,14 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     let pause = begun.elapsed();
     drop(hurry);
     made.map(|_| Made { start, pause, interrupted })
+}
+
+/// The CPU on which a thread was last.
+fn last_cpu(pid: Pid, lwp: Lwp) -> Option<usize> {
+    /// Number of the field, counted from the state, which follows the name.
+    const PROCESSOR: usize = 36;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{lwp}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(PROCESSOR)?.parse().ok()
 }
 
 /// Whether a stopped thread is in a sequence that the kernel would have it begin anew.

@@ -106,6 +106,10 @@ pub(super) fn frame(regs: &Regs, mask: u64, float: &[u8], restore: u64) -> Optio
     if float.len() < LEGACY + 64 {
         return None;
     }
+    // The tiles of matrix units, which are large and hardly ever used, come last.
+    const TILES: usize = 2816;
+    let in_use = u64::from_le_bytes(float[LEGACY..LEGACY + 8].try_into().ok()?);
+    let float = if in_use >> 18 == 0 { &float[..float.len().min(TILES)] } else { float };
     let float_at = (8 + CONTEXT).next_multiple_of(64);
     let size = float_at + float.len() + 4;
     let start = regs.0[at::RSP].checked_sub(RED_ZONE + size as u64 + 64)? & !63;
