@@ -23,6 +23,19 @@ def may_call():
     return True
 
 
+def is_patient():
+    """Whether the selected thread waits in libc for a lock or a condition, which does not mind to begin anew: other
+    system calls may come to return early, in programs that gdb calls functions of."""
+    frame = gdb.newest_frame()
+    for _ in range(3):
+        if frame is None:
+            return False
+        if any(word in (frame.name() or "") for word in ("futex", "lll_lock", "pthread_cond_", "pthread_mutex_")):
+            return True
+        frame = frame.older()
+    return False
+
+
 def call(expression):
     """The value of an expression that calls a function of the program."""
     try:
@@ -57,6 +70,9 @@ loader, and patches the slots by which objects call the C library. `info locks -
             fail("locks track takes one word: on or off")
         if len(target()) > 1 or gdb.selected_inferior().connection.type == "core":
             fail("a core file does nothing any more that could be counted")
+        # A gdbserver that cannot write all registers says so only in a warning, and the program is lost.
+        if gdb.selected_inferior().connection.type != "native":
+            fail("locks track needs the program under gdb itself, without a gdbserver: detach, and use tglass contend")
         selected, frame = gdb.selected_thread(), gdb.selected_frame()
         try:
             self.switch(wanted == "on")
@@ -66,12 +82,18 @@ loader, and patches the slots by which objects call the C library. `info locks -
                 frame.select()
 
     def switch(self, on):
+        chosen = None
         for thread in gdb.selected_inferior().threads():
             thread.switch()
-            if may_call():
+            if not may_call():
+                continue
+            if is_patient():
+                chosen = thread
                 break
-        else:
+            chosen = chosen or thread
+        if chosen is None:
             fail("every thread is in the allocator or the loader: continue for a moment, and try again")
+        chosen.switch()
         if on:
             path = self.agent()
             handle = call('((void *(*)(const char *, int)) dlopen)("%s", 2)' % path)

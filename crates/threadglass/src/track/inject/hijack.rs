@@ -55,6 +55,7 @@ struct Hijacked<'a> {
     mem: &'a File,
     regs: Regs,
     mask: SignalSet,
+    is_masked: std::cell::Cell<bool>,
     frame: Frame,
 }
 
@@ -74,7 +75,7 @@ impl<'a> Hijacked<'a> {
         let frame = frame(&regs.resumed(), mask.0, &float, code.sigreturn.0).ok_or(InjectError::NoVictim)?;
         mem.write_all_at(&frame.bytes, frame.at).map_err(|_| InjectError::NoVictim)?;
         tell_syscalls(lwp).map_err(|errno| ControlError::System(lwp, errno))?;
-        Ok(Self { stopped, mem, regs, mask, frame })
+        Ok(Self { stopped, mem, regs, mask, is_masked: std::cell::Cell::new(false), frame })
     }
 
     /// One system call at `rip`, which must be followed by a return.
@@ -82,7 +83,9 @@ impl<'a> Hijacked<'a> {
         let mut regs = self.regs.calling(rip.0, self.frame.at, number, args);
         regs.0[at::RBX] = rbx;
         self.stopped.set_registers(RegisterSet::General, &regs.bytes())?;
-        self.stopped.set_signal_mask(SignalSet(u64::MAX))?;
+        if !self.is_masked.replace(true) {
+            self.stopped.set_signal_mask(SignalSet(u64::MAX))?;
+        }
         self.to_syscall()?;
         self.to_syscall()?;
         let bytes = self.stopped.registers(RegisterSet::General)?;
@@ -128,6 +131,7 @@ pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
 /// **Stops** a thread, makes a raw thread by it, and lets it go.
 pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
     let Prepared { live, layout, code, room, wanted } = prepared;
+    let shared: Shared = shared(*live, victim.pointer).ok_or(InjectError::NoVictim)?;
     let hurry = Hurry::new(last_cpu(live.pid(), victim.lwp));
     let stopped = StoppedThread::stop(live.pid(), victim.lwp)?;
     let begun = stopped.asked();
@@ -135,8 +139,6 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     if !victim.has_room(live, RemoteAddr(regs.0[at::RSP])) || is_in_sequence(live, victim.lwp) {
         return Err(InjectError::NoVictim);
     }
-    let pointer = RemoteAddr(regs.0[at::FS_BASE]);
-    let shared: Shared = shared(*live, pointer).ok_or(InjectError::NoVictim)?;
     let hijacked = Hijacked::new(&stopped, regs, mem, code)?;
     const READ_EXECUTE: u64 = 1 | 4;
     const PRIVATE_ANONYMOUS: u64 = 2 | 0x20;

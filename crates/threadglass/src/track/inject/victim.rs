@@ -12,6 +12,8 @@ pub(super) const FREE: u64 = 24 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Victim {
     pub(super) lwp: Lwp,
+    /// Its thread pointer.
+    pub(super) pointer: RemoteAddr,
     pub(super) stack: Stack,
 }
 
@@ -48,7 +50,7 @@ pub(super) fn candidates(live: &Live, snapshot: &Snapshot) -> Vec<Victim> {
         .iter()
         .filter(|thread| !thread.exiting && !thread.db_suspended)
         .filter_map(|thread| {
-            let victim = Victim { lwp: thread.lwp?, stack: thread.stack? };
+            let victim = Victim { lwp: thread.lwp?, pointer: thread.id?.0, stack: thread.stack? };
             let fits = thread.sp.is_none_or(|sp| victim.has_room(live, sp));
             Some((rank(live, thread)?, victim)).filter(|_| fits)
         })
