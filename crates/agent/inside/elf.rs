@@ -48,8 +48,33 @@ pub struct Found {
     pub object: *const c_char,
 }
 
-/// The symbol in the first object behind this one that has it; in the default version, or else in the last.
+/// The symbol in the first object behind this one that has it; in the default version, or else in the last. If this
+/// one was loaded last, by a program that was running, the first object of all that has it.
 pub fn next(name: &CStr) -> Option<Found> {
+    behind(name).or_else(|| before(name))
+}
+
+/// Whether the program had started before this object was loaded.
+pub fn is_late() -> bool {
+    behind(c"pthread_mutex_lock").is_none()
+}
+
+fn before(name: &CStr) -> Option<Found> {
+    // SAFETY: the loader's list; whoever loads this object keeps others from changing it.
+    unsafe {
+        let own = &raw const _DYNAMIC;
+        let mut map = _r_debug.map;
+        while !map.is_null() && (*map).dynamic != own {
+            if let Some(address) = in_object(&*map, name) {
+                return Some(Found { address, object: (*map).name });
+            }
+            map = (*map).next;
+        }
+    }
+    None
+}
+
+fn behind(name: &CStr) -> Option<Found> {
     // SAFETY: the loader's list, which only grows while the program starts; each node stays as it is while loaded.
     unsafe {
         let own = &raw const _DYNAMIC;
@@ -143,7 +168,7 @@ unsafe fn in_object(map: &LinkMap, name: &CStr) -> Option<usize> {
 }
 
 /// Byte by byte: the C library's own functions for this are among what may not be ready yet.
-unsafe fn is_same(text: *const c_char, name: &CStr) -> bool {
+pub unsafe fn is_same(text: *const c_char, name: &CStr) -> bool {
     // SAFETY: `text` ends with a zero, and so does `name`: they differ there at the latest.
     name.to_bytes_with_nul().iter().enumerate().all(|(at, byte)| unsafe { text.add(at).read() as u8 } == *byte)
 }

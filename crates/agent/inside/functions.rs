@@ -85,6 +85,20 @@ macro_rules! functions {
             }
         )*
 
+        /// The same once more, under no name that another object's could stand in for.
+        mod entry {
+            use core::arch::naked_asm;
+            $(
+                #[unsafe(naked)]
+                pub unsafe extern "C" fn $name() {
+                    naked_asm!(".cfi_startproc", "jmp [rip + {slots} + {offset}]", ".cfi_endproc", slots = sym super::SLOTS, offset = const 8 * $number)
+                }
+            )*
+        }
+
+        /// What slots of the program lead to while the agent is in a program that was running.
+        static ENTRIES: Pointers = Pointers(UnsafeCell::new([$(entry::$name as *const ()),*]));
+
         /// The pointers.
         static SLOTS: Pointers = Pointers(UnsafeCell::new([$(early::$name as *const ()),*]));
 
@@ -264,4 +278,9 @@ pub fn switch_off() {
     for (number, real) in REALS.iter().enumerate() {
         SLOTS.get(number).store(real.load(Relaxed), Release);
     }
+}
+
+/// Where slots of the program lead to in place of the C library's function.
+pub fn entry(number: usize) -> usize {
+    ENTRIES.get(number).load(Relaxed)
 }

@@ -9,13 +9,18 @@
 #![no_std]
 #![allow(clippy::missing_safety_doc)]
 
+mod attach;
 mod barrier;
 mod clock;
 mod elf;
 mod functions;
+mod got;
 mod lease;
+mod load;
 mod memory;
 mod mutex;
+mod objects;
+mod records;
 mod plain;
 mod rwlock;
 mod sem;

@@ -3,7 +3,7 @@
 use crate::memory::{self, HEADER};
 use crate::mutex::{self, Mutex};
 use crate::sys::HUGE;
-use crate::{clock, elf, functions, lease, plain, sys, tally, waits};
+use crate::{attach, clock, elf, functions, lease, objects, plain, sys, tally, waits};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -13,9 +13,9 @@ use table::{Extra, UNIT, mode, state};
 const VARIABLE: &[u8] = b"THREADGLASS_AGENT=";
 
 /// Objects there is room for if nothing else is said, and at least.
-const OBJECTS: usize = 1 << 20;
-const FEWEST: usize = 1 << 10;
-const MOST: usize = 1 << 27;
+pub const OBJECTS: usize = 1 << 20;
+pub const FEWEST: usize = 1 << 10;
+pub const MOST: usize = 1 << 27;
 const EXTRAS: usize = 1 << 16;
 
 #[used]
@@ -27,7 +27,7 @@ unsafe extern "C" fn start(_: c_int, _: *const *const c_char, environment: *cons
     let (wanted, is_on, objects) = unsafe { options(environment) };
     functions::publish();
     HEADER.pid.store(sys::getpid(), Relaxed);
-    if functions::find_all() != 0 || !begin(objects) {
+    if functions::find_all() != 0 {
         HEADER.state.store(state::REFUSED, Release);
         return;
     }
@@ -35,12 +35,29 @@ unsafe extern "C" fn start(_: c_int, _: *const *const c_char, environment: *cons
     unsafe { learn() };
     // SAFETY: as the C library's `pthread_atfork` calls it.
     unsafe { watch_forks() };
+    // In a program that was running nobody calls us before slots are patched: `attach.rs` goes on.
+    if elf::is_late() {
+        attach::CONTROL.late.store(1, Relaxed);
+        objects::find();
+    } else if set_up(objects) {
+        count(wanted, is_on);
+    }
+}
+
+/// Makes the table; `false` if that cannot be.
+pub fn set_up(objects: usize) -> bool {
+    let is_done = begin(objects);
+    HEADER.state.store(if is_done { state::READY } else { state::REFUSED }, Release);
+    is_done
+}
+
+/// Begins to count, or waits for a time when that is wanted.
+pub fn count(wanted: u32, is_on: bool) {
     tally::set_exact(wanted == mode::EXACT);
     plain::choose(wanted == mode::EXACT);
     HEADER.wanted.store(wanted, Relaxed);
     HEADER.enabled_at.store(clock::now(), Relaxed);
     HEADER.mode.store(if is_on { wanted } else { mode::OFF }, Release);
-    HEADER.state.store(state::READY, Release);
     if is_on {
         functions::switch_on();
     }
@@ -196,5 +213,6 @@ unsafe extern "C" fn in_child() {
     for counter in [&HEADER.drops, &HEADER.extra_drops, &HEADER.threads_created] {
         counter.store(0, Relaxed);
     }
+    attach::in_child();
     lease::in_child();
 }

@@ -10,6 +10,7 @@ mod cli;
 mod concurrency;
 mod context;
 mod cores;
+mod inject;
 mod machine;
 mod measure;
 mod peers;
@@ -45,6 +46,7 @@ const BENCHES: &[Bench] = &[
     ("profil", profil::run),
     ("stats", concurrency::run),
     ("track", track::run),
+    ("inject", inject::run),
 ];
 
 fn main() -> ExitCode {

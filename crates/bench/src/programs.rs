@@ -25,6 +25,7 @@ const SOURCES: &[(&str, &str)] = &[
     (FOR_TSAN, include_str!("../programs/lock_pairs.c")),
     ("many_threads", include_str!("../programs/many_threads.c")),
     ("read_floor", include_str!("../programs/read_floor.c")),
+    ("server_200", include_str!("../programs/server_200.c")),
     ("split_run", include_str!("../programs/split_run.c")),
     (FOR_GPROF, include_str!("../programs/split_run.c")),
     ("split_work", include_str!("../programs/split_work.c")),

@@ -41,6 +41,8 @@ pub(crate) struct Agent {
     pub(crate) variables: Mutex<Variables>,
     /// What was asked for of the agent inside the program.
     pub(crate) tracking: Mutex<crate::sync::stats::Tracking>,
+    /// The agent that we have put into the program: it leaves when this is dropped.
+    pub(crate) inside: Mutex<Option<crate::sync::stats::Inside>>,
     /// The last look at what threads wait for.
     pub(crate) picture: Mutex<Option<Arc<Picture>>>,
     pub(crate) statistics: Mutex<Statistics>,
@@ -69,6 +71,7 @@ impl Agent {
             facts: Mutex::default(),
             variables: Mutex::default(),
             tracking: Mutex::default(),
+            inside: Mutex::default(),
             picture: Mutex::default(),
             statistics: Mutex::default(),
         }

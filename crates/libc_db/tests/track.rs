@@ -32,3 +32,13 @@ fn controllers_have_their_own_views() {
 fn controllers_switch_it_on() {
     run("off");
 }
+
+#[test]
+fn tracking_puts_the_agent_into_a_program_that_runs() {
+    let fixture = Fixture::new("track_step.c").settled();
+    let client = Source::new("track_inject.c").flags(&[]).with_libc_db().build();
+    let mut command = Command::new(&client);
+    command.arg(fixture.pid().to_string()).arg(fixture.truth()["address"].as_str().unwrap_or_default());
+    let answer = Answer::of(command);
+    assert_eq!(answer.code, Some(0), "{}{}", answer.text(), answer.stderr);
+}

@@ -16,6 +16,7 @@
 //! [`key`](Entry::key) first, so a copy is of one object if the key was the same before and after ([`decode`]).
 #![no_std]
 
+pub mod control;
 pub mod decode;
 pub mod find;
 mod key;

@@ -11,9 +11,11 @@ use crate::agent::{Agent, lock};
 use crate::agents;
 use std::collections::HashMap;
 use std::ffi::c_int;
-use threadglass::RemoteAddr;
 use threadglass::model::{SyncKind, SyncStats as Counted};
+use threadglass::target::{Live, Target};
+use threadglass::track::inject::{self, Injected};
 use threadglass::track::{self, Tracked, Wanted};
+use threadglass::{Pid, RemoteAddr};
 
 /// What this controller has asked for.
 #[derive(Default)]
@@ -79,23 +81,10 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
         }
         let mut tracking = lock(&agent.tracking);
         let place = if let Tracking::Since(_, place) = &*tracking { *place } else { None };
-        let (now, place) = agent.looking(agent.live().as_deref(), |target| {
-            let found = track::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
-            let inside = found.ok_or(TdErr::NoCapab)?;
-            // What was counted is read before it is switched on, and before it is switched off.
-            let objects = by_address(inside.objects(target));
-            let is_for_good = inside.is_on() && inside.header().lease == 0;
-            let place = match (on != 0 && !is_for_good, place) {
-                (true, place) => agent.writing(|memory| {
-                    inside.switch_on(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab)
-                })?,
-                (false, Some(place)) => agent.writing(|memory| {
-                    inside.switch_off(memory, std::process::id(), place).map(|()| None).map_err(|_| TdErr::NoCapab)
-                })?,
-                (false, None) => None,
-            };
-            Ok((objects, place))
-        })?;
+        let (now, place) = match agent.live().filter(|live| !inject::is_preloaded(live)) {
+            Some(live) => (by_injection(&agent, live.pid(), on != 0)?, None),
+            None => by_switch(&agent, on != 0, place)?,
+        };
         let before = std::mem::take(&mut *tracking);
         *tracking = match (on != 0, before) {
             (true, _) => Tracking::Since(now, place),
@@ -107,6 +96,77 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
         };
         Ok(())
     })())
+}
+
+/// Switches the agent of a program that was started with it; what it has counted so far, and our place in it.
+fn by_switch(agent: &Agent, on: bool, place: Option<Wanted>) -> Td<(HashMap<RemoteAddr, Tracked>, Option<Wanted>)> {
+    agent.looking(agent.live().as_deref(), |target| {
+        let found = track::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
+        let inside = found.ok_or(TdErr::NoCapab)?;
+        // What was counted is read before it is switched on, and before it is switched off.
+        let objects = by_address(inside.objects(target));
+        let is_for_good = inside.is_on() && inside.header().lease == 0;
+        let place = match (on && !is_for_good, place) {
+            (true, place) => agent
+                .writing(|memory| inside.switch_on(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab))?,
+            (false, Some(place)) => agent.writing(|memory| {
+                inside.switch_off(memory, std::process::id(), place).map(|()| None).map_err(|_| TdErr::NoCapab)
+            })?,
+            (false, None) => None,
+        };
+        Ok((objects, place))
+    })
+}
+
+/// The agent inside a program that ran already.
+pub(crate) struct Inside {
+    /// It leaves when this is dropped. `None` if it was at work for somebody else, and we could not join.
+    injected: Option<Injected>,
+    /// The process, looked at since: what was just loaded is in no older list of mappings.
+    live: Live,
+}
+
+/// Puts the agent into a program that runs, or takes it off; what it has counted so far. Somebody who traces the program
+/// keeps us from it, be it our own client: then the agent must be there already.
+fn by_injection(agent: &Agent, pid: Pid, on: bool) -> Td<HashMap<RemoteAddr, Tracked>> {
+    let mut place = lock(&agent.inside);
+    if on && place.is_none() {
+        let attached = inject::attach(pid, &inject::Options::default());
+        let live = Live::open(pid).map_err(|_| TdErr::NoCapab)?;
+        let injected = match attached {
+            Ok(injected) => Some(injected),
+            // Under a debugger nothing can be put in; what another tool, or the debugger itself, has put in is used.
+            Err(error) => {
+                let is_on = track::Agent::find(&live).is_ok_and(|inside| inside.is_some_and(|inside| inside.is_on()));
+                if !is_on {
+                    crate::ps::say(&error.to_string());
+                    return Err(TdErr::NoCapab);
+                }
+                None
+            }
+        };
+        *place = Some(Inside { injected, live });
+    }
+    // Off, and it never was on.
+    let Some(inside) = place.as_ref() else { return Ok(HashMap::new()) };
+    let found = track::Agent::find(&inside.live).ok().flatten().ok_or(TdErr::NoCapab)?;
+    let objects = by_address(found.objects(&inside.live));
+    if !on && let Some(injected) = place.take().and_then(|inside| inside.injected) {
+        // Slots are restored when this returns, unless the process has gone.
+        let _ = injected.detach();
+    }
+    Ok(objects)
+}
+
+/// Looks at the agent inside the program, if there is one.
+fn look<R>(agent: &Agent, act: impl FnOnce(&dyn Target, track::Agent) -> R) -> Td<Option<R>> {
+    if let Some(inside) = &*lock(&agent.inside) {
+        return Ok(track::Agent::find(&inside.live).ok().flatten().map(|found| act(&inside.live, found)));
+    }
+    let live = agent.live();
+    agent.looking(live.as_deref(), |target| {
+        Ok(track::Agent::find(target).ok().flatten().map(|found| act(target, found)))
+    })
 }
 
 /// The handle is about to go: whoever had the agent switched on by it wants it no longer.
@@ -130,11 +190,9 @@ fn counted(agent: &Agent, address: RemoteAddr) -> Td<Option<(Option<Tracked>, bo
     if let Tracking::Kept(kept) = &*lock(&agent.tracking) {
         return Ok(Some((kept.get(&address).cloned(), false)));
     }
-    let live = agent.live();
-    let found = agent.looking(live.as_deref(), |target| {
-        let Ok(Some(inside)) = track::Agent::find(target) else { return Ok(None) };
+    let found = look(agent, |target, inside| {
         let is_on = inside.is_on() && inside.header().drops == 0;
-        Ok(Some((inside.object(target, address), is_on)))
+        (inside.object(target, address), is_on)
     })?;
     let Some((now, is_on)) = found else { return Ok(None) };
     Ok(Some(match &*lock(&agent.tracking) {
@@ -148,11 +206,7 @@ pub(super) fn registered(agent: &Agent) -> Vec<RemoteAddr> {
     if let Tracking::Kept(_) = &*lock(&agent.tracking) {
         return Vec::new();
     }
-    let live = agent.live();
-    let objects = agent.looking(live.as_deref(), |target| {
-        let Ok(Some(inside)) = track::Agent::find(target) else { return Ok(Vec::new()) };
-        Ok(inside.objects(target))
-    });
+    let objects = look(agent, |target, inside| inside.objects(target)).ok().flatten();
     let tracking = lock(&agent.tracking);
     let is_known = |tracked: Tracked| {
         let address = tracked.address;

@@ -23,11 +23,17 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let pid = child.as_ref().map_or(args.pid, |child| i32::try_from(child.id()).ok());
     let pid = Pid(pid.context("which process?")?);
     let pause = Pause::new()?;
+    let tracked = match child {
+        None => super::track::attach(pid, &args.inject)?,
+        Some(_) => None,
+    };
     let Some((mut seen, mut live)) = begin(pid, child.as_mut(), &pause)? else {
         bail!("process {pid} has no agent that counts (start it by `tglass run -- COMMAND`)");
     };
     let mut place = None;
-    want(&live, &mut place)?;
+    if tracked.is_none() {
+        want(&live, &mut place)?;
+    }
     let is_shown = !args.json && std::io::stdout().is_terminal();
     let mut screen = Screen::default();
     let mut samples = Samples::default();
@@ -41,7 +47,9 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
         if ended || !seen.look(&live) {
             break;
         }
-        let _ = want(&live, &mut place);
+        if tracked.is_none() {
+            let _ = want(&live, &mut place);
+        }
         samples.look(&live);
         if end.is_some() || names.as_ref().is_none_or(|(when, _)| when.elapsed() > NAMES) {
             // What was loaded since is only in a new list of mappings.
@@ -65,7 +73,8 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
         unwant(&live, place);
     }
     screen.clear()?;
-    let report = report(args, &seen, &samples, names.as_ref());
+    let mut report = report(args, &seen, &samples, names.as_ref());
+    report.tracked = super::track::end(tracked);
     match args.json {
         true => super::print_json(&report),
         false => super::print(&contend::text(&report)),
@@ -80,6 +89,7 @@ fn report(args: &ContendArgs, seen: &Contention, samples: &Samples, names: Optio
         locks: seen.worst(names, args.limit),
         looks: samples.looks(),
         sampled: samples.worst(names, args.limit),
+        tracked: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod contend;
 mod demo;
+mod detach;
 mod doctor;
 mod generate;
 mod locks;
@@ -12,8 +13,11 @@ mod set;
 mod stats;
 mod suspend;
 mod threads;
+mod track;
 mod tsd;
 mod why;
+
+pub use track::Tracked;
 
 use crate::cli::{Cli, Command, TargetArgs, WhichTarget};
 use anyhow::{Result, ensure};
@@ -28,6 +32,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Why(args) => why::run(&args),
         Command::Locks(args) => locks::run(&args),
         Command::Contend(args) => contend::run(&args),
+        Command::Detach(args) => detach::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),

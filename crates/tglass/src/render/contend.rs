@@ -2,6 +2,7 @@
 
 use super::safe;
 use super::table::{Cell, Table};
+use crate::cmd::Tracked;
 use serde::Serialize;
 use threadglass::model::{Family, SyncKind, SyncStats};
 use threadglass::track::{Contended, Sampled};
@@ -17,10 +18,18 @@ pub struct Report {
     pub looks: u64,
     /// What was seen of locks that the agent does not count.
     pub sampled: Vec<Sampled>,
+    /// What was done to the process, if the agent was put into it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracked: Option<Tracked>,
 }
 
 /// The whole screen.
 pub fn text(report: &Report) -> String {
+    let done = report.tracked.as_ref().map(Tracked::text).unwrap_or_default();
+    screen(report) + &done
+}
+
+fn screen(report: &Report) -> String {
     let mut out = counted(&report.locks, report.seconds);
     out += &format!(
         "\nNot counted: locks of Rust's standard library, parking_lot and bare futexes do not pass through the C library.\n\

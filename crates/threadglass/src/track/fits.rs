@@ -37,6 +37,11 @@ pub fn misfit(program: &OsStr) -> Option<String> {
     {
         return Some(format!("{name} runs with the rights of another user or group: the loader lets nothing into it"));
     }
+    misfit_file(&path, &name.to_string())
+}
+
+/// The same of a file that is a program already, under the name that it is known by.
+pub(super) fn misfit_file(path: &Path, name: &str) -> Option<String> {
     let file = File::open(path).ok()?;
     let data = ReadCache::new(file);
     let other = || format!("{name} is not a 64-bit x86 program: the agent cannot be loaded into it");

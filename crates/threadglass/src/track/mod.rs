@@ -5,6 +5,8 @@
 
 mod fits;
 #[cfg(feature = "agent")]
+pub mod inject;
+#[cfg(feature = "agent")]
 mod place;
 mod read;
 mod samples;
