@@ -1,7 +1,7 @@
-//! The functions that stand in the C library's place: each is one jump through a pointer.
+//! The functions that stand in the C library's place: each is one jump through one of two pointers.
 //!
-//! A pointer leads to the C library's function while tracking is off, and to ours while it is on. Before the agent
-//! is set up it leads to a stub that looks the C library's function up.
+//! One leads to the C library's function, for while tracking is off, the other to ours. Before the agent is set up
+//! the first leads to a stub that looks the C library's function up.
 
 use crate::memory::HEADER;
 use crate::{barrier, elf, mutex, rwlock, sem, spin, waits};
@@ -9,7 +9,7 @@ use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use table::Header;
 
 /// The C library's function of that name: as a function of those arguments, or as an address.
@@ -81,7 +81,7 @@ macro_rules! functions {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name() {
-                naked_asm!(".cfi_startproc", "jmp [rip + {slots} + {offset}]", ".cfi_endproc", slots = sym SLOTS, offset = const 8 * $number)
+                jump!(SLOTS, IS_ON, $number)
             }
         )*
 
@@ -91,35 +91,53 @@ macro_rules! functions {
             $(
                 #[unsafe(naked)]
                 pub unsafe extern "C" fn $name() {
-                    naked_asm!(".cfi_startproc", "jmp [rip + {slots} + {offset}]", ".cfi_endproc", slots = sym super::SLOTS, offset = const 8 * $number)
+                    super::jump!(super::SLOTS, super::IS_ON, $number)
                 }
             )*
         }
 
         /// What slots of the program lead to while the agent is in a program that was running.
-        static ENTRIES: Pointers = Pointers(UnsafeCell::new([$(entry::$name as *const ()),*]));
+        static ENTRIES: [unsafe extern "C" fn(); COUNT] = [$(entry::$name),*];
 
-        /// The pointers.
-        static SLOTS: Pointers = Pointers(UnsafeCell::new([$(early::$name as *const ()),*]));
-
-        /// Ours.
-        static TRACKED: Pointers = Pointers(UnsafeCell::new([$(tracked!($target $(, $register)?)),*]));
+        /// Where calls go.
+        static SLOTS: Slots = Slots(UnsafeCell::new([$([early::$name as *const (), tracked!($target $(, $register)?)]),*]));
     };
 }
 
-/// Addresses of functions, which others may change.
+/// Of each function where its calls go while tracking is off, and while it is on.
 #[repr(transparent)]
-struct Pointers(UnsafeCell<[*const (); COUNT]>);
+struct Slots(UnsafeCell<[[*const (); 2]; COUNT]>);
 
 // SAFETY: read by the jumps, and otherwise only through atomics.
-unsafe impl Sync for Pointers {}
+unsafe impl Sync for Slots {}
 
-impl Pointers {
-    fn get(&self, number: usize) -> &AtomicUsize {
+impl Slots {
+    fn get(&self, number: usize, on: bool) -> &AtomicUsize {
         // SAFETY: a number of a function. A pointer is as large and aligned as the atomic, and is only used as such.
-        unsafe { AtomicUsize::from_ptr(self.0.get().cast::<usize>().add(number)) }
+        unsafe { AtomicUsize::from_ptr(self.0.get().cast::<usize>().add(2 * number + usize::from(on))) }
     }
 }
+
+/// Whether tracking is on, which every call looks at: 0 or 1. One byte, because it is also written from outside while the
+/// program runs, and nothing tells that the kernel would write more at once.
+static IS_ON: AtomicU8 = AtomicU8::new(0);
+
+/// Jumps to where calls of function `$number` go. Of the registers it uses none has arguments.
+macro_rules! jump {
+    ($slots:path, $on:path, $number:literal) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "movzx eax, byte ptr [rip + {on}]",
+            "lea r11, [rip + {slots} + {offset}]",
+            "jmp [r11 + 8 * rax]",
+            ".cfi_endproc",
+            on = sym $on,
+            slots = sym $slots,
+            offset = const 16 * $number,
+        )
+    };
+}
+use jump;
 
 /// The C library's functions, as far as they were found.
 pub static REALS: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
@@ -230,9 +248,7 @@ unsafe extern "C" fn resolving() {
 unsafe extern "C" fn resolve(number: usize) -> usize {
     let Some(found) = elf::next(NAMES[number]) else { return missing as *const () as usize };
     REALS[number].store(found.address, Release);
-    let is_on = HEADER.mode.load(Acquire) != table::mode::OFF;
-    let target = if is_on { TRACKED.get(number).load(Relaxed) } else { found.address };
-    SLOTS.get(number).store(target, Release);
+    SLOTS.get(number, false).store(found.address, Release);
     found.address
 }
 
@@ -253,34 +269,27 @@ pub fn find_all() -> usize {
     missing
 }
 
-/// Tells whoever looks from outside where the pointers are.
+/// Tells whoever looks from outside what to write to switch tracking on and off.
 pub fn publish() {
-    HEADER.slots.store((&raw const SLOTS).addr() as u64, Relaxed);
-    HEADER.reals.store((&raw const REALS).addr() as u64, Relaxed);
-    HEADER.tracked.store((&raw const TRACKED).addr() as u64, Relaxed);
-    HEADER.functions.store(COUNT as u64, Relaxed);
+    HEADER.is_on.store((&raw const IS_ON).addr() as u64, Relaxed);
 }
 
-/// Lets `target` be ours from the next switching on.
+/// Lets `target` be ours.
 pub fn choose(number: usize, target: usize) {
-    TRACKED.get(number).store(target, Relaxed);
+    SLOTS.get(number, true).store(target, Relaxed);
 }
 
-/// Lets all calls go through ours.
+/// Lets all calls go through ours, once all of the C library's functions were found.
 pub fn switch_on() {
-    for number in 0..COUNT {
-        SLOTS.get(number).store(TRACKED.get(number).load(Relaxed), Release);
-    }
+    IS_ON.store(1, Release);
 }
 
 /// Lets all calls go to the C library.
 pub fn switch_off() {
-    for (number, real) in REALS.iter().enumerate() {
-        SLOTS.get(number).store(real.load(Relaxed), Release);
-    }
+    IS_ON.store(0, Release);
 }
 
 /// Where slots of the program lead to in place of the C library's function.
 pub fn entry(number: usize) -> usize {
-    ENTRIES.get(number).load(Relaxed)
+    ENTRIES[number] as *const () as usize
 }

@@ -31,10 +31,8 @@ pub struct HeaderView {
     pub extra_drops: u64,
     /// Threads created.
     pub threads_created: u64,
-    /// Addresses of the pointers that calls go through, of their values when off, and when on.
-    pub slots: (u64, u64, u64),
-    /// How many there are.
-    pub functions: u64,
+    /// Address of the byte that says whether calls are tracked.
+    pub is_on: u64,
     /// The mode that it has when it is on.
     pub wanted: u32,
     /// Processes for which it was switched on.
@@ -113,8 +111,7 @@ pub fn header(bytes: &[u8; HEADER_SIZE]) -> Result<HeaderView, NotHeader> {
         drops: get64!(bytes, H, drops),
         extra_drops: get64!(bytes, H, extra_drops),
         threads_created: get64!(bytes, H, threads_created),
-        slots: (get64!(bytes, H, slots), get64!(bytes, H, reals), get64!(bytes, H, tracked)),
-        functions: get64!(bytes, H, functions).min(1024),
+        is_on: get64!(bytes, H, is_on),
         wanted: get32!(bytes, H, wanted),
         controllers: core::array::from_fn(|n| u32_at(bytes, core::mem::offset_of!(H, controllers) + 4 * n)),
         lease: get64!(bytes, H, lease),

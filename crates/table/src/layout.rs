@@ -60,14 +60,8 @@ pub struct Header {
     pub extra_drops: AtomicU64,
     /// Threads that were created.
     pub threads_created: AtomicU64,
-    /// Address of the pointers that calls go through, one for each function.
-    pub slots: AtomicU64,
-    /// Address of what they are while tracking is off.
-    pub reals: AtomicU64,
-    /// Address of what they are while it is on.
-    pub tracked: AtomicU64,
-    /// How many functions there are.
-    pub functions: AtomicU64,
+    /// Address of a byte: 1 while calls are tracked, otherwise 0.
+    pub is_on: AtomicU64,
     /// The [`crate::mode`] that it has when it is on.
     pub wanted: AtomicU32,
     /// Processes for which it was switched on from outside, or 0.

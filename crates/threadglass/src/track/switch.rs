@@ -18,8 +18,7 @@ impl Agent {
     /// Switches it on for process `controller`, or tells it that this one still wants it: `place` is what the last call
     /// gave. `None` if it is on for good.
     ///
-    /// The program runs on meanwhile: the pointers that calls go through are written one by one, each by one word, and
-    /// either value of each is good.
+    /// The program runs on meanwhile, and is not stopped.
     pub fn switch_on(
         &self,
         memory: &dyn MemoryWrite,
@@ -46,7 +45,7 @@ impl Agent {
             write(offset_of!(Header, enabled_at), now)?;
             let wanted = if view.wanted == mode::EXACT { mode::EXACT } else { mode::SAMPLED };
             memory.write_at(self.field(offset_of!(Header, mode))?, &wanted.to_le_bytes())?;
-            self.set_pointers(memory, view.slots.2)?;
+            self.track(memory, true)?;
         }
         Ok(Some(place))
     }
@@ -60,7 +59,7 @@ impl Agent {
         memory.write_at(self.controller(place.0)?, &[0; 4])?;
         let is_wanted = view.controllers.iter().enumerate().any(|(number, pid)| *pid != 0 && number != place.0);
         if !is_wanted && view.lease != 0 && self.is_on() {
-            self.set_pointers(memory, view.slots.1)?;
+            self.track(memory, false)?;
             memory.write_at(self.field(offset_of!(Header, mode))?, &mode::OFF.to_le_bytes())?;
         }
         Ok(())
@@ -80,17 +79,8 @@ impl Agent {
         if self.view.clock == table::clock::TICKS { ticks } else { ns }
     }
 
-    /// Lets calls go where the pointers at `from` lead.
-    fn set_pointers(&self, memory: &dyn MemoryWrite, from: u64) -> Result<(), TrackError> {
-        let mut targets = vec![0; self.view.functions as usize * 8];
-        memory.read_exact(RemoteAddr(from), &mut targets)?;
-        for (number, target) in targets.chunks_exact(8).enumerate() {
-            let slot = self.view.slots.0.checked_add(8 * number as u64).ok_or(TrackError::Damaged)?;
-            // One that was not found is not called either.
-            if target != [0; 8] && slot % 8 == 0 {
-                memory.write_at(RemoteAddr(slot), target)?;
-            }
-        }
-        Ok(())
+    /// Lets calls be tracked, or go to the C library: one byte, so that the running program sees one or the other.
+    fn track(&self, memory: &dyn MemoryWrite, on: bool) -> Result<(), TrackError> {
+        Ok(memory.write_at(RemoteAddr(self.view.is_on), &[u8::from(on)])?)
     }
 }
