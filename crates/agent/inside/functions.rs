@@ -87,7 +87,6 @@ macro_rules! functions {
 
         /// The same once more, under no name that another object's could stand in for.
         mod entry {
-            use core::arch::naked_asm;
             $(
                 #[unsafe(naked)]
                 pub unsafe extern "C" fn $name() {
