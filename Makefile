@@ -4,6 +4,9 @@ DESTDIR ?=
 CARGO ?= cargo
 FUZZ_SECONDS ?= 30
 SOAK_LOOKS ?= 5000
+SOAK_ROUNDS ?= 1000
+SOAK_KILLS ?= 200
+SOAK_SECONDS ?= 60
 
 .PHONY: all build lint test test-matrix soak bench fuzz install clean
 
@@ -17,6 +20,7 @@ lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/lint-agent
 	@# The fuzz targets are a workspace of their own; checking them needs no fuzzer to link with.
 	CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz-lint -- -D warnings
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
@@ -34,12 +38,16 @@ test:
 test-matrix:
 	scripts/install-test-deps
 	scripts/glibc-roots target/glibc-roots
-	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc --test stacks version -- --nocapture
+	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc --test stacks --test track --test inject version -- --nocapture
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p libc_db --test clients every_glibc_version
 
-# Thousands of looks at programs that are busy with their locks: no false alarm. Takes minutes.
+# Thousands of looks at programs that are busy with their locks: no false alarm. A server under load with the agent in
+# it. Takes minutes.
 soak:
+	TG_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release -p tglass --test track server -- --nocapture
 	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
+	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject -- --nocapture a_program_that_does
+	TG_ROUNDS=200 TG_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p tglass --test inject -- --nocapture killed a_real
 
 # Ratios against peers, side by side in one run. Takes minutes; a busy machine disturbs it.
 bench: build

@@ -154,7 +154,7 @@ extern ps_err_e ps_kill(struct ps_prochandle *ph, int sig);
 extern ps_err_e ps_lrolltoaddr(struct ps_prochandle *ph, lwpid_t lid, psaddr_t go_addr,
                                psaddr_t stop_addr);
 
-/* Unused: a line for the client's log. */
+/* Optional: a line for the client's log. Used to say why tracking of synchronization objects gives TD_NOCAPAB. */
 extern void ps_plog(const char *fmt, ...);
 
 /*

@@ -9,6 +9,7 @@ import gdb
 from .blocked_by import ThreadBlockedBy
 from .info_deadlock import InfoDeadlock
 from .info_locks import InfoLocks
+from .locks_track import Locks, LocksTrack
 from .look import fail
 
 
@@ -22,5 +23,5 @@ def register():
         except gdb.error:
             # The user has one already.
             pass
-    for command in (InfoLocks, InfoDeadlock, ThreadBlockedBy):
+    for command in (InfoLocks, InfoDeadlock, ThreadBlockedBy, Locks, LocksTrack):
         command()

@@ -10,6 +10,7 @@ mod cli;
 mod concurrency;
 mod context;
 mod cores;
+mod inject;
 mod machine;
 mod measure;
 mod peers;
@@ -22,6 +23,7 @@ mod stacks;
 mod stats;
 mod target;
 mod threads;
+mod track;
 mod why;
 
 use anyhow::{Context as _, Result};
@@ -43,6 +45,8 @@ const BENCHES: &[Bench] = &[
     ("cores", cores::run),
     ("profil", profil::run),
     ("stats", concurrency::run),
+    ("track", track::run),
+    ("inject", inject::run),
 ];
 
 fn main() -> ExitCode {

@@ -13,12 +13,19 @@ pub struct Programs {
 /// The one that is built for gprof.
 const FOR_GPROF: &str = "split_run_pg";
 
+/// The one that is built with a race detector, where the compiler has it.
+const FOR_TSAN: &str = "lock_pairs_tsan";
+
 /// Name and source.
 const SOURCES: &[(&str, &str)] = &[
     ("busy", include_str!("../programs/busy.c")),
     ("deadlocked", include_str!("../programs/deadlocked.c")),
+    ("forward.so", include_str!("../programs/forward.c")),
+    ("lock_pairs", include_str!("../programs/lock_pairs.c")),
+    (FOR_TSAN, include_str!("../programs/lock_pairs.c")),
     ("many_threads", include_str!("../programs/many_threads.c")),
     ("read_floor", include_str!("../programs/read_floor.c")),
+    ("server_200", include_str!("../programs/server_200.c")),
     ("split_run", include_str!("../programs/split_run.c")),
     (FOR_GPROF, include_str!("../programs/split_run.c")),
     ("split_work", include_str!("../programs/split_work.c")),
@@ -42,11 +49,13 @@ impl Programs {
                 .args(["-O2", "-Wall", "-pthread", "-rdynamic", "-o"])
                 .arg(dir.path().join(name))
                 .args((*name == FOR_GPROF).then_some("-pg"))
+                .args((*name == FOR_TSAN).then_some("-fsanitize=thread"))
+                .args(name.ends_with(".so").then_some(["-shared", "-fPIC"]).into_iter().flatten())
                 .arg(&file)
                 .arg("-ldl")
                 .status()
                 .with_context(|| format!("cannot run the C compiler {}", compiler.display()))?;
-            anyhow::ensure!(status.success(), "{name}.c does not compile");
+            anyhow::ensure!(status.success() || *name == FOR_TSAN, "{name}.c does not compile");
         }
         Ok(Self { dir })
     }

@@ -39,6 +39,10 @@ pub(crate) struct Agent {
     pub(crate) facts: Mutex<FactCache>,
     /// Locks in variables of the process.
     pub(crate) variables: Mutex<Variables>,
+    /// What was asked for of the agent inside the program.
+    pub(crate) tracking: Mutex<crate::sync::stats::Tracking>,
+    /// The agent that we have put into the program: it leaves when this is dropped.
+    pub(crate) inside: Mutex<Option<crate::sync::stats::Inside>>,
     /// The last look at what threads wait for.
     pub(crate) picture: Mutex<Option<Arc<Picture>>>,
     pub(crate) statistics: Mutex<Statistics>,
@@ -66,6 +70,8 @@ impl Agent {
             stopped_by_client: Mutex::default(),
             facts: Mutex::default(),
             variables: Mutex::default(),
+            tracking: Mutex::default(),
+            inside: Mutex::default(),
             picture: Mutex::default(),
             statistics: Mutex::default(),
         }
@@ -393,6 +399,9 @@ fn layout_error(error: LayoutError) -> TdErr {
 /// `ta` may be anything: it is only compared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_delete(ta: *mut ThrAgent) -> c_int {
+    if let Ok(agent) = agents::enter(ta) {
+        crate::sync::stats::end(&agent);
+    }
     code(agents::delete(ta))
 }
 

@@ -37,6 +37,7 @@ pub(crate) struct Imports {
     pub(crate) lstop: Option<OnLwp>,
     pub(crate) lcontinue: Option<OnLwp>,
     pub(crate) pdmodel: Option<unsafe extern "C-unwind" fn(*mut PsProc, *mut c_int) -> c_int>,
+    pub(crate) plog: Option<unsafe extern "C-unwind" fn(*const c_char, ...)>,
 }
 
 // One pointer for each field of `Imports`, in the same order.
@@ -58,6 +59,7 @@ global_asm!(
     ".weak ps_lstop",
     ".weak ps_lcontinue",
     ".weak ps_pdmodel",
+    ".weak ps_plog",
     ".pushsection .data.rel.ro.tg_imports, \"aw\", @progbits",
     ".balign 8",
     ".globl tg_imports",
@@ -80,6 +82,7 @@ global_asm!(
     ".quad ps_lstop",
     ".quad ps_lcontinue",
     ".quad ps_pdmodel",
+    ".quad ps_plog",
     ".popsection",
 );
 
@@ -91,6 +94,14 @@ pub(crate) const PS_NOSYM: c_int = 5;
 pub(crate) const PS_NOFREGS: c_int = 6;
 /// PS_NOXREGS.
 pub(crate) const PS_NOXREGS: c_int = 7;
+
+/// Tells the client why something could not be done, if it wants to know.
+pub(crate) fn say(why: &str) {
+    if let (Some(log), Ok(text)) = (imports().plog, std::ffi::CString::new(format!("libc_db: {why}\n"))) {
+        // SAFETY: a format for one string, and that string.
+        unsafe { log(c"%s".as_ptr(), text.as_ptr()) };
+    }
+}
 
 /// The client's routines.
 pub(crate) fn imports() -> &'static Imports {

@@ -32,6 +32,25 @@ pub enum Command {
     Why(TargetArgs),
     /// Show locks and other objects that threads wait for or hold, with holders and waiters
     Locks(LocksArgs),
+    /// Show which locks threads waited for, how long, and who made them wait
+    ///
+    /// Of a process, for a time or until Ctrl-C; or of a command that is started here, until it ends. A process that was
+    /// not started by `tglass run` gets the agent put into it: one of its threads is stopped for a moment (the time
+    /// is printed), and in the end all is put back but the agent's code, which stays mapped; see docs/track.md. Only POSIX and C11 objects are counted: other locks, such as those of Rust's standard library, do
+    /// not pass through the C library.
+    Contend(ContendArgs),
+    /// Take the agent's hands off a process, whoever put it there
+    ///
+    /// All slots that were patched are restored. That happens by itself when the command that wanted the agent ends, in
+    /// whatever way; this is for when one still runs that nobody can find.
+    Detach(DetachArgs),
+    /// Run a program with the agent in it that counts what it does with its locks
+    ///
+    /// `tglass locks PID` then shows the numbers. The program takes the place of this command: input, output, signals
+    /// and exit status are its own. Every acquisition is counted and every wait is timed; how long a lock is held is
+    /// timed one time in 64. Programs that it starts are tracked too. Only POSIX and C11 objects are: other locks, such
+    /// as those of Rust's standard library, do not pass through the C library.
+    Run(RunArgs),
     /// Show the threads of a process or core: state, what each waits in, where it started
     Threads(ThreadsArgs),
     /// Show thread-specific data: keys, destructors, values of each thread
@@ -157,6 +176,12 @@ pub struct LocksArgs {
     /// Only the one at this address, whatever its state
     #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["held", "waited", "all"])]
     pub address: Option<RemoteAddr>,
+    /// Count for this long first what is done with them, by an agent that is put into the process
+    #[arg(long, value_name = "TIME", value_parser = duration, num_args = 0..=1, default_missing_value = "1s")]
+    pub track: Option<Duration>,
+    /// With --track: put the agent also into a process with seccomp filters, or with locked memory
+    #[arg(long, requires = "track")]
+    pub force: bool,
 }
 
 /// A kind to choose by.
@@ -221,6 +246,64 @@ impl ValueEnum for StateArg {
         let word = self.0.map_or("any", ThreadState::word);
         Some(clap::builder::PossibleValue::new(word))
     }
+}
+
+#[derive(Debug, Args)]
+pub struct ContendArgs {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = id, required_unless_present = "command", conflicts_with = "command")]
+    pub pid: Option<i32>,
+    /// Look for this long (`10s`, `500ms`); until Ctrl-C or the end of the program otherwise
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Show so many locks
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub inject: InjectArgs,
+    /// A program to start, and its arguments
+    #[arg(value_name = "COMMAND", last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// How the agent is put into a process that does not have it.
+#[derive(Debug, Args)]
+pub struct InjectArgs {
+    /// Time every hold
+    #[arg(long)]
+    pub exact: bool,
+    /// Room for so many objects [default: a million]; memory is taken as they are used
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1024..=134_217_728))]
+    pub size: Option<u64>,
+    /// Put the agent also into a process with seccomp filters, which may kill it for that, or with locked memory
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DetachArgs {
+    /// Process id
+    #[arg(value_name = "PID", value_parser = id)]
+    pub pid: i32,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Time every hold
+    #[arg(long)]
+    pub exact: bool,
+    /// Load the agent, but do not count until `tglass contend` or a debugger asks for it
+    #[arg(long, conflicts_with = "exact")]
+    pub off: bool,
+    /// Room for so many objects [default: a million]; memory is taken as they are used
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1024..=134_217_728))]
+    pub size: Option<u64>,
+    /// The program and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -379,6 +462,8 @@ pub enum Generate {
         /// Directory
         dir: PathBuf,
     },
+    /// The path of the agent, written where only this user can change it, for `locks track on` in gdb
+    Agent,
     /// Completions
     Completions {
         /// Shell

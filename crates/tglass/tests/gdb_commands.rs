@@ -456,3 +456,38 @@ fn the_selected_inferior_counts() {
     let chain = said.of("thread blocked-by 2");
     assert!(chain.starts_with("2.2 ") && chain.contains(", held by 2.3 "), "{}", said.0);
 }
+
+/// What nobody else may do while gdb traces: put the agent in, and have the slots restored.
+#[test]
+fn the_agent_is_loaded_by_gdb_itself() {
+    let test = "the_agent_is_loaded_by_gdb_itself";
+    if !have_gdb(test) {
+        return;
+    }
+    let program = Build::new("inject_counts.c").variant(Variant::Default).path();
+    let mut fixture = Fixture::start(&program, &[]).settled();
+    let pid = fixture.pid();
+    let attach = pid.to_string();
+    let attach = ["-p", attach.as_str()];
+    let counted = |pid: i32, truth: &Value| {
+        let snapshot = Tool::new(TGLASS).look("locks", &pid.to_string(), &["--all"]);
+        let objects = snapshot["objects"].as_array().expect("objects").clone();
+        let found = objects.into_iter().find(|object| object["address"] == truth["counted"]).expect("the mutex");
+        found["stats"]["lock"].as_u64()
+    };
+    let truth = fixture.truth().clone();
+    let said = says(gdb(&attach, &["locks track on", "detach"]));
+    if said.0.contains("extended state") {
+        // gdb 13 on processors with a state larger than it knows: it can call nothing at all.
+        return skip(test, "this gdb cannot call functions of a program on this processor");
+    }
+    assert!(said.0.contains("counting"), "{}", said.0);
+    eventually("it should be let go", || testkit::task_state(pid, pid).is_some_and(|task| !"tT".contains(task.letter)));
+    assert_eq!(fixture.ask("work 500"), "done");
+    assert_eq!(counted(pid, &truth), Some(2000));
+    let said = says(gdb(&attach, &["locks track off", "locks track", "detach"]));
+    assert!(said.0.contains("no longer counting"), "{}", said.0);
+    assert!(said.0.contains("takes one word"), "{}", said.0);
+    assert_eq!(fixture.ask("work 500"), "done");
+    assert_eq!(counted(pid, &truth), Some(2000));
+}

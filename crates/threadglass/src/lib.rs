@@ -39,6 +39,7 @@ pub mod symbols;
 pub(crate) mod sys;
 pub mod target;
 pub mod threads;
+pub mod track;
 pub mod unwind;
 pub mod waits;
 mod x86;

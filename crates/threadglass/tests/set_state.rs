@@ -63,6 +63,7 @@ fn object(kind: SyncKind, family: Family, waiters: &[(i32, Option<Side>)], holde
         family,
         evidence: Evidence::Derived,
         name: None,
+        stats: None,
         size: None,
         shared: None,
         state: SyncState::Unknown,

@@ -1,10 +1,11 @@
 //! Handles of synchronization objects: by address, and of all that are known.
 
-use super::type_of;
+use super::{stats, type_of};
 use crate::abi::{PsAddr, SyncHandle, SyncIterF, Td, TdErr, ThrAgent, code};
 use crate::agent::Agent;
 use crate::agents;
 use crate::picture::Depth;
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use threadglass::RemoteAddr;
 use threadglass::model::{SyncObject, SyncState};
@@ -60,7 +61,8 @@ fn is_writable(target: &dyn Target, address: RemoteAddr) -> bool {
     map.is_none_or(|map| map.write)
 }
 
-/// Calls back for every synchronization object that threads wait for or hold, as far as they are found.
+/// Calls back for every synchronization object that threads wait for or hold, as far as they are found, and for
+/// those that the agent in the program has seen used.
 ///
 /// # Safety
 ///
@@ -78,7 +80,8 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
         // The list is taken whole before the first callback, which may change what is in it.
         let picture = agent.new_picture(Depth::All)?;
         let known = picture.objects().filter(|object| type_of(object).is_some() && is_in_use(object));
-        let addresses: Vec<RemoteAddr> = known.map(|object| object.address).collect();
+        let mut addresses: BTreeSet<RemoteAddr> = known.map(|object| object.address).collect();
+        addresses.extend(stats::registered(&agent));
         for address in addresses {
             let handle = agent.sync_handle(address);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
@@ -94,14 +97,4 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
 fn is_in_use(object: &SyncObject) -> bool {
     let is_left = matches!(object.state, SyncState::OwnerDied | SyncState::NotRecoverable);
     !object.waiters.is_empty() || !object.holders.is_empty() || object.state.is_held() || is_left
-}
-
-/// Switches tracking of synchronization objects: still to come.
-///
-/// # Safety
-///
-/// `ta` may be anything: it is only compared.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, _on: c_int) -> c_int {
-    code(agents::enter(ta).and(Err(TdErr::NoCapab)))
 }

@@ -1,7 +1,7 @@
-//! td_sync_get_info and td_sync_get_stats.
+//! td_sync_get_info.
 
 use super::{object, type_of};
-use crate::abi::{SyncHandle, SyncInfo, SyncStats, Td, TdErr, ThrHandle, code};
+use crate::abi::{SyncHandle, SyncInfo, Td, TdErr, ThrHandle, code};
 use crate::agent::Agent;
 use crate::picture::{Depth, Picture};
 use crate::service::psaddr;
@@ -39,31 +39,10 @@ pub unsafe extern "C-unwind" fn td_sync_get_info(sh: *const SyncHandle, out: *mu
     })())
 }
 
-/// Statistics of a synchronization object: its state, and for want of tracking no more.
-///
-/// # Safety
-///
-/// `sh` is NULL or points to a handle; `out` is NULL or points to a writable `td_syncstats_t`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn td_sync_get_stats(sh: *const SyncHandle, out: *mut SyncStats) -> c_int {
-    code((|| {
-        if out.is_null() {
-            return Err(TdErr::Err);
-        }
-        // SAFETY: not NULL, so a writable structure of which all-zero bytes are a valid value.
-        unsafe { out.write_bytes(0, 1) };
-        // SAFETY: by the caller's promise.
-        let ss_info = unsafe { info_of(sh) }?;
-        // SAFETY: as above.
-        unsafe { out.write(SyncStats { ss_info, ss_un: [0; 16] }) };
-        Ok(())
-    })())
-}
-
 /// # Safety
 ///
 /// `sh` is NULL or points to a handle.
-unsafe fn info_of(sh: *const SyncHandle) -> Td<SyncInfo> {
+pub(super) unsafe fn info_of(sh: *const SyncHandle) -> Td<SyncInfo> {
     // SAFETY: by the caller's promise.
     let (agent, address) = unsafe { object(sh) }?;
     let _stopped = agent.stopping()?;

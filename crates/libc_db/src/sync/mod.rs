@@ -3,6 +3,7 @@
 mod handles;
 mod info;
 mod set_state;
+pub(crate) mod stats;
 mod threads;
 
 use crate::abi::{SyncHandle, Td, TdErr};

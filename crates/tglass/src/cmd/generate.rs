@@ -10,6 +10,10 @@ pub fn run(args: GenerateArgs) -> Result<ExitCode> {
     let mut tool = Cli::command();
     let mut out = Vec::new();
     match args.what {
+        Generate::Agent => {
+            let path = threadglass::track::place()?;
+            out = format!("{}\n", path.to_str().context("the path of the agent is not UTF-8")?).into_bytes();
+        }
         Generate::Completions { shell } => clap_complete::generate(shell, &mut tool, "tglass", &mut out),
         Generate::ManPages { dir } => {
             tool.build();

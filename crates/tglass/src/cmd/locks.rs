@@ -1,5 +1,6 @@
 //! `tglass locks`
 
+use super::track;
 use crate::cli::LocksArgs;
 use crate::render;
 use anyhow::Result;
@@ -9,16 +10,22 @@ use threadglass::model::SyncObject;
 use threadglass::waits::{self, Scope};
 
 pub fn run(args: &LocksArgs) -> Result<ExitCode> {
+    let tracking =
+        args.track.map(|time| track::Tracking::for_time(&args.target.target, time, args.force)).transpose()?;
     let started = Instant::now();
     let target = super::open(&args.target)?;
     let mut snapshot = match args.address {
         Some(address) => waits::look_at(&*target, address, args.kind.map(|kind| kind.0))?,
         None => waits::collect_scope(&*target, if args.all { Scope::All } else { Scope::Held })?,
     };
+    let about = tracking.and_then(|tracking| tracking.end(&*target, &mut snapshot));
     snapshot.objects.retain(|object| is_wanted(args, object));
     match args.target.json {
         true => super::print_json(&snapshot),
-        false => super::print(&render::locks::text(&snapshot, started.elapsed())),
+        false => {
+            let note = about.as_ref().map(track::Tracked::text).unwrap_or_default();
+            super::print(&(render::locks::text(&snapshot, started.elapsed()) + &note))
+        }
     }
 }
 

@@ -1,17 +1,23 @@
 //! One file per command: it wires the library to a renderer and holds no knowledge of its own.
 
+mod contend;
 mod demo;
+mod detach;
 mod doctor;
 mod generate;
 mod locks;
 mod output;
 mod profil;
+mod run;
 mod set;
 mod stats;
 mod suspend;
 mod threads;
+mod track;
 mod tsd;
 mod why;
+
+pub use track::Tracked;
 
 use crate::cli::{Cli, Command, TargetArgs, WhichTarget};
 use anyhow::{Result, ensure};
@@ -25,6 +31,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
         Command::Locks(args) => locks::run(&args),
+        Command::Contend(args) => contend::run(&args),
+        Command::Detach(args) => detach::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Threads(args) => threads::run(&args),
         Command::Tsd(args) => tsd::run(&args),
         Command::Stats(args) => stats::run(&args),

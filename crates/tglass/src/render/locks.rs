@@ -5,7 +5,7 @@ use super::table::{Cell, Table};
 use super::{DIM, FAIR, gaps, safe};
 use std::time::Duration;
 use threadglass::Lwp;
-use threadglass::model::{Evidence, Side, Snapshot, SyncObject};
+use threadglass::model::{Evidence, Side, Snapshot, SyncObject, SyncStats};
 
 /// Holders and waiters listed of one object.
 const LISTED: usize = 4;
@@ -16,13 +16,38 @@ pub fn text(snapshot: &Snapshot, took: Duration) -> String {
     if snapshot.objects.is_empty() {
         out += "no such objects were found: none is waited for, and none was found to be held\n";
     } else {
-        let mut table = Table::new(&["ADDRESS", "KIND", "STATE", "HELD BY", "WAITERS", "NAME"]);
+        let counted = snapshot.objects.iter().any(|object| object.stats.is_some());
+        let mut headings = vec!["ADDRESS", "KIND", "STATE", "HELD BY", "WAITERS"];
+        if counted {
+            headings.extend([">USES", ">WAITS", ">WAITED"]);
+        }
+        headings.push("NAME");
+        let mut table = Table::new(&headings);
         for object in &snapshot.objects {
-            table.row(row(snapshot, object));
+            let mut cells = row(snapshot, object);
+            if counted {
+                let at = cells.len() - 1;
+                cells.splice(at..at, counts(object));
+            }
+            table.row(cells);
         }
         out += &table.render();
     }
     out + &gaps::text(&snapshot.gaps)
+}
+
+/// How often it was used, how often that took a wait, and how long in all.
+fn counts(object: &SyncObject) -> [Cell; 3] {
+    let Some(stats) = &object.stats else { return [(); 3].map(|()| Cell::styled("-", DIM)) };
+    let uses = match stats {
+        SyncStats::Lock(lock) => lock.lock,
+        SyncStats::Cond(cond) => u64::from(cond.wait) + u64::from(cond.timedwait),
+        SyncStats::Rwlock(lock) => u64::from(lock.read.lock) + u64::from(lock.write.lock),
+        SyncStats::Semaphore(sem) => sem.wait.into(),
+        SyncStats::Barrier(barrier) => barrier.wait.into(),
+    };
+    let (waits, ns) = stats.waits();
+    [Cell::from(uses.to_string()), Cell::from(waits.to_string()), Cell::from(super::contend::time(ns as f64))]
 }
 
 fn row(snapshot: &Snapshot, object: &SyncObject) -> Vec<Cell> {

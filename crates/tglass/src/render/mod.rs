@@ -1,5 +1,6 @@
 //! Text for people. Every function takes the model and gives a string, so tests need no terminal.
 
+pub mod contend;
 pub mod doctor;
 pub mod flame;
 mod gaps;

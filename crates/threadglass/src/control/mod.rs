@@ -12,6 +12,8 @@ mod write;
 pub use crate::sys::ptrace::RegisterSet;
 pub use adjust::{AdjustError, raise_signals, set_priority};
 pub use copy_stack::{StackCopy, add_stacks_stopping, copy_stack};
+#[cfg(feature = "agent")]
+pub(crate) use stopped::nap;
 pub use stopped::{ControlError, StoppedThread};
 pub use suspend::{HoldEnd, Suspended};
 pub use tracer::Tracer;

@@ -36,6 +36,7 @@ pub struct StoppedThread {
     pid: Pid,
     lwp: Lwp,
     interrupted: Option<i64>,
+    asked: Instant,
     released: bool,
     _not_send: std::marker::PhantomData<*const ()>,
 }
@@ -54,6 +55,15 @@ const NOT_RESTARTED: [i64; 7] = [
 
 /// How long a thread may take to stop. Only an uninterruptible sleep delays it.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits a little for a change that usually comes at once: a sleep, however short, would last longer. But the thread may
+/// want this very CPU.
+pub(crate) fn nap(begun: Instant) {
+    match begun.elapsed() {
+        short if short < Duration::from_micros(60) => std::hint::spin_loop(),
+        _ => std::thread::sleep(Duration::from_micros(5)),
+    }
+}
 
 impl StoppedThread {
     /// Stops thread `lwp` of `pid`, and nothing else.
@@ -76,16 +86,18 @@ impl StoppedThread {
             Errno::EPERM => ControlError::Denied(lwp),
             errno => ControlError::System(lwp, errno),
         })?;
-        let mut guard = Self { pid, lwp, interrupted, released: false, _not_send: std::marker::PhantomData };
+        let asked = Instant::now();
+        let mut guard = Self { pid, lwp, interrupted, asked, released: false, _not_send: std::marker::PhantomData };
         ptrace::interrupt(raw).map_err(|errno| ControlError::System(lwp, errno))?;
-        let deadline = Instant::now() + PATIENCE;
+        let begun = Instant::now();
+        let deadline = begun + PATIENCE;
         loop {
             match poll_change(lwp) {
                 Ok(Change::Stopped) => return Ok(guard),
                 Ok(Change::None) if Instant::now() > deadline => {
                     return Err(ControlError::System(lwp, Errno::ETIMEDOUT));
                 }
-                Ok(Change::None) => std::thread::sleep(Duration::from_micros(20)),
+                Ok(Change::None) => nap(begun),
                 Ok(Change::Ended) => {
                     guard.released = true;
                     return Err(ControlError::NoThread(pid, lwp));
@@ -96,6 +108,11 @@ impl StoppedThread {
                 Err(errno) => return Err(ControlError::System(lwp, errno)),
             }
         }
+    }
+
+    /// When it was asked to stop.
+    pub fn asked(&self) -> Instant {
+        self.asked
     }
 
     /// The thread that is stopped.

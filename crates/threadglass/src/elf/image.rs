@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
+const PT_TLS: u32 = 7;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const MAX_PHDRS: u16 = 256;
 const MAX_DYNAMIC: u64 = 64 << 10;
@@ -47,6 +48,8 @@ pub struct Image {
     dynamic: Option<(RemoteAddr, u64)>,
     notes: Vec<(RemoteAddr, u64)>,
     eh_frame_hdr: Option<(RemoteAddr, u64)>,
+    /// What thread-local data begin as: where that is, and how long.
+    tls: Option<(RemoteAddr, u64)>,
     /// Where its segments begin and end.
     segments: Vec<(RemoteAddr, RemoteAddr)>,
     strings: Vec<u8>,
@@ -76,6 +79,7 @@ impl Image {
 
         let mut bias = None;
         let (mut dynamic, mut notes, mut eh_frame_hdr, mut segments) = (None, Vec::new(), None, Vec::new());
+        let mut tls = None;
         for phdr in phdrs.chunks_exact(56) {
             let (kind, offset, vaddr, size) = (u32_at(phdr, 0), u64_at(phdr, 8), u64_at(phdr, 16), u64_at(phdr, 40));
             if kind == PT_LOAD {
@@ -85,6 +89,8 @@ impl Image {
                 PT_LOAD if offset == 0 && bias.is_none() => bias = Some(base.0.wrapping_sub(vaddr)),
                 PT_GNU_EH_FRAME if eh_frame_hdr.is_none() => eh_frame_hdr = Some((vaddr, size)),
                 PT_DYNAMIC if dynamic.is_none() => dynamic = Some((vaddr, size)),
+                // Only the part that is in the file: the rest is zeros.
+                PT_TLS => tls = Some((vaddr, u64_at(phdr, 32))),
                 PT_NOTE if notes.len() < 16 => notes.push((vaddr, size)),
                 _ => {}
             }
@@ -97,6 +103,7 @@ impl Image {
             dynamic: dynamic.map(place),
             notes: notes.into_iter().map(place).collect(),
             eh_frame_hdr: eh_frame_hdr.map(place),
+            tls: tls.map(place),
             segments: segments.into_iter().map(place).map(|(from, size)| (from, from.offset(size))).collect(),
             strings: Vec::new(),
             symbols: Vec::new(),
@@ -108,6 +115,11 @@ impl Image {
     /// Difference between run-time and link-time addresses.
     pub fn bias(&self) -> u64 {
         self.bias
+    }
+
+    /// What its thread-local data begin as, in each thread: where that is in memory, and how long.
+    pub fn tls_image(&self) -> Option<(RemoteAddr, u64)> {
+        self.tls
     }
 
     /// Where the index of its unwind information lies, and how long it is.

@@ -116,6 +116,31 @@ impl TlsLayout {
         }
     }
 
+    /// The modules whose block is at a fixed distance below every thread's pointer: by how much they are moved in
+    /// memory, and that distance.
+    pub fn fixed(&self, memory: &dyn Memory) -> Vec<(u64, u64)> {
+        /// More modules than any program has.
+        const MOST: u64 = 4096;
+        let mut found = Vec::new();
+        let (mut unused, mut modid) = (0, 1);
+        // Numbers of modules that were unloaded are free for a time: the end is where many in a row are.
+        while modid < MOST && unused < 64 {
+            let place = self.slot(memory, modid).ok().and_then(|(_, map)| {
+                Some((memory.read_u64(map).ok()?, memory.read_u64(map.offset(self.map_offset)).ok()?))
+            });
+            match place {
+                None => unused += 1,
+                Some((_, NO_OFFSET | FORCED_DYNAMIC)) => unused = 0,
+                Some(place) => {
+                    unused = 0;
+                    found.push(place);
+                }
+            }
+            modid += 1;
+        }
+        found
+    }
+
     /// Module number of the object whose link map is at `map`.
     pub fn module_of(&self, memory: &dyn Memory, map: RemoteAddr) -> Result<u64, TlsError> {
         Ok(memory.read_u64(map.offset(self.map_modid))?)

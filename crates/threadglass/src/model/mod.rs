@@ -6,6 +6,7 @@ mod frame;
 mod snapshot;
 mod stats;
 mod sync;
+mod sync_stats;
 mod thread;
 mod tsd;
 
@@ -17,6 +18,10 @@ pub use stats::{ProcessStats, Stats, ThreadStats};
 pub use sync::{
     Detail, Family, Holder, HolderStatus, Holds, MutexProtocol, MutexType, Preference, Side, SyncKind, SyncObject,
     SyncState, Waiter, WaitsFor,
+};
+pub use sync_stats::{
+    BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncStats,
+    WaitSite,
 };
 pub use thread::{Cpu, Stack, Syscall, Thread, ThreadState, ThreadType};
 pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot};

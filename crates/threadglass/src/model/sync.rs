@@ -340,6 +340,9 @@ pub struct SyncObject {
     pub holders: Vec<Holder>,
     /// Who waits for it.
     pub waiters: Vec<Waiter>,
+    /// What was counted of it, where there is an agent in the program that does.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub stats: Option<super::SyncStats>,
 }
 
 impl SyncObject {
@@ -351,6 +354,7 @@ impl SyncObject {
             family,
             evidence,
             name: None,
+            stats: None,
             size: None,
             shared: None,
             state: SyncState::Unknown,

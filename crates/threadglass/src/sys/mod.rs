@@ -6,9 +6,17 @@ pub(crate) mod file;
 #[cfg(feature = "profile")]
 pub(crate) mod limits;
 pub(crate) mod map_query;
+#[cfg(feature = "agent")]
+pub(crate) mod pipe;
+#[cfg(feature = "agent")]
+pub(crate) mod priority;
 pub(crate) mod ptrace;
 pub(crate) mod robust;
 #[cfg(feature = "profile")]
 pub(crate) mod spawn;
+#[cfg(feature = "agent")]
+pub(crate) mod stub;
 pub(crate) mod task;
+pub(crate) mod terminal;
+pub(crate) mod ticks;
 pub(crate) mod vm;

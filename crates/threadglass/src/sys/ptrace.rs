@@ -26,12 +26,20 @@ impl RegisterSet {
     }
 }
 
-/// Larger than the extended state of any processor so far (AMX brings it to 11 KiB).
-const MAX_SET: usize = 64 << 10;
+impl RegisterSet {
+    /// Room for it: little, since a thread stands still meanwhile. AMX brings the extended state to 11 KiB.
+    fn room(self) -> usize {
+        match self {
+            Self::General => 256,
+            Self::Float => 1024,
+            Self::Extended => 16 << 10,
+        }
+    }
+}
 
 /// Reads a register set of a thread that the calling thread traces and that is stopped.
 pub(crate) fn get_registers(lwp: Lwp, set: RegisterSet) -> Result<Vec<u8>, Errno> {
-    let mut bytes = vec![0u8; MAX_SET];
+    let mut bytes = vec![0u8; set.room()];
     let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: `iov` describes `bytes`, which lives through the call; the kernel writes at most
     // `iov_len` bytes there and stores the count in `iov_len`.
@@ -91,4 +99,54 @@ pub(crate) fn poll_change(lwp: Lwp) -> Result<Change, Errno> {
 pub(crate) fn go_on(lwp: Lwp, signal: i32) -> Result<(), Errno> {
     // SAFETY: PTRACE_CONT takes two integers and touches no memory of ours.
     Errno::result(unsafe { libc::ptrace(libc::PTRACE_CONT, lwp.0, 0usize, signal as usize) }).map(drop)
+}
+
+/// The signal mask of a thread that the calling thread traces and that is stopped.
+pub(crate) fn get_signal_mask(lwp: Lwp) -> Result<SignalSet, Errno> {
+    const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
+    let mut word = 0u64;
+    // SAFETY: the kernel writes the eight bytes of `word`; the address argument is their count.
+    let rc = unsafe { libc::ptrace(PTRACE_GETSIGMASK, lwp.0, size_of_val(&word), &raw mut word) };
+    Errno::result(rc).map(|_| SignalSet(word))
+}
+
+/// What a stop at a system call looks like, once [`tell_syscalls`] was called.
+pub(crate) const AT_SYSCALL: i32 = libc::SIGTRAP | 0x80;
+
+/// Makes stops at system calls distinct from signals.
+pub(crate) fn tell_syscalls(lwp: Lwp) -> Result<(), Errno> {
+    // SAFETY: PTRACE_SETOPTIONS takes two integers and touches no memory of ours.
+    let rc = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, lwp.0, 0usize, libc::PTRACE_O_TRACESYSGOOD as usize) };
+    Errno::result(rc).map(drop)
+}
+
+/// Lets a stopped thread go on to the beginning or the end of its next system call.
+pub(crate) fn go_to_syscall(lwp: Lwp) -> Result<(), Errno> {
+    // SAFETY: PTRACE_SYSCALL takes two integers and touches no memory of ours.
+    Errno::result(unsafe { libc::ptrace(libc::PTRACE_SYSCALL, lwp.0, 0usize, 0usize) }).map(drop)
+}
+
+/// Where a stopped thread has its area for restartable sequences, if it has one.
+pub(crate) fn rseq_area(lwp: Lwp) -> Option<u64> {
+    const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+    let mut about = [0u64; 3];
+    // SAFETY: the kernel writes at most the size given into `about`.
+    let rc = unsafe { libc::ptrace(PTRACE_GET_RSEQ_CONFIGURATION, lwp.0, size_of_val(&about), about.as_mut_ptr()) };
+    (rc > 0 && about[0] != 0).then_some(about[0])
+}
+
+/// One of the seccomp filters of a stopped thread, the newest first: `None` when there are no more. Needs privilege.
+pub(crate) fn seccomp_filter(lwp: Lwp, number: usize) -> Result<Option<Vec<[u8; 8]>>, Errno> {
+    const PTRACE_SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
+    let mut program = vec![[0u8; 8]; 4096];
+    // SAFETY: no filter is longer than 4096 instructions of eight bytes, for which there is room.
+    let rc = unsafe { libc::ptrace(PTRACE_SECCOMP_GET_FILTER, lwp.0, number, program.as_mut_ptr()) };
+    match Errno::result(rc) {
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(errno),
+        Ok(count) => {
+            program.truncate(usize::try_from(count).unwrap_or(0));
+            Ok(Some(program))
+        }
+    }
 }

@@ -6,7 +6,7 @@ use super::look::{Look, Looker};
 use super::names::Namer;
 use super::survey::Survey;
 use super::{findings, words};
-use crate::model::{Evidence, Gap, Holds, Snapshot, SyncKind, SyncObject, Syscall, WaitsFor};
+use crate::model::{Evidence, Family, Gap, Holds, Snapshot, SyncKind, SyncObject, Syscall, WaitsFor};
 use crate::proc::SyscallFile;
 use crate::symbols::{LockVariable, Symbolizer};
 use crate::target::{LwpFacts, Target, TargetError};
@@ -38,7 +38,21 @@ pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, Targ
     if let Some(denial) = target.denial() {
         return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() });
     }
-    collect_extra(target, scope, &[])
+    // What the agent knows, of which no variable tells.
+    let tracked = if scope == Scope::All { crate::track::registered(target) } else { Vec::new() };
+    let registered: Vec<Class> = tracked
+        .into_iter()
+        .map(|(address, kind)| Class {
+            kind,
+            family: Family::Pthread,
+            address,
+            side: None,
+            evidence: Evidence::Recorded,
+        })
+        .collect();
+    let mut snapshot = collect_extra(target, scope, &registered)?;
+    crate::track::add_stats(target, &mut snapshot);
+    Ok(snapshot)
 }
 
 /// [`collect_scope`], with objects that are known from elsewhere.

@@ -163,6 +163,7 @@ fn assume(
         family: Family::Pthread,
         evidence: Evidence::Inferred,
         name: None,
+        stats: None,
         size: Some(decoded.size),
         shared: decoded.shared,
         state: decoded.state,

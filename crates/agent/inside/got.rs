@@ -1,0 +1,186 @@
+//! Patching the slots of all objects, so that calls come to us, and restoring them.
+//!
+//! A slot is patched only if it leads where we lead on to: to the same function of the C library, or to the loader,
+//! which would find that. What leads elsewhere (to another library that stands in the C library's place, to an old
+//! version of a function) is left alone.
+
+use crate::objects::{self, Info, Object, Slot};
+use crate::records::{self, Record};
+use crate::{elf, functions, load, sys};
+use core::ffi::c_char;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+/// Whoever patches or restores holds this. Never while anything of the program or the loader is called that may wait
+/// for somebody who wants it.
+static LOCK: AtomicU32 = AtomicU32::new(0);
+
+struct Held;
+
+impl Held {
+    fn new() -> Self {
+        while LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            sys::nap(50_000);
+        }
+        Self
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        LOCK.store(0, Release);
+    }
+}
+
+/// A child has no other threads.
+pub fn forget_lock() {
+    LOCK.store(0, Relaxed);
+}
+
+/// Hooks: the functions, then those that load objects.
+const HOOKS: usize = functions::COUNT + load::COUNT;
+
+fn real(number: usize) -> usize {
+    match number.checked_sub(functions::COUNT) {
+        None => functions::REALS[number].load(Relaxed),
+        Some(number) => load::real(number),
+    }
+}
+
+fn entry(number: usize) -> usize {
+    match number.checked_sub(functions::COUNT) {
+        None => functions::entry(number),
+        Some(number) => load::entry(number),
+    }
+}
+
+fn hook_named(name: *const c_char) -> Option<usize> {
+    // SAFETY: a name of a symbol; looked at one byte after the other.
+    let first = unsafe { name.read() } as u8;
+    if !matches!(first, b'p' | b's' | b'm' | b'c' | b'd') {
+        return None;
+    }
+    (0..HOOKS).find(|number| {
+        let wanted = match number.checked_sub(functions::COUNT) {
+            None => functions::NAMES[*number],
+            Some(number) => load::NAMES[number],
+        };
+        // SAFETY: both end with a zero.
+        unsafe { elf::is_same(name, wanted) }
+    })
+}
+
+/// Whether an object is part of the C library, which calls itself without asking us.
+fn is_libc(info: &Info) -> bool {
+    const NAMES: [&[u8]; 5] = [b"libc.so", b"libc-", b"libpthread", b"ld-", b"linux-vdso"];
+    // SAFETY: the loader's string.
+    NAMES.iter().any(|name| unsafe { elf::is_file(info.name, name) })
+}
+
+/// Patches all slots that are not; how many are patched then, and how many could not be.
+pub fn patch() -> (u32, u32) {
+    let _held = Held::new();
+    let (mut patched, mut missed) = (0, 0);
+    let ((low, high), ours) = (bounds(real), bounds(entry));
+    objects::for_each(|info| {
+        let Some(object) = Object::new(info).filter(|_| !is_libc(info)) else { return };
+        object.for_each_slot(|slot| {
+            let value = read(slot.address);
+            let is_lazy = slot.is_call && object.is_code(value);
+            if !is_lazy && !(low..=high).contains(&value) {
+                patched += u32::from(is_ours(value, ours));
+                return;
+            }
+            let Some(number) = hook_named(slot.name) else { return };
+            if real(number) == 0 || !(is_lazy || value == real(number)) {
+                return;
+            }
+            // The old condition variables, of before 2003, are another sort of object.
+            let is_old = |slot: &Slot| object.has_version(slot, b"GLIBC_2.2.5\0");
+            if is_lazy && (7..=13).contains(&number) && is_old(slot) {
+                return;
+            }
+            let record = Record { slot: slot.address, was: value, number: number as u32, is_relro: slot.is_relro };
+            let is_done = records::keep(record) && write(&record, value, entry(number));
+            patched += u32::from(is_done);
+            missed += u32::from(!is_done);
+        });
+    });
+    (patched, missed)
+}
+
+/// Restores all slots. How many are still patched, because their pages could not be made writable.
+pub fn restore() -> u32 {
+    let _held = Held::new();
+    let mut left = 0;
+    let ours = bounds(entry);
+    objects::for_each(|info| {
+        let Some(object) = Object::new(info) else { return };
+        object.for_each_slot(|slot| {
+            let value = read(slot.address);
+            if !is_ours(value, ours) {
+                return;
+            }
+            let Some(number) = (0..HOOKS).find(|number| entry(*number) == value) else { return };
+            let was = records::find(slot.address).filter(|record| record.number == number as u32);
+            // Without a record (there always is one) the function itself is as good.
+            let was = was.map_or(real(number), |record| record.was);
+            let record = Record { slot: slot.address, was, number: number as u32, is_relro: slot.is_relro };
+            left += u32::from(!write(&record, value, was));
+        });
+    });
+    if left == 0 {
+        records::clear();
+    }
+    left
+}
+
+/// In a forked child: restores what is recorded. The loader cannot be asked: another thread may have been in it. What
+/// was unloaded since is not there, or something else is, which the kernel tells without a fault.
+pub fn restore_in_child() {
+    for record in records::all() {
+        let slot = record.slot;
+        if sys::peek(slot) != Some(entry(record.number as usize)) {
+            continue;
+        }
+        let page = slot & !4095;
+        if record.is_relro && !sys::protect(page, 4096, true) {
+            continue;
+        }
+        sys::poke(slot, record.was);
+        if record.is_relro {
+            sys::protect(page, 4096, false);
+        }
+    }
+    records::clear();
+}
+
+fn bounds(of: fn(usize) -> usize) -> (usize, usize) {
+    let all = || (0..HOOKS).map(of).filter(|address| *address != 0);
+    (all().min().unwrap_or(usize::MAX), all().max().unwrap_or(0))
+}
+
+fn is_ours(value: usize, (low, high): (usize, usize)) -> bool {
+    (low..=high).contains(&value) && (0..HOOKS).any(|number| entry(number) == value)
+}
+
+fn slot_at(address: usize) -> &'static AtomicUsize {
+    // SAFETY: an aligned word of an object that is loaded, which the loader and we write in one piece.
+    unsafe { AtomicUsize::from_ptr(core::ptr::with_exposed_provenance_mut(address)) }
+}
+
+fn read(address: usize) -> usize {
+    slot_at(address).load(Relaxed)
+}
+
+/// Puts `new` in a slot that holds `old`. If the loader has resolved the slot meanwhile, the next pass sees it.
+fn write(record: &Record, old: usize, new: usize) -> bool {
+    let page = record.slot & !4095;
+    if record.is_relro && !sys::protect(page, 4096, true) {
+        return false;
+    }
+    let is_done = slot_at(record.slot).compare_exchange(old, new, AcqRel, Relaxed).is_ok();
+    if record.is_relro {
+        sys::protect(page, 4096, false);
+    }
+    is_done
+}

@@ -1,0 +1,272 @@
+//! td_sync_get_stats and td_ta_sync_tracking_enable.
+//!
+//! The numbers are those of the agent inside the program, which only ever grow. Every controller has its own view
+//! of them: switching on notes where they stand, switching off keeps what was counted. So two controllers do not
+//! take each other's results away.
+
+use super::info::info_of;
+use super::object;
+use crate::abi::{SyncHandle, SyncStats, Td, TdErr, ThrAgent, code};
+use crate::agent::{Agent, lock};
+use crate::agents;
+use std::collections::HashMap;
+use std::ffi::c_int;
+use threadglass::model::{SyncKind, SyncStats as Counted};
+use threadglass::target::{Live, Target};
+use threadglass::track::inject::{self, Injected};
+use threadglass::track::{self, Tracked, Wanted};
+use threadglass::{Pid, RemoteAddr};
+
+/// What this controller has asked for.
+#[derive(Default)]
+pub(crate) enum Tracking {
+    /// Nothing: what is counted is shown as it is.
+    #[default]
+    Untouched,
+    /// Counting since then; with this place, where the agent in the program had to be switched on for it.
+    Since(HashMap<RemoteAddr, Tracked>, Option<Wanted>),
+    /// What was counted until it was switched off.
+    Kept(HashMap<RemoteAddr, Tracked>),
+}
+
+/// Statistics of a synchronization object.
+///
+/// # Safety
+///
+/// `sh` is NULL or points to a handle; `out` is NULL or points to a writable `td_syncstats_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_sync_get_stats(sh: *const SyncHandle, out: *mut SyncStats) -> c_int {
+    code((|| {
+        if out.is_null() {
+            return Err(TdErr::Err);
+        }
+        // SAFETY: not NULL, so a writable structure of which all-zero bytes are a valid value.
+        unsafe { out.write_bytes(0, 1) };
+        // SAFETY: by the caller's promise.
+        let mut ss_info = unsafe { info_of(sh) }?;
+        // SAFETY: as above.
+        let (agent, address) = unsafe { object(sh) }?;
+        let mut ss_un = [0; 16];
+        if let Some((found, is_on)) = counted(&agent, address)? {
+            match found {
+                Some(tracked) => {
+                    if ss_info.si_type == 0 {
+                        // Idle, and nothing else tells what it is: the agent has seen it used.
+                        (ss_info.si_type, ss_info.si_size) = type_and_size(tracked.kind);
+                    }
+                    ss_un = words(&tracked.stats);
+                }
+                // Counting, and it was never used.
+                None if is_on => return Err(TdErr::BadSh),
+                None => {}
+            }
+        }
+        // SAFETY: as above.
+        unsafe { out.write(SyncStats { ss_info, ss_un }) };
+        Ok(())
+    })())
+}
+
+/// Begins to count anew, or keeps what was counted so far.
+///
+/// # Safety
+///
+/// `ta` may be anything: it is only compared.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, on: c_int) -> c_int {
+    code((|| {
+        let agent = agents::enter(ta)?;
+        if agent.core().is_some() {
+            return Err(TdErr::DbErr);
+        }
+        let mut tracking = lock(&agent.tracking);
+        let place = if let Tracking::Since(_, place) = &*tracking { *place } else { None };
+        let (now, place) = match agent.live().filter(|live| !inject::is_preloaded(live)) {
+            Some(live) => (by_injection(&agent, live.pid(), on != 0)?, None),
+            None => by_switch(&agent, on != 0, place)?,
+        };
+        let before = std::mem::take(&mut *tracking);
+        *tracking = match (on != 0, before) {
+            (true, _) => Tracking::Since(now, place),
+            (false, Tracking::Untouched) => Tracking::Kept(now),
+            (false, Tracking::Since(start, _)) => Tracking::Kept(
+                now.into_iter().filter_map(|(address, now)| Some((address, now.since(start.get(&address))?))).collect(),
+            ),
+            (false, kept @ Tracking::Kept(_)) => kept,
+        };
+        Ok(())
+    })())
+}
+
+/// Switches the agent of a program that was started with it; what it has counted so far, and our place in it.
+fn by_switch(agent: &Agent, on: bool, place: Option<Wanted>) -> Td<(HashMap<RemoteAddr, Tracked>, Option<Wanted>)> {
+    agent.looking(agent.live().as_deref(), |target| {
+        let found = track::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
+        let inside = found.ok_or(TdErr::NoCapab)?;
+        // What was counted is read before it is switched on, and before it is switched off.
+        let objects = by_address(inside.objects(target));
+        let is_for_good = inside.is_on() && inside.header().lease == 0;
+        let place = match (on && !is_for_good, place) {
+            (true, place) => agent
+                .writing(|memory| inside.switch_on(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab))?,
+            (false, Some(place)) => agent.writing(|memory| {
+                inside.switch_off(memory, std::process::id(), place).map(|()| None).map_err(|_| TdErr::NoCapab)
+            })?,
+            (false, None) => None,
+        };
+        Ok((objects, place))
+    })
+}
+
+/// The agent inside a program that ran already.
+pub(crate) struct Inside {
+    /// It leaves when this is dropped. `None` if it was at work for somebody else, and we could not join.
+    injected: Option<Injected>,
+    /// The process, looked at since: what was just loaded is in no older list of mappings.
+    live: Live,
+}
+
+/// Puts the agent into a program that runs, or takes it off; what it has counted so far. Somebody who traces the program
+/// keeps us from it, be it our own client: then the agent must be there already.
+fn by_injection(agent: &Agent, pid: Pid, on: bool) -> Td<HashMap<RemoteAddr, Tracked>> {
+    let mut place = lock(&agent.inside);
+    if on && place.is_none() {
+        let attached = inject::attach(pid, &inject::Options::default());
+        let live = Live::open(pid).map_err(|_| TdErr::NoCapab)?;
+        let injected = match attached {
+            Ok(injected) => Some(injected),
+            // Under a debugger nothing can be put in; what another tool, or the debugger itself, has put in is used.
+            Err(error) => {
+                let is_on = track::Agent::find(&live).is_ok_and(|inside| inside.is_some_and(|inside| inside.is_on()));
+                if !is_on {
+                    crate::ps::say(&error.to_string());
+                    return Err(TdErr::NoCapab);
+                }
+                None
+            }
+        };
+        *place = Some(Inside { injected, live });
+    }
+    // Off, and it never was on.
+    let Some(inside) = place.as_ref() else { return Ok(HashMap::new()) };
+    let found = track::Agent::find(&inside.live).ok().flatten().ok_or(TdErr::NoCapab)?;
+    let objects = by_address(found.objects(&inside.live));
+    if !on && let Some(injected) = place.take().and_then(|inside| inside.injected) {
+        // Slots are restored when this returns, unless the process has gone.
+        let _ = injected.detach();
+    }
+    Ok(objects)
+}
+
+/// Looks at the agent inside the program, if there is one.
+fn look<R>(agent: &Agent, act: impl FnOnce(&dyn Target, track::Agent) -> R) -> Td<Option<R>> {
+    if let Some(inside) = &*lock(&agent.inside) {
+        return Ok(track::Agent::find(&inside.live).ok().flatten().map(|found| act(&inside.live, found)));
+    }
+    let live = agent.live();
+    agent.looking(live.as_deref(), |target| {
+        Ok(track::Agent::find(target).ok().flatten().map(|found| act(target, found)))
+    })
+}
+
+/// The handle is about to go: whoever had the agent switched on by it wants it no longer.
+pub(crate) fn end(agent: &Agent) {
+    let Tracking::Since(_, Some(place)) = std::mem::take(&mut *lock(&agent.tracking)) else { return };
+    let _ = agent.looking(agent.live().as_deref(), |target| {
+        if let Ok(Some(inside)) = track::Agent::find(target) {
+            let _ = agent
+                .writing(|memory| inside.switch_off(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab));
+        }
+        Ok(())
+    });
+}
+
+fn by_address(objects: Vec<Tracked>) -> HashMap<RemoteAddr, Tracked> {
+    objects.into_iter().map(|tracked| (tracked.address, tracked)).collect()
+}
+
+/// What was counted of an object, and whether counting goes on; `None` without an agent in the program.
+fn counted(agent: &Agent, address: RemoteAddr) -> Td<Option<(Option<Tracked>, bool)>> {
+    if let Tracking::Kept(kept) = &*lock(&agent.tracking) {
+        return Ok(Some((kept.get(&address).cloned(), false)));
+    }
+    let found = look(agent, |target, inside| {
+        let is_on = inside.is_on() && inside.header().drops == 0;
+        (inside.object(target, address), is_on)
+    })?;
+    let Some((now, is_on)) = found else { return Ok(None) };
+    Ok(Some(match &*lock(&agent.tracking) {
+        Tracking::Since(start, _) => (now.and_then(|now| now.since(start.get(&address))), is_on),
+        _ => (now, is_on),
+    }))
+}
+
+/// Addresses of all objects that the agent in the program knows, used since this controller began to count.
+pub(super) fn registered(agent: &Agent) -> Vec<RemoteAddr> {
+    if let Tracking::Kept(_) = &*lock(&agent.tracking) {
+        return Vec::new();
+    }
+    let objects = look(agent, |target, inside| inside.objects(target)).ok().flatten();
+    let tracking = lock(&agent.tracking);
+    let is_known = |tracked: Tracked| {
+        let address = tracked.address;
+        let is_used = match &*tracking {
+            Tracking::Since(start, _) => tracked.clone().since(start.get(&address)).is_some(),
+            _ => true,
+        };
+        (type_and_size(tracked.kind).0 != 0 && is_used).then_some(address)
+    };
+    objects.unwrap_or_default().into_iter().filter_map(is_known).collect()
+}
+
+fn type_and_size(kind: SyncKind) -> (c_int, c_int) {
+    match kind {
+        SyncKind::Cond => (1, 48),
+        SyncKind::Mutex => (2, 40),
+        SyncKind::Semaphore => (3, 32),
+        SyncKind::Rwlock => (4, 56),
+        _ => (0, 0),
+    }
+}
+
+/// Two counters side by side.
+fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) | u64::from(second) << 32
+}
+
+/// The union of `td_syncstats_t`.
+fn words(stats: &Counted) -> [u64; 16] {
+    let mut words = [0; 16];
+    let mut put = |values: &[u64]| words[..values.len()].copy_from_slice(values);
+    match stats {
+        Counted::Lock(s) => {
+            let lock = u32::try_from(s.lock).unwrap_or(u32::MAX);
+            put(&[pair(lock, s.sleep), s.sleep_time_ns, s.hold_time.total_ns, pair(s.try_, s.try_fail)]);
+        }
+        Counted::Cond(s) => put(&[
+            pair(s.wait, s.timedwait),
+            s.wait_sleep_time_ns,
+            s.timedwait_sleep_time_ns,
+            pair(s.timedwait_timeout, s.signal),
+            pair(s.broadcast, 0),
+        ]),
+        Counted::Rwlock(s) => put(&[
+            pair(s.read.lock, s.read.sleep),
+            s.read.sleep_time_ns,
+            pair(s.read.try_, s.read.try_fail),
+            pair(s.write.lock, s.write.sleep),
+            s.write.sleep_time_ns,
+            s.hold_time.total_ns,
+            pair(s.write.try_, s.write.try_fail),
+        ]),
+        Counted::Semaphore(s) => put(&[
+            pair(s.wait, s.sleep),
+            s.sleep_time_ns,
+            pair(s.try_, s.try_fail),
+            pair(s.post, s.max_count),
+            pair(s.min_count, 0),
+        ]),
+        Counted::Barrier(_) => {}
+    }
+    words
+}

@@ -1,0 +1,44 @@
+//! Lock statistics through the C interface, of a program with the agent in it.
+
+mod common;
+
+use common::Source;
+use std::process::Command;
+use testkit::{Answer, Build, Fixture, Variant};
+
+/// Runs the client on a program with the agent in it, with these words for the agent.
+fn run(words: &str) {
+    // As `tglass run` does, without the tool.
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let agent = dir.path().join("libthreadglass-agent.so");
+    std::fs::write(&agent, agent::AGENT).expect("the agent is written");
+    let mut command = Command::new(Build::new("track_step.c").variant(Variant::Default).path());
+    command.env("LD_PRELOAD", &agent).env(agent::VARIABLE, words);
+    let fixture = Fixture::command(command).settled();
+    let client = Source::new("track_stats.c").flags(&[]).with_libc_db().build();
+    let mut command = Command::new(&client);
+    command.arg(fixture.pid().to_string()).arg(fixture.truth()["address"].as_str().unwrap_or_default());
+    command.args((words == "off").then_some(words));
+    let answer = Answer::of(command);
+    assert_eq!(answer.code, Some(0), "{}{}", answer.text(), answer.stderr);
+}
+
+#[test]
+fn controllers_have_their_own_views() {
+    run("");
+}
+
+#[test]
+fn controllers_switch_it_on() {
+    run("off");
+}
+
+#[test]
+fn tracking_puts_the_agent_into_a_program_that_runs() {
+    let fixture = Fixture::new("track_step.c").settled();
+    let client = Source::new("track_inject.c").flags(&[]).with_libc_db().build();
+    let mut command = Command::new(&client);
+    command.arg(fixture.pid().to_string()).arg(fixture.truth()["address"].as_str().unwrap_or_default());
+    let answer = Answer::of(command);
+    assert_eq!(answer.code, Some(0), "{}{}", answer.text(), answer.stderr);
+}

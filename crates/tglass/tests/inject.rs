@@ -1,0 +1,299 @@
+//! The tool on programs that were running before it came: it may be killed at any moment, they may live in containers.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use testkit::{Answer, Build, Fixture, GlibcRoots, Tool, Value, Variant, eventually, have, is_root, serde_json, skip};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+fn hammer() -> Fixture {
+    let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
+    Fixture::start(&program, &[plugin().to_str().expect("a path in UTF-8")])
+}
+
+fn plugin() -> PathBuf {
+    Build::new("inject_plugin.c").variant(Variant::Library).path()
+}
+
+fn progress(fixture: &mut Fixture) -> Value {
+    serde_json::from_str(&fixture.ask("progress")).expect("the fixture writes JSON")
+}
+
+fn goes_on(fixture: &mut Fixture) {
+    let before = progress(fixture);
+    let mut now = before.clone();
+    eventually("everything should go on", || {
+        now = progress(fixture);
+        let members = before.as_object().expect("an object");
+        members.iter().all(|(name, was)| {
+            matches!(name.as_str(), "violations" | "signals" | "loads") || now[name].as_u64() > was.as_u64()
+        })
+    });
+    assert_eq!(now["violations"], 0, "{now}");
+}
+
+fn own_threads(pid: i32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.trim() == "threadglass").count()
+}
+
+/// The tool is killed after a time that differs each time, from its first steps to when it is at work.
+#[test]
+fn the_tool_may_be_killed_at_any_moment() {
+    let mut fixture = hammer();
+    let pid = fixture.pid();
+    // How long it takes until it counts.
+    let begun = Instant::now();
+    let answer = tool().run(&["contend", &pid.to_string(), "-d", "1ms"]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let whole = begun.elapsed();
+    let kills: u32 = std::env::var("TG_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(25);
+    let (mut at_work, mut seed) = (0, 88_172_645_463_325_252_u64);
+    for _ in 0..kills {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        let mut child = tool()
+            .command(&["contend", &pid.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the tool starts");
+        std::thread::sleep(whole * (seed % 1000) as u32 / 1000);
+        at_work += u32::from(own_threads(pid) > 0);
+        let _ = child.kill();
+        let _ = child.wait();
+        goes_on(&mut fixture);
+        eventually("the agent should restore all by itself", || own_threads(pid) == 0);
+    }
+    eprintln!("{kills} kills over {whole:?}, {at_work} of them while a thread of ours was there");
+    // And once more in peace.
+    let answer = tool().run(&["contend", &pid.to_string(), "-d", "10ms"]);
+    assert!(String::from_utf8_lossy(&answer.stdout).contains("are restored"), "{}", answer.stderr);
+    goes_on(&mut fixture);
+}
+
+#[test]
+fn every_command_that_needs_it_puts_the_agent_in() {
+    let mut fixture = hammer();
+    let pid = fixture.pid().to_string();
+    let answer = tool().run(&["contend", &pid, "-d", "300ms", "--json"]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let report = answer.json();
+    assert!(report["tracked"]["pause_us"].as_u64().is_some_and(|us| us > 0), "{report}");
+    assert_eq!(report["tracked"]["restored"], true);
+    assert!(report["locks"].as_array().is_some_and(|locks| !locks.is_empty()), "{report}");
+    let answer = tool().run(&["locks", &pid, "--all", "--track", "200ms", "--json"]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let snapshot = answer.json();
+    let objects = snapshot["objects"].as_array().expect("objects");
+    let plain = objects.iter().find(|object| object["name"] == "plain").expect("the mutex `plain`");
+    assert!(plain["stats"]["lock"].as_u64().is_some_and(|lock| lock > 0), "{plain}");
+    // By hand.
+    let answer = tool().run(&["detach", &pid]);
+    assert!(String::from_utf8_lossy(&answer.stdout).contains("no agent"), "{answer:?}");
+    let mut child = tool().command(&["contend", &pid]).stdout(Stdio::null()).spawn().expect("the tool starts");
+    eventually("it should be at work", || own_threads(fixture.pid()) == 1);
+    eventually("all should be restored", || {
+        let answer = tool().run(&["detach", &pid]);
+        String::from_utf8_lossy(&answer.stdout).contains("are restored")
+    });
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(own_threads(fixture.pid()), 0);
+    goes_on(&mut fixture);
+}
+
+/// A process that a debugger traces is left alone; it says who it is.
+#[test]
+fn a_traced_process_is_left_alone() {
+    let fixture = hammer();
+    let pid = fixture.pid();
+    let mut holder = tool()
+        .command(&["suspend", &pid.to_string(), &pid.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tool starts");
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().expect("a pipe")).read_line(&mut line).expect("it says so");
+    assert!(line.contains("suspended"), "{line}");
+    let answer = tool().run(&["contend", &pid.to_string(), "-d", "10ms"]);
+    let _ = holder.kill();
+    let _ = holder.wait();
+    assert_eq!(answer.code, Some(2));
+    assert!(answer.stderr.contains(&format!("process {pid} is traced by")), "{}", answer.stderr);
+}
+
+/// Another user's process.
+#[test]
+fn without_permission_it_says_so() {
+    if !is_root("without_permission_it_says_so", "to be another user") {
+        return;
+    }
+    let fixture = hammer();
+    let public = testkit::Public::new();
+    let copy = public.copy(Path::new(env!("CARGO_BIN_EXE_tglass")), "tglass");
+    let mut command = testkit::as_user(testkit::NOBODY, &copy);
+    command.args(["contend", &fixture.pid().to_string(), "-d", "10ms"]);
+    let answer = Answer::of(command);
+    assert_eq!(answer.code, Some(2));
+    assert!(answer.stderr.contains("not permitted"), "{}", answer.stderr);
+}
+
+/// Counts of `inject_counts` between attach and the end, by the tool, on a fixture wherever it lives.
+fn counts(fixture: &mut Fixture) {
+    let pid = fixture.pid().to_string();
+    let mut child = tool()
+        .command(&["locks", &pid, "--all", "--track", "700ms", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool starts");
+    eventually("the agent should be at work, or the tool say why not", || {
+        own_threads(fixture.pid()) == 1 || child.try_wait().is_ok_and(|it| it.is_some())
+    });
+    // The slots are patched a moment after its thread is there.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(fixture.ask("work 500"), "done");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let snapshot: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let at = &fixture.truth()["counted"];
+    let object = snapshot["objects"].as_array().expect("objects").iter().find(|object| &object["address"] == at);
+    assert_eq!(object.map(|object| &object["stats"]["lock"]), Some(&Value::from(2000)), "{object:?}");
+    assert_eq!(fixture.ask("work 10"), "done");
+}
+
+/// Another root, which cannot be written to, and other mount, pid and user namespaces.
+#[test]
+fn in_a_container_with_a_readonly_root() {
+    const TEST: &str = "in_a_container_with_a_readonly_root";
+    if !is_root(TEST, "to make namespaces") || !have(TEST, "unshare") {
+        return;
+    }
+    const NAMESPACES: [&str; 5] = ["--mount", "--pid", "--fork", "--user", "--map-root-user"];
+    if !Command::new("unshare").args(NAMESPACES).arg("true").status().is_ok_and(|status| status.success()) {
+        return skip(TEST, "namespaces cannot be made here");
+    }
+    let program = Build::new("inject_counts.c").variant(Variant::Default).path();
+    let dir = program.parent().expect("a directory");
+    // `/` and all below it read-only, with a /proc of its own.
+    const START: &str = r#"mount --rbind / "$0" && mount -o remount,bind,ro "$0" && mount -t proc proc "$0/proc" &&
+        cd "$0" && exec chroot . "$1""#;
+    let mut command = Command::new("unshare");
+    command.args(NAMESPACES).args(["sh", "-c", START]);
+    let root = dir.join("container-root");
+    std::fs::create_dir_all(&root).expect("a directory");
+    command.arg(&root).arg(&program);
+    let mut fixture = Fixture::command(command);
+    // `unshare` itself is the parent of what runs in the container.
+    let inner = children(fixture.pid()).pop().unwrap_or(fixture.pid());
+    let pid = inner.to_string();
+    let mut child = tool()
+        .command(&["locks", &pid, "--all", "--track", "700ms", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool starts");
+    eventually("the agent should be at work, or the tool say why not", || {
+        own_threads(inner) == 1 || child.try_wait().is_ok_and(|it| it.is_some())
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(fixture.ask("work 500"), "done");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let snapshot: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let at = &fixture.truth()["counted"];
+    let object = snapshot["objects"].as_array().expect("objects").iter().find(|object| &object["address"] == at);
+    assert_eq!(object.map(|object| &object["stats"]["lock"]), Some(&Value::from(2000)), "{object:?}");
+    // Killed from outside: the agent sees it across the namespaces.
+    let mut child = tool().command(&["contend", &pid]).stdout(Stdio::null()).spawn().expect("the tool starts");
+    eventually("it should be at work", || own_threads(inner) == 1);
+    std::thread::sleep(Duration::from_millis(100));
+    let _ = child.kill();
+    let _ = child.wait();
+    eventually("the agent should restore all by itself", || own_threads(inner) == 0);
+    assert_eq!(fixture.ask("work 10"), "done");
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The C libraries of other releases, run by their own loaders and as roots of their own.
+#[test]
+fn every_glibc_version_can_have_it() {
+    let Some(roots) = GlibcRoots::find("every_glibc_version_can_have_it") else { return };
+    for (version, root) in roots.iter() {
+        eprintln!("glibc {version}");
+        counts(&mut Fixture::start(&roots.build("inject_counts.c", root), &[]).settled());
+        if testkit::root() {
+            counts(&mut roots.start_inside("inject_counts.c", root).settled());
+        }
+    }
+}
+
+/// A real server under load: its clients see no error while the agent comes and goes.
+#[test]
+fn a_real_server_does_not_notice() {
+    const TEST: &str = "a_real_server_does_not_notice";
+    if !have(TEST, "memcached") {
+        return;
+    }
+    let port = 20_000 + (std::process::id() % 20_000) as u16;
+    let mut server = Command::new("memcached")
+        .args(["-u", "root", "-l", "127.0.0.1", "-t", "4", "-p", &port.to_string()])
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("memcached starts");
+    let pid = server.id() as i32;
+    eventually("memcached should listen", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let clients: Vec<_> = (0..4)
+        .map(|number| {
+            let stop = stop.clone();
+            std::thread::spawn(move || client(port, number, &stop))
+        })
+        .collect();
+    let rounds: u32 = std::env::var("TG_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(15);
+    let mut faults = Vec::new();
+    for round in 0..rounds.min(200) {
+        let answer = tool().run(&["contend", &pid.to_string(), "-d", "50ms", "--json"]);
+        if answer.code != Some(0) || answer.json()["tracked"]["restored"] != true {
+            faults.push(format!("round {round}: {}", answer.stderr));
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let requests: u64 = clients.into_iter().map(|client| client.join().expect("no client saw an error")).sum();
+    let is_alive = matches!(server.try_wait(), Ok(None));
+    let _ = server.kill();
+    let _ = server.wait();
+    assert!(is_alive && requests > 100, "{requests} requests");
+    assert!(faults.is_empty(), "{faults:?}");
+    eprintln!("{requests} requests in {rounds} rounds");
+}
+
+/// Sets and gets, and panics at the first wrong answer.
+fn client(port: u16, number: u32, stop: &std::sync::atomic::AtomicBool) -> u64 {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    stream.set_nodelay(true).expect("an option of sockets");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
+    let mut done = 0_u64;
+    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        let value = format!("{number}-{done}");
+        write!(stream, "set key{number} 0 0 {}\r\n{value}\r\nget key{number}\r\n", value.len()).expect("sent");
+        let wanted = format!("STORED\r\nVALUE key{number} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+        let mut got = vec![0; wanted.len()];
+        stream.read_exact(&mut got).expect("an answer");
+        assert_eq!(String::from_utf8_lossy(&got), wanted);
+        done += 1;
+    }
+    done
+}

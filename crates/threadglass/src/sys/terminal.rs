@@ -1,0 +1,11 @@
+//! Size of a terminal.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Lines of the terminal that `file` is, if it is one and says so.
+pub fn lines(file: &impl AsFd) -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: a descriptor that is open, and room for what the call writes.
+    let result = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (result == 0 && size.ws_row > 0).then_some(usize::from(size.ws_row))
+}

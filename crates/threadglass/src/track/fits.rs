@@ -1,0 +1,112 @@
+//! Whether a program can have the agent in it at all.
+
+use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The file that a shell would run under this name.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    if Path::new(program).components().count() > 1 || program.as_encoded_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+}
+
+/// Whether a program that we start gets rights that we do not have: its loader then ignores what is to be preloaded.
+fn has_other_rights(about: &std::fs::Metadata) -> bool {
+    const SET_UID: u32 = 0o4000;
+    const SET_GID: u32 = 0o2010;
+    let mode = about.mode();
+    about.is_file()
+        && (mode & SET_UID != 0 && about.uid() != nix::unistd::geteuid().as_raw()
+            || mode & SET_GID == SET_GID && about.gid() != nix::unistd::getegid().as_raw())
+}
+
+/// Why `program` cannot be tracked, with what to do instead; `None` if nothing speaks against it. What is no program
+/// but a script is judged when its interpreter runs.
+pub fn misfit(program: &OsStr) -> Option<String> {
+    let path = find(program)?;
+    let name = Path::new(program).display();
+    if let Ok(about) = path.metadata()
+        && has_other_rights(&about)
+    {
+        return Some(format!("{name} runs with the rights of another user or group: the loader lets nothing into it"));
+    }
+    misfit_file(&path, &name.to_string())
+}
+
+/// The same of a file that is a program already, under the name that it is known by.
+pub(super) fn misfit_file(path: &Path, name: &str) -> Option<String> {
+    let file = File::open(path).ok()?;
+    let data = ReadCache::new(file);
+    let other = || format!("{name} is not a 64-bit x86 program: the agent cannot be loaded into it");
+    let header = match FileHeader64::<Endianness>::parse(&data) {
+        Ok(header) => header,
+        // A program for another class of machine begins with the same four bytes.
+        Err(_) => {
+            let magic = object::ReadRef::read_bytes_at(&data, 0, 4);
+            return (magic == Ok(b"\x7fELF")).then(other);
+        }
+    };
+    let endian = header.endian().ok()?;
+    if header.e_machine.get(endian) != EM_X86_64 {
+        return Some(other());
+    }
+    let headers = header.program_headers(endian, &data).ok()?;
+    let interpreter = headers.iter().find(|header| header.p_type(endian) == PT_INTERP);
+    let Some(interpreter) = interpreter else {
+        return Some(format!("{name} is linked statically: nothing can be loaded into it (look at it from outside)"));
+    };
+    let path = interpreter.data(endian, &data).ok()?;
+    path.windows(4)
+        .any(|window| window == b"musl")
+        .then(|| format!("{name} uses the C library musl, which the agent does not know: it needs glibc 2.31 or later"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::{Build, Variant, has_static_libc};
+
+    #[test]
+    fn only_what_cannot_have_the_agent_is_refused() {
+        assert_eq!(misfit(OsStr::new("sh")), None);
+        assert_eq!(misfit(OsStr::new("/nonexistent/program")), None);
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("script");
+        std::fs::write(&script, "#!/bin/sh\n").unwrap();
+        assert_eq!(misfit(script.as_os_str()), None);
+        let mut bytes = std::fs::read("/bin/sh").unwrap();
+        bytes[18] = 40; // another machine
+        let other = dir.path().join("other");
+        std::fs::write(&other, &bytes).unwrap();
+        assert!(misfit(other.as_os_str()).unwrap().contains("64-bit x86"));
+        bytes[4] = 1; // another class
+        std::fs::write(&other, &bytes).unwrap();
+        assert!(misfit(other.as_os_str()).unwrap().contains("64-bit x86"));
+        if nix::unistd::geteuid().is_root() {
+            use std::os::unix::fs::{PermissionsExt, chown};
+            let program = dir.path().join("other_rights");
+            std::fs::copy("/bin/sh", &program).unwrap();
+            let set = |mode| std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
+            set(0o4755);
+            assert_eq!(misfit(program.as_os_str()), None, "our own rights");
+            chown(&program, Some(12345), Some(12345)).unwrap();
+            set(0o755);
+            assert_eq!(misfit(program.as_os_str()), None);
+            for mode in [0o4755, 0o2755] {
+                set(mode);
+                assert!(misfit(program.as_os_str()).unwrap().contains("rights"));
+            }
+        }
+        if has_static_libc("only_what_cannot_have_the_agent_is_refused") {
+            let program = Build::new("many.c").variant(Variant::Static).path();
+            assert!(misfit(program.as_os_str()).unwrap().contains("statically"));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The few microseconds in which a thread of the target works for us: it maps memory and makes a thread.
+//!
+//! It may hold any lock, so it runs nothing but two system calls. At every moment between them we may be killed:
+//! see `rescue.rs`.
+
+use super::InjectError;
+use super::code::Code;
+use super::rescue::{Frame, Regs, at, frame};
+use super::room::{Room, Shared, Wanted, shared};
+use super::victim::Victim;
+use crate::control::{ControlError, RegisterSet, StoppedThread, nap};
+use crate::glibc::Layout;
+use crate::signals::SignalSet;
+use crate::sys::priority::Hurry;
+use crate::sys::ptrace::{AT_SYSCALL, Change, get_signal_mask, go_to_syscall, poll_change, rseq_area, tell_syscalls};
+use crate::target::{Live, Memory};
+use crate::{Lwp, Pid, RemoteAddr};
+use nix::errno::Errno;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+const MMAP: u64 = 9;
+const MUNMAP: u64 = 11;
+const CLONE: u64 = 56;
+/// VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, CHILD_CLEARTID: a thread like others.
+const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x20_0000;
+
+/// A system call takes so long only if the kernel waits for something.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    /// The memory.
+    pub(super) start: RemoteAddr,
+    /// For how long the thread was stopped.
+    pub(super) pause: Duration,
+    /// The system call that returned early because of it, if there was one.
+    pub(super) interrupted: Option<i64>,
+}
+
+/// What is known before anybody is stopped.
+pub(super) struct Prepared<'a> {
+    pub(super) live: &'a Live,
+    pub(super) layout: &'a Layout,
+    pub(super) code: &'a Code,
+    pub(super) room: &'a Room,
+    pub(super) wanted: Wanted,
+}
+
+/// A stopped thread whose registers are ours; put back when this is dropped, in whatever way.
+struct Hijacked<'a> {
+    stopped: &'a StoppedThread,
+    mem: &'a File,
+    regs: Regs,
+    mask: SignalSet,
+    is_masked: std::cell::Cell<bool>,
+    frame: Frame,
+}
+
+impl Drop for Hijacked<'_> {
+    fn drop(&mut self) {
+        // The mask first: until the registers are the old ones, the frame brings back both.
+        let _ = self.stopped.set_signal_mask(self.mask);
+        let _ = self.stopped.set_registers(RegisterSet::General, &self.regs.resumed().bytes());
+    }
+}
+
+impl<'a> Hijacked<'a> {
+    fn new(stopped: &'a StoppedThread, regs: Regs, mem: &'a File, code: &Code) -> Result<Self, InjectError> {
+        let lwp = stopped.lwp();
+        let mask = get_signal_mask(lwp).map_err(|errno| ControlError::System(lwp, errno))?;
+        let float = stopped.registers(RegisterSet::Extended)?;
+        let frame = frame(&regs.resumed(), mask.0, &float, code.sigreturn.0).ok_or(InjectError::NoVictim)?;
+        mem.write_all_at(&frame.bytes, frame.at).map_err(|_| InjectError::NoVictim)?;
+        tell_syscalls(lwp).map_err(|errno| ControlError::System(lwp, errno))?;
+        Ok(Self { stopped, mem, regs, mask, is_masked: std::cell::Cell::new(false), frame })
+    }
+
+    /// One system call at `rip`, which must be followed by a return.
+    fn call(&self, rip: RemoteAddr, number: u64, args: [u64; 6], rbx: u64) -> Result<u64, InjectError> {
+        let mut regs = self.regs.calling(rip.0, self.frame.at, number, args);
+        regs.0[at::RBX] = rbx;
+        self.stopped.set_registers(RegisterSet::General, &regs.bytes())?;
+        if !self.is_masked.replace(true) {
+            self.stopped.set_signal_mask(SignalSet(u64::MAX))?;
+        }
+        self.to_syscall()?;
+        self.to_syscall()?;
+        let bytes = self.stopped.registers(RegisterSet::General)?;
+        let after = Regs::from_bytes(&bytes).ok_or(InjectError::NoVictim)?;
+        match after.0[at::RAX] as i64 {
+            error @ -4095..=-1 => Err(InjectError::Call(number as i64, Errno::from_raw(-error as i32))),
+            result => Ok(result as u64),
+        }
+    }
+
+    /// To the beginning of a system call, or to its end.
+    fn to_syscall(&self) -> Result<(), InjectError> {
+        let lwp = self.stopped.lwp();
+        let failed = |errno| ControlError::System(lwp, errno);
+        go_to_syscall(lwp).map_err(failed)?;
+        let begun = Instant::now();
+        loop {
+            match poll_change(lwp) {
+                Ok(Change::Signalled(AT_SYSCALL)) => return Ok(()),
+                // Its process was stopped, or a debugger asked: not yet where we want it.
+                Ok(Change::Stopped | Change::Signalled(_)) => go_to_syscall(lwp).map_err(failed)?,
+                Ok(Change::Ended) => return Err(ControlError::System(lwp, Errno::ESRCH).into()),
+                Ok(Change::None) if begun.elapsed() > PATIENCE => return Err(failed(Errno::ETIMEDOUT).into()),
+                Ok(Change::None) | Err(Errno::EINTR) => nap(begun),
+                Err(errno) => return Err(failed(errno).into()),
+            }
+        }
+    }
+
+    fn write(&self, parts: &[(RemoteAddr, Vec<u8>)]) -> Result<(), InjectError> {
+        let written = parts.iter().try_for_each(|(at, bytes)| self.mem.write_all_at(bytes, at.0));
+        written.map_err(|error| InjectError::Write(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))
+    }
+}
+
+/// The memory of the target, for writing also where the target itself may only read.
+pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
+    let path = format!("/proc/{pid}/task/{lwp}/mem");
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    file.map_err(|error| InjectError::Write(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))
+}
+
+/// **Stops** a thread, makes a raw thread by it, and lets it go.
+pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
+    let Prepared { live, layout, code, room, wanted } = prepared;
+    let shared: Shared = shared(*live, victim.pointer).ok_or(InjectError::NoVictim)?;
+    let hurry = Hurry::new(last_cpu(live.pid(), victim.lwp));
+    let stopped = StoppedThread::stop(live.pid(), victim.lwp)?;
+    let begun = stopped.asked();
+    let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
+    if !victim.has_room(live, RemoteAddr(regs.0[at::RSP])) || is_in_sequence(live, victim.lwp) {
+        return Err(InjectError::NoVictim);
+    }
+    let hijacked = Hijacked::new(&stopped, regs, mem, code)?;
+    const READ_EXECUTE: u64 = 1 | 4;
+    const PRIVATE_ANONYMOUS: u64 = 2 | 0x20;
+    let start =
+        hijacked.call(code.syscall_ret, MMAP, [0, room.size, READ_EXECUTE, PRIVATE_ANONYMOUS, u64::MAX, 0], 0)?;
+    let start = RemoteAddr(start);
+    let made = hijacked.write(&room.fill(start, layout, code, shared, *wanted)).and_then(|()| {
+        let tcb = start.offset(room.tcb);
+        let args = [THREAD, start.offset(room.stack).0, 0, tcb.offset(layout.tid).0, tcb.0, 0];
+        // The stub begins with the call, and a return for the thread that makes it.
+        hijacked.call(start, CLONE, args, Room::mail(start).0)
+    });
+    if made.is_err() {
+        let _ = hijacked.call(code.syscall_ret, MUNMAP, [start.0, room.size, 0, 0, 0, 0], 0);
+    }
+    let interrupted = stopped.visible_interruption();
+    drop(hijacked);
+    drop(stopped);
+    let pause = begun.elapsed();
+    drop(hurry);
+    made.map(|_| Made { start, pause, interrupted })
+}
+
+/// The CPU on which a thread was last.
+fn last_cpu(pid: Pid, lwp: Lwp) -> Option<usize> {
+    /// Number of the field, counted from the state, which follows the name.
+    const PROCESSOR: usize = 36;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{lwp}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(PROCESSOR)?.parse().ok()
+}
+
+/// Whether a stopped thread is in a sequence that the kernel would have it begin anew.
+fn is_in_sequence(live: &Live, lwp: Lwp) -> bool {
+    rseq_area(lwp).is_some_and(|area| live.read_u64(RemoteAddr(area).offset(8)) != Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::track::inject::{code, victim};
+    use testkit::{Build, Fixture, Value, Variant, eventually, serde_json};
+
+    /// Leaves a hijacked thread as the death of its tracer would, after so many steps.
+    fn abandon(prepared: &Prepared<'_>, victim: &Victim, mem: &File, steps: u32) -> Result<(), InjectError> {
+        let stopped = StoppedThread::stop(prepared.live.pid(), victim.lwp)?;
+        let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
+        if !victim.has_room(prepared.live, RemoteAddr(regs.0[at::RSP])) || is_in_sequence(prepared.live, victim.lwp) {
+            return Err(InjectError::NoVictim);
+        }
+        let hijacked = std::mem::ManuallyDrop::new(Hijacked::new(&stopped, regs, mem, prepared.code)?);
+        // getppid: changes nothing.
+        let calling = regs.calling(prepared.code.syscall_ret.0, hijacked.frame.at, 110, [1, 2, 3, 4, 5, 6]);
+        if steps > 0 {
+            stopped.set_registers(RegisterSet::General, &calling.bytes())?;
+        }
+        if steps > 1 {
+            stopped.set_signal_mask(SignalSet(u64::MAX))?;
+        }
+        for _ in 2..steps {
+            hijacked.to_syscall()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_thread_finds_its_way_back_without_us() {
+        let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
+        let mut fixture = Fixture::start(&program, &[]);
+        let live = Live::open(Pid(fixture.pid())).unwrap();
+        let code = code::find(&live).unwrap();
+        let layout = Layout::discover(&live, &live, &[]).unwrap();
+        let wanted = Wanted { mode: 1, objects: 0, attach: None };
+        let room = Room::new(&live, &layout);
+        let prepared = Prepared { live: &live, layout: &layout, code: &code, room: &room, wanted };
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
+        let mut done = [0_u32; 5];
+        for round in 0..40 {
+            let snapshot = crate::threads::collect(&live).unwrap();
+            for victim in victim::candidates(&live, &snapshot) {
+                let steps = (round + victim.lwp.0 as u32) % 5;
+                done[steps as usize] += u32::from(abandon(&prepared, &victim, &mem, steps).is_ok());
+            }
+            let before = ask();
+            eventually("everything should go on", || {
+                let now = ask();
+                assert_eq!(now["violations"], 0, "{now}");
+                let members = before.as_object().unwrap().iter();
+                members
+                    .filter(|(name, _)| !matches!(name.as_str(), "violations" | "signals" | "loads"))
+                    .all(|(name, was)| now[name].as_u64() > was.as_u64())
+            });
+        }
+        assert!(done.iter().all(|times| *times >= 10), "{done:?}");
+        // Masks are what they were: nothing stays blocked in any thread.
+        eventually("no signal should stay blocked", || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", live.pid())).unwrap().flatten();
+            let all: Vec<_> = tasks.map(|task| std::fs::read(task.path().join("status")).unwrap_or_default()).collect();
+            all.iter().filter_map(|text| crate::proc::parse_status(text)).all(|status| status.blocked == SignalSet(0))
+        });
+    }
+}

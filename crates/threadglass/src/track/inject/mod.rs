@@ -1,0 +1,261 @@
+//! Putting the agent into a program that is running, and taking its hands off again.
+//!
+//! **What it does to the program.** One thread is stopped, for about as long as a page fault takes: it maps some memory
+//! and makes a thread, by two system calls, since it may hold any lock. That thread calls `pthread_create`, and what
+//! it creates is a thread like any other, which may wait for locks: it loads the agent from memory and patches the
+//! slots through which objects call the C library. When nobody wants that any more, or whoever wanted it has ended
+//! in whatever way, it restores the slots and ends. The agent's object stays mapped, and its table.
+//!
+//! **What it will not do:** load anything on a thread that was hijacked (it may hold the very lock), stop a thread whose
+//! system call would return early, or leave a thread that depends on us.
+
+mod code;
+mod control;
+mod hijack;
+mod refuse;
+mod rescue;
+mod room;
+mod seccomp;
+mod victim;
+
+pub use control::{Injected, detach, is_preloaded};
+
+use super::TrackError;
+use crate::control::ControlError;
+use crate::glibc::{Layout, LayoutError};
+use crate::target::{Live, Memory, MemoryWrite, ReadError, TargetError};
+use crate::{Lwp, Pid, RemoteAddr};
+use control::Control;
+use hijack::{Made, Prepared};
+use nix::errno::Errno;
+use room::{Room, Wanted};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::mem::offset_of;
+use std::time::{Duration, Instant};
+use table::control::{MAIL_SIZE, Mail, attached, go, step};
+
+/// How it is to be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Time every hold.
+    pub exact: bool,
+    /// Objects there is to be room for; a million otherwise.
+    pub size: Option<u64>,
+    /// Although it may kill a program with seccomp filters, or lock much memory.
+    pub force: bool,
+}
+
+/// Why the agent is not in the program.
+#[derive(Debug, thiserror::Error)]
+pub enum InjectError {
+    /// The program cannot have it.
+    #[error("{0}")]
+    Misfit(String),
+    /// No glibc that is known.
+    #[error("the program has no glibc that could be recognised: the agent needs glibc 2.31 or later")]
+    NoGlibc,
+    /// A function is missing.
+    #[error("the program's C library lacks {0} (a program without threads, or a libc before 2.31)")]
+    Missing(&'static str),
+    /// No thread can be stopped without noticing it.
+    #[error(
+        "no thread of the program can be stopped without noticing it: all are in system calls that would return early (try again)"
+    )]
+    NoVictim,
+    /// Not permitted to look.
+    #[error("not permitted to change process {0}: {1}")]
+    Denied(Pid, String),
+    /// Somebody traces it.
+    #[error("process {0} is traced by {1}: the agent can only be loaded by that debugger (in gdb: `locks track on`)")]
+    Traced(Pid, i32),
+    /// It is stopped.
+    #[error("process {0} is stopped: nothing in it can run (kill -CONT {0})")]
+    Stopped(Pid),
+    /// All its memory is locked.
+    #[error("process {0} locks its memory (mlockall): the agent's table would be locked too (--force does it)")]
+    Locked(Pid),
+    /// Filters.
+    #[error("process {0} has seccomp filters, which might kill it: {1} (--force tries)")]
+    Seccomp(Pid, String),
+    /// A call that was made by the thread failed.
+    #[error("{}", refused(*.0, *.1))]
+    Call(i64, Errno),
+    /// Its memory cannot be written.
+    #[error("cannot write to the program's memory: {0}")]
+    Write(Errno),
+    /// The thread in the program failed.
+    #[error("{0}")]
+    Inside(&'static str),
+    /// It did not answer.
+    #[error(
+        "the program did not answer in time: its loader or allocator may be stuck (nothing was changed in it; a thread of ours ends when they go on)"
+    )]
+    Silent,
+    /// Something of the system.
+    #[error("cannot put the agent into the program: {0}")]
+    System(Errno),
+    /// Stopping a thread failed.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The process cannot be looked at.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Nor its memory.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Its libc is not understood.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// An agent is there that cannot be used.
+    #[error(transparent)]
+    Track(#[from] TrackError),
+}
+
+fn refused(number: i64, errno: Errno) -> String {
+    let name = crate::model::Syscall { number, args: [0; 6] }.name();
+    let why = match (number, errno) {
+        (9, Errno::EACCES | Errno::EPERM) => "it may not have new code in its memory",
+        (9, Errno::ENOMEM | Errno::EAGAIN) => "its memory is limited, or all of it is locked",
+        (56, Errno::EAGAIN) => "it may not have more threads",
+        _ => "nothing was changed",
+    };
+    format!("the program was refused {name} ({errno}): {why}")
+}
+
+/// How long everything after the stop may take: locks of the allocator and the loader may be waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So many threads are tried.
+const TRIES: usize = 16;
+
+/// Puts the agent into a process, or finds it there, and lets it count until what is returned is dropped.
+/// **Stops** one thread for a moment, unless the agent is at work already.
+pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
+    for _ in 0..3 {
+        let live = Live::open(pid)?;
+        let there = Control::find(&live)?;
+        match there.as_ref().map(|control| control.view(&live)).transpose()? {
+            Some(view) if !view.is_late => {
+                return Err(InjectError::Inside("the program was started with the agent in it, which needs no other"));
+            }
+            Some(view) if matches!(view.state, attached::WAITING | attached::YES) => {
+                // Another tool has it at work: join, unless it leaves this very moment.
+                if let Some(injected) = there.and_then(|control| control.join(&live, None, None).ok()) {
+                    return Ok(injected);
+                }
+            }
+            Some(view) if view.state == attached::BY_HAND => {
+                return Err(InjectError::Inside("a debugger has switched the agent on (in gdb: `locks track off`)"));
+            }
+            Some(view) if view.state == attached::LEAVING => {}
+            _ => return load(&live, there, options),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(InjectError::Silent)
+}
+
+/// Learns everything first; then stops a thread.
+fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Injected, InjectError> {
+    refuse::check(live, options.force)?;
+    let code = code::find(live)?;
+    let attach = there.as_ref().map(|control| control.attach);
+    let mode = if options.exact { table::mode::EXACT } else { table::mode::SAMPLED };
+    let wanted = Wanted { mode, objects: options.size.unwrap_or(0), attach };
+    // A program with a glibc that can be loaded into has the descriptions of it, too.
+    let layout = Layout::discover(live, live, &[])?;
+    let room = Room::new(live, &layout);
+    let mem = hijack::open_memory(live.pid(), live.witness())?;
+    let mut tried = 0;
+    let (made, victim) = loop {
+        let snapshot = crate::threads::collect(live)?;
+        let prepared = Prepared { live, layout: &layout, code: &code, room: &room, wanted };
+        let mut made = None;
+        for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
+            match hijack::make_thread(&prepared, &victim, &mem) {
+                // It moved to another stack, or has ended.
+                Err(InjectError::NoVictim | InjectError::Control(ControlError::NoThread(..))) => {}
+                other => {
+                    made = Some((other?, victim.lwp));
+                    break;
+                }
+            }
+        }
+        tried += 1;
+        match made {
+            Some(made) => break made,
+            None if tried == TRIES => return Err(InjectError::NoVictim),
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    settle(live, &made, victim)
+}
+
+/// Follows the threads inside until the agent is at work.
+fn settle(live: &Live, made: &Made, victim: Lwp) -> Result<Injected, InjectError> {
+    let mail = Room::mail(made.start);
+    let writer = crate::control::LiveWriter(live);
+    let at = |field: usize| mail.offset(field as u64);
+    let tell = |what: u32| writer.write_at(at(offset_of!(Mail, go)), &what.to_le_bytes());
+    let begun = Instant::now();
+    let mut is_filled = false;
+    loop {
+        let mut bytes = [0; MAIL_SIZE];
+        let is_there = live.read_exact(mail, &mut bytes).is_ok();
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let state = word(offset_of!(Mail, state));
+        match state {
+            _ if !is_there => {
+                // The agent has given the memory back: it has been told to go on, or somebody else is served.
+                let live = Live::open(live.pid())?;
+                let control = Control::find(&live)?.ok_or(InjectError::Silent)?;
+                return control.join(&live, Some(made.pause), made.interrupted).map(|it| it.by(victim));
+            }
+            step::FILE if !is_filled => {
+                if let Err(errno) = fill(live, &writer, mail, word(offset_of!(Mail, file))) {
+                    let _ = tell(go::AWAY);
+                    return Err(InjectError::System(errno));
+                }
+                tell(go::ON)?;
+                is_filled = true;
+            }
+            step::ENTERED => {
+                let at = offset_of!(Mail, thread);
+                let address = bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+                let control = Control::at(RemoteAddr(address), RemoteAddr(0));
+                return control.join(live, Some(made.pause), made.interrupted).map(|it| it.by(victim));
+            }
+            failed if failed >= step::FAILED => {
+                let _ = tell(go::AWAY);
+                return Err(InjectError::Inside(match failed {
+                    step::NO_THREAD => "the program could not make another thread",
+                    step::NO_FILE => "the program could not make a file in memory (memfd_create)",
+                    step::NOT_LOADED => {
+                        "the program's loader refused the agent (is /proc mounted where the program is, and may memory \
+                         be executed?)"
+                    }
+                    _ => "the program waited for us in vain",
+                }));
+            }
+            _ => {}
+        }
+        if begun.elapsed() > PATIENCE || live.check_identity().is_err() {
+            let _ = tell(go::AWAY);
+            return Err(InjectError::Silent);
+        }
+        std::thread::sleep(Duration::from_micros(if begun.elapsed() < Duration::from_millis(20) { 50 } else { 1000 }));
+    }
+}
+
+/// Writes the agent into the file that the program has made, and its name where the program looks for it.
+fn fill(live: &Live, writer: &dyn MemoryWrite, mail: RemoteAddr, fd: u32) -> Result<(), Errno> {
+    let errno = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    let path = format!("/proc/{}/fd/{fd}", live.witness());
+    let mut file = OpenOptions::new().write(true).open(path).map_err(errno)?;
+    file.write_all(agent::AGENT).map_err(errno)?;
+    drop(file);
+    // Written in a way that no program has: the loader would take an object of the same name for this one.
+    let name = format!("/proc/self/fd/./{fd}\0");
+    let at = mail.offset(offset_of!(Mail, path) as u64);
+    writer.write_at(at, name.as_bytes()).map_err(|_| Errno::EFAULT)
+}

@@ -1,0 +1,83 @@
+//! Which processes are left alone, and why: told before anything is changed.
+
+use super::{InjectError, seccomp};
+use crate::RemoteAddr;
+use crate::elf::Image;
+use crate::target::{KernelFacts, Live, Memory, Target};
+use nix::errno::Errno;
+
+/// Locked memory beyond this is a program that has locked all of it, rather than a few secrets.
+const LOCKED: u64 = 1 << 20;
+
+/// Why nothing may be put into this process.
+pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
+    let pid = live.pid();
+    if let Some(denial) = live.denial() {
+        return Err(InjectError::Denied(pid, denial.to_string()));
+    }
+    let exe = format!("/proc/{pid}/exe");
+    if let Some(why) =
+        super::super::fits::misfit_file(exe.as_ref(), &live.identity().exe.unwrap_or_else(|| exe.clone()))
+    {
+        return Err(InjectError::Misfit(why));
+    }
+    if live.modules().iter().any(|module| module.name().contains("ld-musl")) {
+        return Err(InjectError::Misfit(
+            "the program uses the C library musl, which the agent does not know".to_owned(),
+        ));
+    }
+    // Their allocators know their own threads only.
+    let has_sanitizer =
+        |name: &str| ["libasan", "libtsan", "libmsan", "libhwasan"].iter().any(|it| name.starts_with(it));
+    if live.modules().iter().any(|module| has_sanitizer(&module.name())) {
+        return Err(InjectError::Misfit("the program is built with a sanitizer, which watches its threads".to_owned()));
+    }
+    // libc forgoes its locks while there is but one thread: another would come upon it in the middle of something.
+    let is_single = match single_thread_word(live).and_then(|word| live.read_u32(word).ok()) {
+        Some(word) => word as u8 != 0,
+        None => live.lwps()?.len() < 2,
+    };
+    if is_single {
+        return Err(InjectError::Misfit(format!("process {pid} has only one thread: nobody waits for its locks")));
+    }
+    let mut is_filtered = false;
+    let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
+    for entry in task.flatten() {
+        let read = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        let field = |name: &str| read.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        match field("TracerPid:").and_then(|text| text.parse::<i32>().ok()) {
+            Some(0) | None => {}
+            Some(tracer) => return Err(InjectError::Traced(pid, tracer)),
+        }
+        if field("State:").is_some_and(|state| state.starts_with('T')) {
+            return Err(InjectError::Stopped(pid));
+        }
+        if field("x86_Thread_features:").is_some_and(|features| features.contains("shstk")) {
+            return Err(InjectError::Misfit("the processor guards its return addresses (shadow stacks)".to_owned()));
+        }
+        let locked = field("VmLck:").and_then(|text| text.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
+        if !force && locked.saturating_mul(1024) > LOCKED {
+            return Err(InjectError::Locked(pid));
+        }
+        match field("Seccomp:") {
+            Some("1") if !force => {
+                return Err(InjectError::Seccomp(pid, "it is confined to four system calls".to_owned()));
+            }
+            Some(mode) => is_filtered |= mode != "0",
+            None => {}
+        }
+    }
+    if is_filtered && !force { seccomp::check(live) } else { Ok(()) }
+}
+
+/// Where libc keeps whether there is but one thread: in the program, if that refers to it.
+fn single_thread_word(live: &Live) -> Option<RemoteAddr> {
+    let mut modules: Vec<_> = live.modules().iter().collect();
+    modules.sort_by_key(|module| !live.is_program(module));
+    let named = modules.into_iter().filter(|module| live.is_program(module) || module.name().starts_with("libc"));
+    named.take(8).find_map(|module| {
+        let mut image = Image::load(live, module.base).ok()?;
+        image.load_symbols(live).ok()?;
+        image.address_of("__libc_single_threaded")
+    })
+}

@@ -1,0 +1,70 @@
+//! Which thread is stopped for a moment: one that does not notice.
+
+use crate::model::{Snapshot, Stack, Thread, ThreadState};
+use crate::target::Live;
+use crate::{Lwp, RemoteAddr};
+
+/// So much of its stack must be free below: the frame by which it finds back, with the largest state that processors
+/// have.
+pub(super) const FREE: u64 = 24 << 10;
+
+/// A thread that could be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Victim {
+    pub(super) lwp: Lwp,
+    /// Its thread pointer.
+    pub(super) pointer: RemoteAddr,
+    pub(super) stack: Stack,
+}
+
+/// How little a thread would notice; `None` if it would.
+fn rank(live: &Live, thread: &Thread) -> Option<u8> {
+    let call = match (thread.state, thread.syscall) {
+        (ThreadState::Active | ThreadState::Run, _) => return Some(1),
+        (ThreadState::Sleep, Some(call)) => call,
+        _ => return None,
+    };
+    const TIMEOUT: usize = 3;
+    match call.number {
+        // futex: begins anew. With a time limit the kernel remembers how much of it is left.
+        202 if call.args[TIMEOUT] == 0 => Some(0),
+        202 => Some(2),
+        // pause, wait4, waitid, rt_sigsuspend
+        34 | 61 | 130 | 247 => Some(3),
+        // read, of anything but a socket, which may have a time limit
+        0 => {
+            let link = std::fs::read_link(format!("/proc/{}/fd/{}", live.pid(), call.args[0] as u32)).ok()?;
+            (!link.as_os_str().as_encoded_bytes().starts_with(b"socket:")).then_some(3)
+        }
+        // poll, nanosleep, clock_nanosleep: likewise remembered
+        7 | 35 | 230 => Some(4),
+        _ => None,
+    }
+}
+
+/// The threads that could be stopped, the best first. None but those that stand on a stack of their own are: what is
+/// below the stack of a coroutine may be another's.
+pub(super) fn candidates(live: &Live, snapshot: &Snapshot) -> Vec<Victim> {
+    let mut found: Vec<(u8, Victim)> = snapshot
+        .threads
+        .iter()
+        .filter(|thread| !thread.exiting && !thread.db_suspended)
+        .filter_map(|thread| {
+            let victim = Victim { lwp: thread.lwp?, pointer: thread.id?.0, stack: thread.stack? };
+            let fits = thread.sp.is_none_or(|sp| victim.has_room(live, sp));
+            Some((rank(live, thread)?, victim)).filter(|_| fits)
+        })
+        .collect();
+    found.sort_by_key(|(rank, victim)| (*rank, victim.lwp));
+    found.into_iter().map(|(_, victim)| victim).collect()
+}
+
+impl Victim {
+    /// Whether there is room below `sp`, on its own stack, in memory that is there already.
+    pub(super) fn has_room(&self, live: &Live, sp: RemoteAddr) -> bool {
+        let lowest = self.stack.base.0.saturating_sub(self.stack.size);
+        let Some(end) = sp.0.checked_sub(FREE) else { return false };
+        let map = crate::proc::map_at(live.maps(), sp);
+        sp <= self.stack.base && end >= lowest && map.is_some_and(|map| map.write && map.start.0 <= end)
+    }
+}

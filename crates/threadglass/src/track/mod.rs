@@ -1,0 +1,156 @@
+//! What the agent inside a program has counted, read from outside while the program runs.
+//!
+//! The agent's shared object is one of the target's, and its header one of that object's symbols. Nothing is written
+//! and nobody is stopped: see [`table`] for what a reader may rely on.
+
+mod fits;
+#[cfg(feature = "agent")]
+pub mod inject;
+#[cfg(feature = "agent")]
+mod place;
+mod read;
+mod samples;
+mod scale;
+mod since;
+mod stats;
+mod switch;
+mod watch;
+
+pub use crate::sys::terminal::lines as terminal_lines;
+pub use samples::{Sampled, Samples};
+pub use switch::Wanted;
+pub use watch::{Contended, Contention, Pause, PauseEnd};
+
+pub use fits::misfit;
+#[cfg(feature = "agent")]
+pub use place::{NoPlace, environment, place};
+
+use crate::RemoteAddr;
+use crate::elf::Image;
+use crate::model::{Gap, Snapshot, SyncKind, SyncStats};
+use crate::target::{Memory, Target};
+use scale::Scale;
+use table::decode::{HEADER_SIZE, HeaderView, NotHeader, header};
+
+/// Part of the file name of every agent, however it was loaded.
+pub const FILE_NAME: &str = "threadglass-agent";
+
+/// Why an agent that is there cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrackError {
+    /// It does not count.
+    #[error("the agent could not set itself up (no memory, or a C library before 2.31)")]
+    Refused,
+    /// It belongs to another tool version.
+    #[error("the agent in the program is of another version ({0}): use the tglass that started it")]
+    Version(u32),
+    /// Its memory makes no sense.
+    #[error("the agent's table is damaged")]
+    Damaged,
+    /// Too many want it on.
+    #[error("the agent is off, and as many processes as it can remember have asked it to be on")]
+    Crowded,
+    /// Its memory cannot be read.
+    #[error("the agent's table cannot be read: {0}")]
+    Read(#[from] crate::target::ReadError),
+}
+
+/// The agent of a target.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    address: RemoteAddr,
+    view: HeaderView,
+    scale: Scale,
+}
+
+/// One object that the agent knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracked {
+    /// Where it is.
+    pub address: RemoteAddr,
+    /// What it is.
+    pub kind: SyncKind,
+    /// Tells it from others that were at this address before.
+    pub generation: u64,
+    /// What was counted.
+    pub stats: SyncStats,
+}
+
+impl Agent {
+    /// The agent of `target`, if it has one.
+    pub fn find(target: &dyn Target) -> Result<Option<Self>, TrackError> {
+        let Some(module) = target.modules().iter().find(|module| module.name().contains(FILE_NAME)) else {
+            return Ok(None);
+        };
+        let address = Image::load(target, module.base).ok().and_then(|mut image| {
+            image.load_symbols(target).ok()?;
+            image.address_of(table::HEADER_SYMBOL)
+        });
+        match address {
+            Some(address) => Self::at(target, address, target.identity().core.is_none()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The agent whose header is at `address`. Whether the program runs matters for its clock.
+    pub fn at(memory: &dyn Memory, address: RemoteAddr, is_live: bool) -> Result<Self, TrackError> {
+        let mut bytes = [0; HEADER_SIZE];
+        memory.read_exact(address, &mut bytes)?;
+        let view = header(&bytes).map_err(|why| match why {
+            NotHeader::Version(version) => TrackError::Version(version),
+            NotHeader::Foreign | NotHeader::Damaged => TrackError::Damaged,
+        })?;
+        if view.state != table::state::READY {
+            return Err(TrackError::Refused);
+        }
+        Ok(Self { address, scale: Scale::new(&view, is_live), view })
+    }
+
+    /// Where its header is.
+    pub fn address(&self) -> RemoteAddr {
+        self.address
+    }
+
+    /// What the header says.
+    pub fn header(&self) -> &HeaderView {
+        &self.view
+    }
+
+    /// Whether it counts now.
+    pub fn is_on(&self) -> bool {
+        self.view.mode != table::mode::OFF
+    }
+
+    /// All objects it knows.
+    pub fn objects(&self, memory: &dyn Memory) -> Vec<Tracked> {
+        read::all(memory, &self.view, &self.scale)
+    }
+
+    /// The object at `address`, if it knows it.
+    pub fn object(&self, memory: &dyn Memory, address: RemoteAddr) -> Option<Tracked> {
+        read::one(memory, &self.view, &self.scale, address)
+    }
+}
+
+/// The objects that the agent of `target` knows, if there is one.
+pub(crate) fn registered(target: &dyn Target) -> Vec<(RemoteAddr, SyncKind)> {
+    let Ok(Some(agent)) = Agent::find(target) else { return Vec::new() };
+    agent.objects(target).into_iter().map(|tracked| (tracked.address, tracked.kind)).collect()
+}
+
+/// Adds statistics to the objects of a snapshot, if there is an agent.
+pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
+    let agent = match Agent::find(target) {
+        Ok(Some(agent)) => agent,
+        Ok(None) => return,
+        Err(error) => return snapshot.gaps.push(Gap::whole("lock statistics", error.to_string())),
+    };
+    for object in &mut snapshot.objects {
+        let known = agent.object(target, object.address).filter(|tracked| tracked.kind == object.kind);
+        object.stats = known.map(|tracked| tracked.stats);
+    }
+    if agent.view.drops > 0 {
+        let why = format!("{} uses of objects found the agent's table full (`tglass run --size N`)", agent.view.drops);
+        snapshot.gaps.push(Gap::whole("lock statistics of some objects", why));
+    }
+}

@@ -1,0 +1,86 @@
+//! Reading entries of the agent's table.
+
+use super::Tracked;
+use super::scale::Scale;
+use super::stats::tracked;
+use crate::RemoteAddr;
+use crate::target::{Memory, Slot};
+use table::decode::{EXTRA_SIZE, ExtraView, HeaderView, Record, entry, extra};
+use table::{Key, UNIT, probes};
+
+/// Units read at a time.
+const CHUNK: u64 = 1 << 14;
+
+/// Objects that are taken from a table, at most: more than one that works has.
+const MOST: usize = 1 << 24;
+
+/// The address of a number's entry, if there is such a number.
+fn place(start: u64, room: u64, number: u64, size: usize) -> Option<RemoteAddr> {
+    let at = number.checked_mul(size as u64)?;
+    (number != 0 && number < room).then_some(RemoteAddr(start.checked_add(at)?))
+}
+
+/// All objects.
+pub(super) fn all(memory: &dyn Memory, view: &HeaderView, scale: &Scale) -> Vec<Tracked> {
+    let mut records = Vec::new();
+    let (start, room, taken) = view.entries;
+    let mut first = 1;
+    while first < taken && records.len() < MOST {
+        // One unit more, for an entry whose second unit is behind the last.
+        let many = CHUNK.min(taken - first) + 1;
+        let Some(address) = place(start, room, first, UNIT) else { break };
+        let mut once = vec![0; many as usize * UNIT];
+        let mut twice = once.clone();
+        // Twice: what has the same key in both was one object all the time.
+        let whole = [&mut once, &mut twice].map(|bytes| memory.read_at(address, bytes).unwrap_or(0));
+        let units = whole[0].min(whole[1]) / UNIT;
+        for unit in 0..units.min(many as usize - 1) {
+            let mut bytes = [0; 2 * UNIT];
+            let end = ((unit + 2) * UNIT).min(once.len());
+            bytes[..end - unit * UNIT].copy_from_slice(&once[unit * UNIT..end]);
+            let key: [u8; 8] = twice[unit * UNIT..unit * UNIT + 8].try_into().unwrap_or_default();
+            records.extend(entry(&bytes, u64::from_le_bytes(key)));
+        }
+        first += CHUNK;
+    }
+    let mut extras = vec![[0; EXTRA_SIZE]; records.len()];
+    let mut slots: Vec<Slot<'_>> = Vec::new();
+    for (record, bytes) in records.iter().zip(&mut extras) {
+        if let Some(address) = extra_place(view, record) {
+            slots.push(Slot::new(address, bytes));
+        }
+    }
+    memory.read_many(&mut slots);
+    drop(slots);
+    records.iter().zip(&extras).map(|(record, bytes)| tracked(record, extra(bytes, record.key), scale)).collect()
+}
+
+fn extra_place(view: &HeaderView, record: &Record) -> Option<RemoteAddr> {
+    place(view.extras.0, view.extras.1, record.extra.into(), EXTRA_SIZE)
+}
+
+/// The object at an address.
+pub(super) fn one(memory: &dyn Memory, view: &HeaderView, scale: &Scale, address: RemoteAddr) -> Option<Tracked> {
+    if view.index.1 == 0 || !Key::fits(address.0) {
+        return None;
+    }
+    for slot in probes(address.0, view.index.1) {
+        let number = memory.read_u32(RemoteAddr(view.index.0.checked_add(slot * 4)?)).ok()?;
+        let at = place(view.entries.0, view.entries.1, number.into(), UNIT)?;
+        let mut bytes = [0; 2 * UNIT];
+        memory.read_at(at, &mut bytes).ok()?;
+        let key = memory.read_u64(at).ok()?;
+        if Key(key).address() != address.0 {
+            continue;
+        }
+        let record = entry(&bytes, key)?;
+        return Some(tracked(&record, extra_of(memory, view, &record), scale));
+    }
+    None
+}
+
+fn extra_of(memory: &dyn Memory, view: &HeaderView, record: &Record) -> Option<ExtraView> {
+    let mut bytes = [0; EXTRA_SIZE];
+    memory.read_exact(extra_place(view, record)?, &mut bytes).ok()?;
+    extra(&bytes, record.key)
+}

@@ -1,0 +1,153 @@
+//! Contention over a stretch of time.
+
+use super::{Agent, TrackError, Tracked};
+use crate::RemoteAddr;
+use crate::model::Snapshot;
+use crate::symbols::Symbolizer;
+use crate::target::Target;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// An object that threads waited for.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Contended {
+    /// Where it is.
+    pub address: RemoteAddr,
+    /// What it is.
+    pub kind: crate::model::SyncKind,
+    /// Its name, as `tglass locks` has it.
+    pub name: Option<String>,
+    /// Waits that ended in this time.
+    pub waits: u64,
+    /// How long they took.
+    pub wait_ns: u64,
+    /// What was counted in this time; percentiles and call sites are of all the time since the program began.
+    pub stats: crate::model::SyncStats,
+    /// Where threads called from that waited, and where the one that made them wait, longest first.
+    pub sites: Vec<(String, Option<String>, u64)>,
+}
+
+/// What was seen of a program's contention so far.
+pub struct Contention {
+    start: HashMap<RemoteAddr, Tracked>,
+    began: Instant,
+    looked: Instant,
+    rows: Vec<Tracked>,
+    functions: HashMap<RemoteAddr, String>,
+}
+
+impl Contention {
+    /// Begins to look at a program that is running (`true`), or that has just been started and is looked at from its
+    /// beginning. An error if it has no agent that counts.
+    pub fn begin(target: &dyn Target, is_running: bool) -> Result<Option<Self>, TrackError> {
+        let Some(agent) = Agent::find(target)? else { return Ok(None) };
+        let objects = if is_running { agent.objects(target) } else { Vec::new() };
+        let start = objects.into_iter().map(|tracked| (tracked.address, tracked)).collect();
+        let now = Instant::now();
+        Ok(Some(Self { start, began: now, looked: now, rows: Vec::new(), functions: HashMap::new() }))
+    }
+
+    /// Looks again; `false` if there is nothing to be seen any more.
+    pub fn look(&mut self, target: &dyn Target) -> bool {
+        let Ok(Some(agent)) = Agent::find(target) else { return false };
+        let objects = agent.objects(target);
+        if objects.is_empty() && !self.rows.is_empty() {
+            return false;
+        }
+        let changed = objects.into_iter().filter_map(|now| {
+            let start = self.start.get(&now.address);
+            now.since(start)
+        });
+        self.rows = changed.filter(|tracked| tracked.stats.waits().0 > 0).collect();
+        self.looked = Instant::now();
+        true
+    }
+
+    /// Names the functions that have waited and made others wait, while the program is there to tell.
+    pub fn name_functions(&mut self, target: &dyn Target) {
+        let mut symbols = Symbolizer::new(target);
+        let contentions = self.rows.iter().filter_map(|row| row.stats.contention());
+        let sites = contentions.flat_map(|contention| &contention.sites);
+        for address in sites.flat_map(|site| [Some(site.waiter), site.holder]).flatten() {
+            if self.functions.contains_key(&address) {
+                continue;
+            }
+            // The call itself is before the address it returns to.
+            if let Some(name) = symbols.enclosing_function(RemoteAddr(address.0.saturating_sub(1))) {
+                self.functions.insert(address, name);
+            }
+        }
+    }
+
+    /// For how long it was looked at.
+    pub fn span(&self) -> Duration {
+        self.looked - self.began
+    }
+
+    /// The objects with the longest waits, with names. Waits for a condition, a barrier or a semaphore come after
+    /// those for locks: most of them are idleness.
+    pub fn worst(&self, names: Option<&Snapshot>, limit: usize) -> Vec<Contended> {
+        use crate::model::SyncKind::{Mutex, Rwlock, Spinlock};
+        let mut rows: Vec<&Tracked> = self.rows.iter().collect();
+        rows.sort_by_key(|row| {
+            (!matches!(row.kind, Mutex | Rwlock | Spinlock), std::cmp::Reverse(row.stats.waits().1), row.address)
+        });
+        let at = |address: RemoteAddr| self.functions.get(&address).cloned().unwrap_or_else(|| address.to_string());
+        let name = |address| {
+            names?.objects.iter().find(|object| object.address == address).and_then(|object| object.name.clone())
+        };
+        let mut worst = Vec::new();
+        for row in rows.into_iter().take(limit) {
+            let (waits, wait_ns) = row.stats.waits();
+            let sites = row.stats.contention().map_or(&[][..], |contention| &contention.sites);
+            worst.push(Contended {
+                address: row.address,
+                kind: row.kind,
+                name: name(row.address),
+                waits,
+                wait_ns,
+                stats: row.stats.clone(),
+                sites: sites.iter().map(|site| (at(site.waiter), site.holder.map(at), site.time_ns)).collect(),
+            });
+        }
+        worst
+    }
+}
+
+/// Why a pause came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseEnd {
+    /// The time is over.
+    Time,
+    /// We were asked to stop (Ctrl-C, SIGTERM or SIGHUP).
+    Asked,
+}
+
+/// Waits that a signal ends without ending this program.
+#[derive(Debug)]
+pub struct Pause(SignalFd);
+
+impl Pause {
+    /// Blocks SIGINT, SIGTERM and SIGHUP for the calling thread.
+    pub fn new() -> std::io::Result<Self> {
+        let asked: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+        asked.thread_block()?;
+        Ok(Self(SignalFd::with_flags(&asked, SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// Waits.
+    pub fn wait(&self, time: Duration) -> std::io::Result<PauseEnd> {
+        let timeout = PollTimeout::try_from(time.max(Duration::from_millis(1))).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) | Err(Errno::EINTR) => Ok(PauseEnd::Time),
+            Ok(_) => Ok(PauseEnd::Asked),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The agent put into programs that run: they never notice, and what it counts is exact.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use testkit::{Build, Fixture, Value, Variant, address, eventually, serde_json};
+use threadglass::model::SyncStats;
+use threadglass::target::Live;
+use threadglass::track::inject::{self, InjectError, Injected, Options};
+use threadglass::track::{Agent, Tracked};
+use threadglass::{Pid, RemoteAddr};
+
+fn attach(pid: i32) -> Injected {
+    inject::attach(Pid(pid), &Options::default()).unwrap_or_else(|error| panic!("cannot attach: {error}"))
+}
+
+fn plugin() -> PathBuf {
+    Build::new("inject_plugin.c").variant(Variant::Library).path()
+}
+
+fn hammer() -> Fixture {
+    let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
+    Fixture::start(&program, &[plugin().to_str().expect("a path in UTF-8")])
+}
+
+fn progress(fixture: &mut Fixture) -> Value {
+    serde_json::from_str(&fixture.ask("progress")).expect("the fixture writes JSON")
+}
+
+/// Waits until everything that the fixture does has gone on, and nothing was violated.
+fn goes_on(fixture: &mut Fixture) {
+    let before = progress(fixture);
+    let mut now = before.clone();
+    eventually("everything should go on", || {
+        now = progress(fixture);
+        let members = before.as_object().expect("an object");
+        members
+            .iter()
+            .all(|(name, was)| matches!(name.as_str(), "violations" | "signals") || now[name].as_u64() > was.as_u64())
+    });
+    assert_eq!(now["violations"], 0, "{now}");
+}
+
+fn rounds(usual: u32) -> u32 {
+    std::env::var("TG_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+fn object(pid: i32, at: u64) -> Option<Tracked> {
+    let live = Live::open(Pid(pid)).unwrap();
+    let agent = Agent::find(&live).unwrap().expect("the agent is there");
+    agent.object(&live, RemoteAddr(at))
+}
+
+/// Threads of the process that are the agent's.
+fn own_threads(pid: i32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.trim() == "threadglass").count()
+}
+
+#[test]
+fn a_program_that_does_everything_at_once_does_not_notice() {
+    let mut fixture = hammer();
+    let mut pauses = Vec::new();
+    for round in 0..rounds(60) {
+        let injected = attach(fixture.pid());
+        pauses.push(injected.pause.expect("a thread was stopped"));
+        assert!(injected.slots().0 >= 10, "{:?}", injected.slots());
+        assert_eq!(injected.slots().1, 0);
+        assert_eq!(injected.interrupted, None);
+        if round % 2 == 0 {
+            goes_on(&mut fixture);
+        }
+        assert!(injected.detach().unwrap());
+        if round % 8 == 0 {
+            goes_on(&mut fixture);
+        }
+    }
+    goes_on(&mut fixture);
+    eventually("the agent's thread should end", || own_threads(fixture.pid()) == 0);
+    pauses.sort();
+    eprintln!(
+        "{} rounds; pause min {:?} median {:?} max {:?}",
+        pauses.len(),
+        pauses[0],
+        pauses[pauses.len() / 2],
+        pauses[pauses.len() - 1]
+    );
+}
+
+fn lock_count(tracked: Option<&Tracked>) -> u64 {
+    match tracked.map(|tracked| &tracked.stats) {
+        Some(SyncStats::Lock(lock)) => lock.lock,
+        None => 0,
+        other => panic!("not a lock: {other:?}"),
+    }
+}
+
+/// Every way of linking that makes slots differ.
+fn styles() -> [(&'static str, Vec<&'static str>); 4] {
+    [
+        ("lazy", vec!["-fPIE", "-pie", "-Wl,-z,lazy", "-Wl,-z,norelro"]),
+        ("now", vec!["-fPIE", "-pie", "-Wl,-z,now", "-Wl,-z,relro"]),
+        ("no-plt", vec!["-fPIE", "-pie", "-fno-plt", "-Wl,-z,relro"]),
+        ("no-pie", vec!["-fno-pie", "-no-pie", "-Wl,-z,lazy", "-Wl,-z,relro"]),
+    ]
+}
+
+#[test]
+fn counts_are_exact_from_attach_to_detach() {
+    for (style, flags) in styles() {
+        let program = Build::new("inject_counts.c").flags(&flags).path();
+        counts_of(style, Fixture::start(&program, &[]).settled());
+    }
+}
+
+fn counts_of(style: &str, mut fixture: Fixture) {
+    let pid = fixture.pid();
+    let at = |name: &str, truth: &Value| address(&truth[name]);
+    let truth = fixture.truth().clone();
+    let place = |name: &str| at(name, &truth);
+    // What is done before does not count.
+    assert_eq!(fixture.ask("work 10"), "done");
+    let injected = attach(pid);
+    assert!(injected.pause.is_some());
+    assert_eq!(fixture.ask("work 1000"), "done");
+    let tracked = |name: &str| object(pid, place(name));
+    assert_eq!(lock_count(tracked("counted").as_ref()), 4000, "{style}");
+    assert_eq!(lock_count(tracked("spin").as_ref()), 4000, "{style}");
+    match tracked("rwlock").unwrap().stats {
+        SyncStats::Rwlock(lock) => assert_eq!((lock.read.lock, lock.write.lock), (4000, 0), "{style}"),
+        other => panic!("{other:?}"),
+    }
+    match tracked("sem").unwrap().stats {
+        SyncStats::Semaphore(sem) => assert_eq!((sem.wait, sem.post), (4000, 4000), "{style}"),
+        other => panic!("{other:?}"),
+    }
+    // Holds and waits that there were before: their ends leave nothing behind but what was called since.
+    assert_eq!(fixture.ask("release"), "done");
+    match tracked("held").map(|held| held.stats) {
+        None => {}
+        Some(SyncStats::Lock(held)) => {
+            assert_eq!((held.lock, held.sleep, held.hold_time.timed), (0, 0, 0), "{style}");
+        }
+        other => panic!("{other:?}"),
+    }
+    match tracked("awaited").unwrap().stats {
+        SyncStats::Cond(cond) => assert_eq!((cond.wait, cond.signal, cond.broadcast), (0, 1, 0), "{style}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(lock_count(tracked("awaited_lock").as_ref()), 1, "{style}");
+    // A lock that is released by a pointer which was taken before: counted once, and nothing goes below 0.
+    assert_eq!(fixture.ask("early"), "done");
+    assert_eq!(lock_count(tracked("early").as_ref()), 1, "{style}");
+    // An object that is loaded now.
+    let answer = fixture.ask(&format!("load {} 300", plugin().display()));
+    let plugin_lock = address(&Value::String(answer));
+    assert_eq!(lock_count(object(pid, plugin_lock).as_ref()), 300, "{style}");
+    assert!(injected.detach().unwrap());
+    // Nothing is counted any more, in it neither.
+    assert_eq!(fixture.ask("work 1000"), "done");
+    fixture.ask(&format!("load {} 50", plugin().display()));
+    assert_eq!(lock_count(tracked("counted").as_ref()), 4000, "{style}");
+    assert_eq!(lock_count(object(pid, plugin_lock).as_ref()), 300, "{style}");
+    // The second time the agent is there already.
+    let maps = || std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let objects = maps().matches("threadglass-agent").count();
+    let again = attach(pid);
+    assert_eq!(maps().matches("threadglass-agent").count(), objects);
+    assert_eq!(fixture.ask("work 100"), "done");
+    fixture.ask(&format!("load {} 50", plugin().display()));
+    assert_eq!(lock_count(tracked("counted").as_ref()), 4400, "{style}");
+    assert_eq!(lock_count(object(pid, plugin_lock).as_ref()), 350, "{style}");
+    assert!(again.detach().unwrap());
+    assert_eq!(own_threads(pid), 0);
+    // Nothing of the memory is left in which the first thread began.
+    assert!(!maps().lines().any(|line| line.contains("r-xp") && line.contains("00:00 0") && !line.contains('[')));
+}
+
+#[test]
+fn two_tools_at_once() {
+    let mut fixture = hammer();
+    let pid = fixture.pid();
+    let first = attach(pid);
+    let second = attach(pid);
+    assert_eq!(second.pause, None, "nobody is stopped for the second");
+    assert!(!first.detach().unwrap(), "the second still wants it");
+    assert_eq!(own_threads(pid), 1);
+    goes_on(&mut fixture);
+    assert!(second.detach().unwrap());
+    // By hand, while somebody wants it.
+    let third = attach(pid);
+    assert!(inject::detach(Pid(pid)).unwrap());
+    assert!(!inject::detach(Pid(pid)).unwrap());
+    assert!(third.detach().unwrap());
+    goes_on(&mut fixture);
+}
+
+#[test]
+fn a_dropped_attachment_restores_by_itself() {
+    let mut fixture = hammer();
+    let pid = fixture.pid();
+    drop(attach(pid));
+    eventually("the agent's thread should end", || own_threads(pid) == 0);
+    assert!(!inject::detach(Pid(pid)).unwrap());
+    goes_on(&mut fixture);
+}
+
+fn refusal(pid: i32) -> InjectError {
+    let maps = || std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let before = maps();
+    let error = inject::attach(Pid(pid), &Options::default()).expect_err("it should be refused");
+    assert_eq!(maps(), before, "nothing was changed: {error}");
+    error
+}
+
+#[test]
+fn what_cannot_have_it_is_refused_and_unchanged() {
+    if testkit::has_static_libc("what_cannot_have_it_is_refused_and_unchanged") {
+        let fixture = Fixture::start(&Build::new("many.c").variant(Variant::Static).path(), &["3"]).settled();
+        assert!(refusal(fixture.pid()).to_string().contains("statically"));
+    }
+    // One thread: nobody waits for its locks.
+    let mut single = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    testkit::wait_asleep(single.id() as i32, single.id() as i32);
+    assert!(refusal(single.id() as i32).to_string().contains("only one thread"));
+    let _ = single.kill();
+    // Ended, but not collected.
+    eventually("it should end", || {
+        std::fs::read_to_string(format!("/proc/{}/stat", single.id())).is_ok_and(|stat| stat.contains(") Z"))
+    });
+    assert!(matches!(refusal(single.id() as i32), InjectError::Target(_)));
+    let _ = single.wait();
+    // A thread of the kernel, and nobody.
+    if std::fs::read_link("/proc/2/exe").is_err() && std::path::Path::new("/proc/2").exists() {
+        assert!(matches!(refusal(2), InjectError::Target(_) | InjectError::Denied(..)));
+    }
+    assert!(matches!(refusal(i32::MAX), InjectError::Target(_)));
+}
+
+#[test]
+fn a_program_that_refuses_is_left_alone() {
+    let build = |what: &str| {
+        let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
+        Fixture::start(&program, &[what]).settled()
+    };
+    let fixture = build("stopped");
+    testkit::signal(fixture.pid(), testkit::Signal::SIGSTOP);
+    eventually("it should stop", || testkit::task_state(fixture.pid(), fixture.pid()).is_some_and(|t| t.letter == 'T'));
+    assert!(matches!(refusal(fixture.pid()), InjectError::Stopped(_)));
+    testkit::signal(fixture.pid(), testkit::Signal::SIGCONT);
+    // Filters: some allow all that is needed, which only root can see.
+    for (filter, is_allowed) in [("filter-harmless", testkit::root()), ("filter-kill", false), ("filter-errno", false)]
+    {
+        let mut fixture = build(filter);
+        match is_allowed {
+            true => assert!(attach(fixture.pid()).detach().unwrap()),
+            false => assert!(matches!(refusal(fixture.pid()), InjectError::Seccomp(..))),
+        }
+        assert_eq!(fixture.ask("alive"), "alive");
+    }
+    let mut fixture = build("locked");
+    assert!(matches!(refusal(fixture.pid()), InjectError::Locked(_)));
+    assert_eq!(fixture.ask("alive"), "alive");
+    let mut fixture = build("no-exec");
+    let is_refused = fixture.truth()["refuses"] == true;
+    if is_refused {
+        // It may map code that nobody can write: the loader does no more.
+        assert!(attach(fixture.pid()).detach().unwrap());
+    }
+    assert_eq!(fixture.ask("alive"), "alive");
+    std::thread::sleep(Duration::ZERO);
+}
