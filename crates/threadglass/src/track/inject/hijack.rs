@@ -132,7 +132,7 @@ pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
 pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
     let Prepared { live, layout, code, room, wanted } = prepared;
     let shared: Shared = shared(*live, victim.pointer).ok_or(InjectError::NoVictim)?;
-    let hurry = Hurry::new(last_cpu(live.pid(), victim.lwp));
+    let hurry = Hurry::new();
     let stopped = StoppedThread::stop(live.pid(), victim.lwp)?;
     let begun = stopped.asked();
     let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
@@ -160,14 +160,6 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     let pause = begun.elapsed();
     drop(hurry);
     made.map(|_| Made { start, pause, interrupted })
-}
-
-/// The CPU on which a thread was last.
-fn last_cpu(pid: Pid, lwp: Lwp) -> Option<usize> {
-    /// Number of the field, counted from the state, which follows the name.
-    const PROCESSOR: usize = 36;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{lwp}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(PROCESSOR)?.parse().ok()
 }
 
 /// Whether a stopped thread is in a sequence that the kernel would have it begin anew.
