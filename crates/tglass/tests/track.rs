@@ -253,6 +253,22 @@ fn locks_of_rust_are_shown_by_samples() {
     assert!(text.contains("Not counted: locks of Rust") && text.contains("Rust mutex"), "{text}");
 }
 
+/// Programs and libraries that stand in for the same functions see their calls as before, and all are counted.
+#[test]
+fn others_may_stand_in_for_the_same_functions() {
+    let library = Build::new("track_stand_in.c").variant(Variant::Library).path();
+    let mut with_library = run(&[], &build("track_locks.c"));
+    with_library.env("LD_PRELOAD", &library);
+    let its_own = run(&[], &Build::new("track_locks.c").flags(&["-DOWN", "-rdynamic"]).path());
+    for command in [with_library, its_own] {
+        let fixture = Fixture::command(command).settled();
+        assert_eq!(fixture.truth()["calls"], 1000);
+        let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--all"]);
+        let lock = objects(&snapshot).iter().find(|object| object["address"] == fixture.truth()["lock"]);
+        assert_eq!(lock.expect("the lock")["stats"]["lock"], 1000, "{snapshot:#}");
+    }
+}
+
 #[test]
 fn commands_that_cannot_be_run_are_refused() {
     let refused = tool().run(&["run", "--", "/nonexistent/program"]);

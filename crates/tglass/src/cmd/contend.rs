@@ -15,8 +15,11 @@ use threadglass::waits::{self, Scope};
 
 /// Between two looks: what a program counts in its last moments is lost when it ends.
 const NAP: Duration = Duration::from_millis(50);
-/// Names are looked up so often, at most, and a terminal shows what there is.
-const NAMES: Duration = Duration::from_secs(1);
+/// A terminal shows what there is so often, at most.
+const SHOW: Duration = Duration::from_secs(1);
+/// Looks that are not the agent's counts wait for so many times as long as the last one took: the program has a better use
+/// for the CPUs.
+const REST: u32 = 30;
 
 pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let mut child = args.command.first().map(|_| start(args)).transpose()?;
@@ -38,7 +41,10 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let mut screen = Screen::default();
     let mut samples = Samples::default();
     let began = Instant::now();
-    let mut names: Option<(Instant, Snapshot)> = None;
+    let mut names: Option<Snapshot> = None;
+    // Nobody knows when a command ends; otherwise names are wanted when something is shown.
+    let is_first = is_shown || child.is_some();
+    let (mut next_sample, mut next_names) = (began, began + if is_first { Duration::ZERO } else { SHOW });
     loop {
         let left = args.duration.map(|limit| limit.saturating_sub(began.elapsed()));
         let end = if left == Some(Duration::ZERO) { Some(PauseEnd::Time) } else { None };
@@ -50,17 +56,23 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
         if tracked.is_none() {
             let _ = want(&live, &mut place);
         }
-        samples.look(&live);
-        if end.is_some() || names.as_ref().is_none_or(|(when, _)| when.elapsed() > NAMES) {
+        let now = Instant::now();
+        if now >= next_sample {
+            samples.look(&live);
+            next_sample = now + now.elapsed() * REST;
+        }
+        if end.is_some() || now >= next_names {
             // What was loaded since is only in a new list of mappings.
             match Live::open(pid) {
                 Ok(again) => live = again,
                 Err(_) => break,
             }
+            let now = Instant::now();
             if let Ok(snapshot) = waits::collect_scope(&live, Scope::All) {
-                names = Some((Instant::now(), snapshot));
+                names = Some(snapshot);
                 seen.name_functions(&live);
             }
+            next_names = now + (now.elapsed() * REST).max(SHOW);
             if is_shown {
                 screen.show(&report(args, &seen, &samples, names.as_ref()))?;
             }
@@ -81,8 +93,7 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     }
 }
 
-fn report(args: &ContendArgs, seen: &Contention, samples: &Samples, names: Option<&(Instant, Snapshot)>) -> Report {
-    let names = names.map(|(_, snapshot)| snapshot);
+fn report(args: &ContendArgs, seen: &Contention, samples: &Samples, names: Option<&Snapshot>) -> Report {
     Report {
         schema: SCHEMA,
         seconds: seen.span().as_secs_f64(),
