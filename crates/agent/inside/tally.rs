@@ -96,7 +96,10 @@ impl Wait {
     /// Notes its end, and gives how long it was.
     pub fn end(self, entry: &Entry, site: usize) -> u64 {
         let now = clock::now();
-        let time = clock::since(self.began, now);
+        // One that began when tracking was on before counts from when it was switched on again.
+        let enabled = HEADER.enabled_at.load(Relaxed);
+        let from = if clock::since(self.began, enabled) != 0 { enabled } else { self.began };
+        let time = clock::since(from, now);
         clock::note(now);
         let Some(extra) = memory::extra_or_new(entry) else { return time };
         bump(&extra.histogram[table::bucket(time)]);

@@ -156,7 +156,16 @@ pub struct Mail {
     pub mode: u64,
     /// For the agent: objects there is to be room for, or 0.
     pub objects: u64,
+    /// libc's function that calls the destructors of C++'s thread-local objects, or 0.
+    pub end_objects: u64,
+    /// libc's keys of thread-specific data: [`KEYS`] pairs of a sequence number and a destructor.
+    pub keys: u64,
+    /// The raw thread's values for them: pairs of a sequence number and a value.
+    pub values: u64,
 }
+
+/// Keys whose values are in a thread's descriptor itself.
+pub const KEYS: u32 = 32;
 
 /// Bytes of a [`Control`].
 pub const CONTROL_SIZE: usize = size_of::<Control>();

@@ -25,7 +25,7 @@ pub use fixture::Fixture;
 pub use log::{Entry, Log};
 pub use roots::GlibcRoots;
 pub use serde_json::{self, Value, json};
-pub use skip::{has_static_libc, have, is_root, root, skip};
+pub use skip::{has_static_libc, have, is_root, library, root, skip};
 pub use sync::{SyncView, sync_faults};
 pub use tool::{Answer, Tool, thread, threads};
 pub use truth::{View, differences, file_at_pc};

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Says that a test (or a part of it) did not run, and which privilege or tool it lacked. The lines
@@ -24,6 +24,16 @@ pub fn have(test: &str, program: &str) -> bool {
     let found = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
     if !found {
         skip(test, &format!("{program} is not installed"));
+    }
+    found
+}
+
+/// Path of a shared library of the distribution; says so and counts a skip when it is not installed.
+pub fn library(test: &str, name: &str) -> Option<PathBuf> {
+    let path = Path::new("/usr/lib/x86_64-linux-gnu").join(name);
+    let found = path.is_file().then_some(path);
+    if found.is_none() {
+        skip(test, &format!("{name} is not installed"));
     }
     found
 }

@@ -57,6 +57,23 @@ fn own_threads(pid: i32) -> usize {
     names.filter(|name| name.trim() == "threadglass").count()
 }
 
+/// An allocator that keeps a list of threads must not keep one that has gone.
+#[test]
+fn jemalloc_forgets_the_thread_that_was_made_first() {
+    let test = "jemalloc_forgets_the_thread_that_was_made_first";
+    let Some(library) = testkit::library(test, "libjemalloc.so.2") else { return };
+    let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
+    let mut command = std::process::Command::new(program);
+    command.arg(plugin()).env("LD_PRELOAD", library);
+    let mut fixture = Fixture::command(command);
+    for _ in 0..rounds(12) {
+        let injected = attach(fixture.pid());
+        goes_on(&mut fixture);
+        assert!(injected.detach().unwrap());
+        goes_on(&mut fixture);
+    }
+}
+
 #[test]
 fn a_program_that_does_everything_at_once_does_not_notice() {
     let mut fixture = hammer();

@@ -2,12 +2,12 @@
 //! loads the agent and goes on in it.
 //!
 //! It is position independent and finds everything in a [`Mail`]. Two threads run it, in turn. The first has no
-//! descriptor of the C library's own, only zeros and a few fields; it may call `pthread_create`, and nothing else. The
-//! second is a thread like any other.
+//! descriptor of the C library's own, only zeros and a few fields; it calls `pthread_create`, and then what a thread
+//! calls at its end: an allocator may have noted that this thread exists. The second is a thread like any other.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
-use table::control::{Mail, go, step};
+use table::control::{KEYS, Mail, go, step};
 
 global_asm!(
     ".pushsection .rodata.threadglass_stub, \"a\"",
@@ -51,7 +51,7 @@ global_asm!(
     "mov rcx, rbx",
     "call [rbx + {create}]",
     "test eax, eax",
-    "jz 19f",
+    "jz 18f",
     "mov [rbx + {error}], eax",
     // So much thread-local data that the stack is too small: once more with a large one.
     "cmp r12, 0x800000",
@@ -59,10 +59,14 @@ global_asm!(
     "jne 11b",
     "mov dword ptr [rbx + {state}], {NO_THREAD}",
     "call 40f",
+    "call 50f",
     "mov rdi, [rbx + {region}]",
     "mov rsi, [rbx + {region_size}]",
     "mov eax, 11", // munmap: the stack goes with it
     "syscall",
+    "jmp 19f",
+    "18:",
+    "call 50f",
     "19:",
     "xor edi, edi",
     "mov eax, 60", // exit
@@ -183,6 +187,45 @@ global_asm!(
     "42:",
     "pop r12",
     "ret",
+    // --- what a thread does at its end, for the raw one: destructors, again while they leave new values behind
+    "50:",
+    "sub rsp, 8",
+    "mov rax, [rbx + {end_objects}]",
+    "test rax, rax",
+    "jz 51f",
+    "call rax",
+    "51:",
+    "mov r12d, 4",
+    "52:",
+    "xor ebp, ebp",
+    "mov r13, [rbx + {values}]",
+    "mov r14, [rbx + {keys}]",
+    "mov r15d, {KEYS}",
+    "53:",
+    "mov rdi, [r13 + 8]",
+    "test rdi, rdi",
+    "jz 54f",
+    "mov qword ptr [r13 + 8], 0",
+    "mov rax, [r14]",
+    "cmp rax, [r13]", // set in this life of the key
+    "jne 54f",
+    "mov rax, [r14 + 8]",
+    "test rax, rax",
+    "jz 54f",
+    "inc ebp",
+    "call rax",
+    "54:",
+    "add r13, 16",
+    "add r14, 16",
+    "dec r15d",
+    "jnz 53b",
+    "test ebp, ebp",
+    "jz 55f",
+    "dec r12d",
+    "jnz 52b",
+    "55:",
+    "add rsp, 8",
+    "ret",
     ".globl threadglass_stub_end",
     ".hidden threadglass_stub_end",
     "threadglass_stub_end:",
@@ -213,6 +256,10 @@ global_asm!(
     path = const offset_of!(Mail, path),
     name = const offset_of!(Mail, name),
     file_name = const offset_of!(Mail, file_name),
+    end_objects = const offset_of!(Mail, end_objects),
+    keys = const offset_of!(Mail, keys),
+    values = const offset_of!(Mail, values),
+    KEYS = const KEYS,
     RAW = const step::RAW,
     REAL = const step::REAL,
     FILE = const step::FILE,

@@ -79,7 +79,8 @@ impl Contention {
                 continue;
             }
             // The call itself is before the address it returns to.
-            if let Some(name) = symbols.enclosing_function(RemoteAddr(address.0.saturating_sub(1))) {
+            let call = RemoteAddr(address.0.saturating_sub(1));
+            if let Some(name) = symbols.enclosing_function(call).or_else(|| symbols.function_at(call)) {
                 self.functions.insert(address, name);
             }
         }

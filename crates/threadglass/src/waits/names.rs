@@ -5,6 +5,7 @@ use crate::glibc::sync::{CondLayout, decode, size_of};
 use crate::model::{Evidence, Family, Snapshot, SyncKind, SyncObject, SyncState};
 use crate::symbols::{DataNames, LockVariable, Symbolizer};
 use crate::target::{LwpFacts, Target};
+use crate::track::FILE_NAME as AGENT;
 use crate::unwind::Sites;
 use crate::{InnerTid, Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
@@ -89,7 +90,8 @@ impl<'a> Namer<'a> {
             if let Some(site) = site {
                 let frames: Vec<RemoteAddr> = site.places.iter().map(|place| place.lookup()).collect();
                 member = self.data.member_of(object.address, object.kind, &frames, &site.words);
-                let outside = frames.iter().find(|pc| !self.target.is_in_libc(**pc));
+                let is_agent = |pc| self.target.module_at(pc).is_some_and(|module| module.name().contains(AGENT));
+                let outside = frames.iter().find(|pc| !self.target.is_in_libc(**pc) && !is_agent(**pc));
                 function = outside.and_then(|pc| functions.enclosing_function(*pc));
             }
             object.name = member.or_else(|| {

@@ -3,7 +3,9 @@
 use super::InjectError;
 use crate::RemoteAddr;
 use crate::elf::Image;
+use crate::glibc::{KeyLayout, Layout};
 use crate::target::{Live, Memory};
+use table::control::KEYS;
 
 /// Addresses in the target.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +17,10 @@ pub(super) struct Code {
     pub(super) open: RemoteAddr,
     pub(super) open_mode: u64,
     pub(super) symbol: RemoteAddr,
+    /// Ends C++'s thread-local objects; null where libc does not have it.
+    pub(super) end_objects: RemoteAddr,
+    /// `__pthread_keys`.
+    pub(super) keys: RemoteAddr,
     /// `syscall; ret`.
     pub(super) syscall_ret: RemoteAddr,
     /// `mov rax, 15; syscall`: the end of every signal handler.
@@ -28,8 +34,16 @@ fn is_libc(name: &str) -> bool {
     name.starts_with("libc.so") || name.starts_with("libc-2")
 }
 
+/// Whether keys and values are what they have always been: the stub counts on it.
+fn are_pairs(keys: &KeyLayout) -> bool {
+    let key = (keys.stride, keys.seq, keys.destructor);
+    let value = (keys.data_stride, keys.data_seq, keys.data);
+    (key, value) == ((16, 0, 8), (16, 0, 8)) && keys.per_block == u64::from(KEYS) && keys.count >= keys.per_block
+}
+
 /// Finds all of it.
-pub(super) fn find(live: &Live) -> Result<Code, InjectError> {
+pub(super) fn find(live: &Live, layout: &Layout) -> Result<Code, InjectError> {
+    let keys = layout.keys.filter(are_pairs).ok_or(InjectError::Missing("keys of thread-specific data"))?.table;
     let image = |is_it: &dyn Fn(&str) -> bool| {
         let module = live.modules().iter().find(|module| is_it(&module.name()))?;
         let mut image = Image::load(live, module.base).ok()?;
@@ -73,6 +87,8 @@ pub(super) fn find(live: &Live) -> Result<Code, InjectError> {
         open,
         open_mode,
         symbol,
+        end_objects: libc.address_of("__call_tls_dtors").unwrap_or(RemoteAddr(0)),
+        keys,
         syscall_ret: sequence(&[0x0f, 0x05, 0xc3], "a system call")?,
         sigreturn: sequence(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], "the return from signals")?,
     })

@@ -200,8 +200,8 @@ mod tests {
         let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
         let mut fixture = Fixture::start(&program, &[]);
         let live = Live::open(Pid(fixture.pid())).unwrap();
-        let code = code::find(&live).unwrap();
         let layout = Layout::discover(&live, &live, &[]).unwrap();
+        let code = code::find(&live, &layout).unwrap();
         let wanted = Wanted { mode: 1, objects: 0, attach: None };
         let room = Room::new(&live, &layout);
         let prepared = Prepared { live: &live, layout: &layout, code: &code, room: &room, wanted };

@@ -158,12 +158,12 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
 /// Learns everything first; then stops a thread.
 fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Injected, InjectError> {
     refuse::check(live, options.force)?;
-    let code = code::find(live)?;
+    // A program with a glibc that can be loaded into has the descriptions of it, too.
+    let layout = Layout::discover(live, live, &[])?;
+    let code = code::find(live, &layout)?;
     let attach = there.as_ref().map(|control| control.attach);
     let mode = if options.exact { table::mode::EXACT } else { table::mode::SAMPLED };
     let wanted = Wanted { mode, objects: options.size.unwrap_or(0), attach };
-    // A program with a glibc that can be loaded into has the descriptions of it, too.
-    let layout = Layout::discover(live, live, &[])?;
     let room = Room::new(live, &layout);
     let mem = hijack::open_memory(live.pid(), live.witness())?;
     let mut tried = 0;

@@ -7,7 +7,7 @@ use crate::glibc::Layout;
 use crate::sys::stub::stub;
 use crate::target::{Live, Memory};
 use std::mem::offset_of;
-use table::control::{MAIL_SIZE, Mail};
+use table::control::{KEYS, MAIL_SIZE, Mail};
 
 const PAGE: u64 = 4096;
 const STACK: u64 = 128 << 10;
@@ -113,6 +113,10 @@ impl Room {
         put(offset_of!(Mail, naps), 40_000);
         put(offset_of!(Mail, mode), u64::from(wanted.mode));
         put(offset_of!(Mail, objects), wanted.objects);
+        put(offset_of!(Mail, end_objects), code.end_objects.0);
+        put(offset_of!(Mail, keys), code.keys.0);
+        // In a descriptor the first values lie before the pointers to blocks of more.
+        put(offset_of!(Mail, values), (tcb.0 + layout.specific).wrapping_sub(16 * u64::from(KEYS)));
         let mut text = |at: usize, text: &str| mail[at..at + text.len()].copy_from_slice(text.as_bytes());
         text(offset_of!(Mail, name), table::control::ATTACH_SYMBOL);
         text(offset_of!(Mail, file_name), super::super::FILE_NAME);
