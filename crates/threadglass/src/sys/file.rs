@@ -106,6 +106,13 @@ fn reopen_regular(handle: OwnedFd) -> Result<File, Errno> {
     open(&again, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
 }
 
+/// Whether a program has capabilities of its own (`setcap`).
+pub(crate) fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: two strings that live through the call; without room the kernel only tells the size.
+    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

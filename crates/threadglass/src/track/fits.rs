@@ -1,5 +1,6 @@
 //! Whether a program can have the agent in it at all.
 
+use crate::sys::file::has_capabilities;
 use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
@@ -18,13 +19,14 @@ fn find(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// Whether a program that we start gets rights that we do not have: its loader then ignores what is to be preloaded.
-fn has_other_rights(about: &std::fs::Metadata) -> bool {
+fn has_other_rights(path: &Path, about: &std::fs::Metadata) -> bool {
     const SET_UID: u32 = 0o4000;
     const SET_GID: u32 = 0o2010;
     let mode = about.mode();
     about.is_file()
         && (mode & SET_UID != 0 && about.uid() != nix::unistd::geteuid().as_raw()
-            || mode & SET_GID == SET_GID && about.gid() != nix::unistd::getegid().as_raw())
+            || mode & SET_GID == SET_GID && about.gid() != nix::unistd::getegid().as_raw()
+            || has_capabilities(path) && !nix::unistd::geteuid().is_root())
 }
 
 /// Why `program` cannot be tracked, with what to do instead; `None` if nothing speaks against it. What is no program
@@ -33,7 +35,7 @@ pub fn misfit(program: &OsStr) -> Option<String> {
     let path = find(program)?;
     let name = Path::new(program).display();
     if let Ok(about) = path.metadata()
-        && has_other_rights(&about)
+        && has_other_rights(&path, &about)
     {
         return Some(format!("{name} runs with the rights of another user or group: the loader lets nothing into it"));
     }

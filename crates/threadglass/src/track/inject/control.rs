@@ -182,6 +182,9 @@ impl Injected {
 /// Lets the agent of a process restore all slots, whoever wants it; whether there was anything to restore.
 pub fn detach(pid: Pid) -> Result<bool, InjectError> {
     let live = Live::open(pid)?;
+    if let Some(denial) = live.denial() {
+        return Err(InjectError::Denied(pid, denial.to_string()));
+    }
     let Some(control) = Control::find(&live)? else { return Ok(false) };
     let view = control.view(&live)?;
     match view.state {
