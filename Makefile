@@ -48,6 +48,7 @@ soak:
 	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
 	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject -- --nocapture a_program_that_does
 	TG_ROUNDS=200 TG_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p tglass --test inject -- --nocapture killed a_real
+	$(CARGO) build --release -p tglass && scripts/soak-container target/release/tglass
 
 # Ratios against peers, side by side in one run. Takes minutes; a busy machine disturbs it.
 bench: build
