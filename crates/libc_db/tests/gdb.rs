@@ -112,8 +112,9 @@ fn comparable(text: &str) -> Vec<String> {
     let keep = |line: &str| match line {
         line if line.starts_with('$') => Some(line.to_owned()),
         line if line.starts_with(['*', ' ']) && line.contains("Thread 0x") => {
-            // Without gdb's own number, which depends on when it noticed what.
-            let thread = &line[line.find("Thread")?..];
+            // Without gdb's own number, which depends on when it noticed what, and the address, which depends on
+            // which thread first needed memory.
+            let thread = &line[line.find("(LWP ")?..];
             Some(thread.split_once('"').map_or(thread, |(thread, _)| thread).trim_end().to_owned())
         }
         _ => None,

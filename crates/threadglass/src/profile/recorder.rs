@@ -119,8 +119,11 @@ impl<'a> Recorder<'a> {
 
     /// Whether the process that was asked for is no more.
     pub(super) fn has_ended(&self) -> Option<End> {
-        let latest = self.of_process.get(&self.pid.0).and_then(|all| all.last())?;
-        match self.images[*latest].live.check_identity() {
+        let images = self.of_process.get(&self.pid.0)?;
+        // A command of ours may execute one program after the other; of a process the first is wanted, also when samples
+        // that come late have led to the next.
+        let image = if self.eager { images.last() } else { images.first() };
+        match self.images[*image?].live.check_identity() {
             Ok(()) => None,
             Err(TargetError::Execed(_)) if self.options.children => None,
             // An exec replaces the address space; so does an end, a moment before the process is gone.
