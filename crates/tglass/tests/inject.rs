@@ -94,6 +94,7 @@ fn every_command_that_needs_it_puts_the_agent_in() {
     let snapshot = answer.json();
     let objects = snapshot["objects"].as_array().expect("objects");
     let plain = objects.iter().find(|object| object["name"] == "plain").expect("the mutex `plain`");
+    assert_eq!(plain["kind"], "mutex", "{plain}");
     assert!(plain["stats"]["lock"].as_u64().is_some_and(|lock| lock > 0), "{plain}");
     // By hand.
     let answer = tool().run(&["detach", &pid]);

@@ -52,6 +52,12 @@ impl Looker<'_> {
             })
             .collect();
         let mut waits = self.survey.waits(&sleepers);
+        // A thread that moves while its stack is read may seem to wait for a bare word: what is known of that is better.
+        for wait in waits.iter_mut().filter(|wait| wait.class.kind == SyncKind::Futex) {
+            if let Some(known) = self.extra.iter().find(|known| known.address == wait.class.address) {
+                wait.class = *known;
+            }
+        }
         let mut classes = HashMap::new();
         add_classes(&mut classes, waits.iter().map(|wait| wait.class));
         add_classes(&mut classes, self.extra.iter().copied());
