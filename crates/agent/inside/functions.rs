@@ -81,7 +81,7 @@ macro_rules! functions {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name() {
-                jump!(SLOTS, IS_ON, $number)
+                jump!($number)
             }
         )*
 
@@ -90,7 +90,7 @@ macro_rules! functions {
             $(
                 #[unsafe(naked)]
                 pub unsafe extern "C" fn $name() {
-                    super::jump!(super::SLOTS, super::IS_ON, $number)
+                    super::jump!($number)
                 }
             )*
         }
@@ -123,15 +123,15 @@ static IS_ON: AtomicU8 = AtomicU8::new(0);
 
 /// Jumps to where calls of function `$number` go. Of the registers it uses none has arguments.
 macro_rules! jump {
-    ($slots:path, $on:path, $number:literal) => {
+    ($number:literal) => {
         core::arch::naked_asm!(
             ".cfi_startproc",
             "movzx eax, byte ptr [rip + {on}]",
             "lea r11, [rip + {slots} + {offset}]",
             "jmp [r11 + 8 * rax]",
             ".cfi_endproc",
-            on = sym $on,
-            slots = sym $slots,
+            on = sym $crate::functions::IS_ON,
+            slots = sym $crate::functions::SLOTS,
             offset = const 16 * $number,
         )
     };

@@ -29,6 +29,7 @@ mod spin;
 mod sys;
 mod tally;
 mod waits;
+mod words;
 
 /// Nothing in here panics; if it did, nothing could be done about it.
 #[panic_handler]

@@ -1,6 +1,6 @@
 //! The table, as the agent writes it.
 
-use crate::{clock, sys};
+use crate::{clock, sys, words};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use table::{Entry, Extra, Found, Header, Key, Kind, RwlockMore, Store};
@@ -39,6 +39,8 @@ pub static HEADER: Header = Header {
     wanted: AtomicU32::new(table::mode::SAMPLED),
     controllers: [const { AtomicU32::new(0) }; table::CONTROLLERS],
     lease: AtomicU64::new(0),
+    words: AtomicU64::new(0),
+    word_rows: AtomicU64::new(0),
 };
 
 // What every call needs, without the detour by the exported header. The table exists before a call is tracked.
@@ -100,6 +102,7 @@ impl Store for Table {
     }
     fn clear(&self, entry: u32, wide: bool) {
         let entry_ref = entry_at(entry);
+        words::forget(Key(entry_ref.key.load(Relaxed)).address());
         entry_ref.last.store(0, Relaxed);
         for word in &entry_ref.body {
             word.store(0, Relaxed);
@@ -142,7 +145,13 @@ pub fn entry_at_once(address: usize, kind: Kind) -> Option<&'static Entry> {
     Key(entry.key.load(Acquire)).is_same(wanted).then_some(entry)
 }
 
-/// The same, and whether it is new.
+/// The entry of an object that has one.
+pub fn known(address: usize, kind: Kind) -> Option<&'static Entry> {
+    let entry = entry_at(table::find::find(&Table, address as u64)?);
+    (Key(entry.key.load(Acquire)).kind() == Some(kind)).then_some(entry)
+}
+
+/// The same, made if there is none, and whether it is new.
 #[cold]
 #[inline(never)]
 pub fn entry_slowly(address: usize, kind: Kind) -> Option<(&'static Entry, bool)> {

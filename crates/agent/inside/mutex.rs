@@ -2,7 +2,7 @@
 
 use crate::functions::real;
 use crate::tally::{self, Wait};
-use crate::{memory, plain, sys};
+use crate::{memory, plain, sys, words};
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -57,20 +57,31 @@ pub fn acquired(mutex: &Mutex, entry: &Entry, site: usize) {
     if mutex.kind.load(Relaxed) & TYPE == RECURSIVE && mutex.count.load(Relaxed) != 1 {
         return;
     }
-    count(entry, tid(), site);
+    count(mutex, entry, tid(), site, false);
 }
 
-/// Counts an acquisition by this thread.
+/// Counts an acquisition by this thread, whose hold is timed if it is said to be, or its turn has come.
 #[inline(always)]
-pub fn count(entry: &Entry, tid: u32, site: usize) {
+pub fn count(mutex: &Mutex, entry: &Entry, tid: u32, site: usize, is_timed: bool) {
     let body = entry.mutex();
-    let number = body.lock.load(Relaxed);
+    let number = words::collect(entry);
     body.lock.store(number.wrapping_add(1), Relaxed);
-    let is_timed = tally::is_timed(number);
+    let is_timed = is_timed || tally::is_timed(number);
     if is_timed {
         plain::hold_begins(tid);
     }
     tally::acquired(entry, is_timed, &body.held_since, tid, site);
+    if !is_timed {
+        count_by_word(mutex, entry);
+    }
+}
+
+/// The mutex may be counted by its word: its hold is not timed, and if nobody has ever waited nobody wants to know who
+/// made them.
+fn count_by_word(mutex: &Mutex, entry: &Entry) {
+    if plain::has_words() && mutex.kind.load(Relaxed) == 0 && entry.extra.load(Relaxed) == 0 {
+        words::put(entry);
+    }
 }
 
 /// Whether an unlock by this thread would release the mutex.
@@ -82,10 +93,11 @@ pub fn would_release(mutex: &Mutex) -> bool {
 }
 
 /// The hold by this thread is about to end.
-pub fn released(entry: &Entry) {
+pub fn released(mutex: &Mutex, entry: &Entry) {
     let body = entry.mutex();
     if tally::released(&body.held_since, &body.hold_time, &body.holds) {
         plain::hold_ends(tid());
+        count_by_word(mutex, entry);
     }
 }
 
@@ -233,7 +245,7 @@ fn unlock_by(mutex: *mut c_void, call: impl Fn(*mut c_void) -> c_int) -> c_int {
     if let Some(entry) = memory::entry(mutex.addr(), Kind::Mutex)
         && would_release(at(mutex))
     {
-        released(entry);
+        released(at(mutex), entry);
     }
     call(mutex)
 }

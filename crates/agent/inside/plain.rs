@@ -4,13 +4,20 @@
 
 use crate::functions::{self, at as number, tracked};
 use crate::mutex::{self, Mutex, TID_OFFSET};
-use crate::{clock, elf, memory, sys, tally};
+use crate::{clock, elf, memory, sys, tally, words};
+use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
-use table::{Entry, Kind};
+use table::{Entry, Kind, words as layout};
 
 /// Whether the self test went well.
 static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is somebody who looks at words.
+static HAS_WORDS: AtomicBool = AtomicBool::new(false);
+
+/// Where a thread's id is in every glibc from 2.31 on that was seen. Elsewhere mutexes are not counted by words.
+const USUAL_TID_OFFSET: usize = 720;
 
 static NO: AtomicBool = AtomicBool::new(false);
 /// libc's word for whether there is but one thread, or one that is always false.
@@ -39,12 +46,20 @@ pub fn choose(exact: bool) {
     if !IS_KNOWN.load(Relaxed) {
         return;
     }
-    let (lock, unlock) = match exact {
-        true => (tracked!(lock::<true>, "rsi"), unlock::<true> as *const ()),
-        false => (tracked!(lock::<false>, "rsi"), unlock::<false> as *const ()),
+    let by_word = !exact && TID_OFFSET.load(Relaxed) == USUAL_TID_OFFSET;
+    HAS_WORDS.store(by_word, Relaxed);
+    let (lock, unlock) = match (exact, by_word) {
+        (true, _) => (tracked!(lock::<true>, "rsi"), unlock::<true> as *const ()),
+        (false, false) => (tracked!(lock::<false>, "rsi"), unlock::<false> as *const ()),
+        (false, true) => (lock_by_word as *const (), unlock_by_word as *const ()),
     };
     functions::choose(number::pthread_mutex_lock, lock as usize);
     functions::choose(number::pthread_mutex_unlock, unlock as usize);
+}
+
+/// Whether mutexes are counted by words.
+pub fn has_words() -> bool {
+    HAS_WORDS.load(Relaxed)
 }
 
 /// Whether there is but one thread. libc itself forgoes atomic instructions then.
@@ -89,9 +104,10 @@ pub fn release(mutex: &Mutex) -> c_int {
     if release_only(mutex) { wake(word) } else { 0 }
 }
 
+/// By C's conventions, since assembly ends here, too.
 #[cold]
 #[inline(never)]
-fn wake(word: usize) -> c_int {
+extern "C" fn wake(word: usize) -> c_int {
     sys::wake_one(word);
     0
 }
@@ -121,10 +137,161 @@ fn place(tid: u32) -> &'static AtomicU32 {
     &TIMED[tid as usize % PLACES].0
 }
 
+/// `pthread_mutex_lock` of a plain mutex that is free and has a word: takes and counts it. Everything else goes on to
+/// [`lock`], which takes it and does not, or [`taken`], if it was taken here.
+///
+/// Assembly, because every instruction counts here, and a compiler saves registers for what is rare. The word is looked
+/// at before, so that nothing is taken that is not counted here, and so that the memory is on its way; and if there are
+/// other threads once more as the holder, to whom alone it belongs.
+#[unsafe(naked)]
+unsafe extern "C" fn lock_by_word() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov eax, [rdi + 16]",
+        "test eax, eax",
+        "jnz 7f",
+        // Its row is that of its page.
+        "mov rax, rdi",
+        "shr rax, {row_shift}",
+        "mov rdx, [rip + {area}]",
+        "movzx ecx, ax",
+        "cmp [rdx + 8 * rcx], rax",
+        "jne 7f",
+        // The word is its own.
+        "mov ecx, edi",
+        "and ecx, {window}",
+        "shr ecx, {word_shift} - 3",
+        "lea rdx, [rdx + rcx + 8 * {rows}]",
+        "mov rcx, [rdx]",
+        "lea esi, [rdi + rdi + 1]",
+        "xor esi, ecx",
+        "test esi, {tag}",
+        "jnz 7f",
+        // Takes it, with atomic instructions if there are other threads.
+        "mov rax, [rip + {single}]",
+        "cmp byte ptr [rax], 0",
+        "je 3f",
+        "mov eax, [rdi]",
+        "test eax, eax",
+        "jnz 7f",
+        "mov dword ptr [rdi], 1",
+        "2:",
+        "mov eax, fs:[{tid}]",
+        "mov [rdi + 8], eax",
+        "inc dword ptr [rdi + 12]",
+        // Not one whose hold is to be timed.
+        "imul rsi, rcx, {mix}",
+        "shr rsi, 64 - {sampled_bits}",
+        "jz 4f",
+        // One more, by this thread.
+        "shl eax, {tag_bits}",
+        "and rcx, {not_tid}",
+        "movabs rsi, {one}",
+        "or rax, rcx",
+        "add rax, rsi",
+        "mov [rdx], rax",
+        "xor eax, eax",
+        "ret",
+        "3:",
+        "mov ecx, 1",
+        "xor eax, eax",
+        "lock cmpxchg [rdi], ecx",
+        "jne 7f",
+        "mov rcx, [rdx]",
+        "lea esi, [rdi + rdi + 1]",
+        "xor esi, ecx",
+        "test esi, {tag}",
+        "jz 2b",
+        "mov eax, fs:[{tid}]",
+        "mov [rdi + 8], eax",
+        "inc dword ptr [rdi + 12]",
+        "mov rsi, [rsp]",
+        "jmp {taken}",
+        "4:",
+        "mov rsi, [rsp]",
+        "jmp {timed}",
+        "7:",
+        "mov rsi, [rsp]",
+        "jmp {lock}",
+        ".cfi_endproc",
+        area = sym words::AREA,
+        single = sym SINGLE,
+        taken = sym taken::<false>,
+        timed = sym taken::<true>,
+        lock = sym lock::<false>,
+        tid = const USUAL_TID_OFFSET,
+        row_shift = const layout::ROW_SHIFT,
+        rows = const layout::ROWS,
+        window = const (layout::ROWS << layout::ROW_SHIFT) - (1 << layout::WORD_SHIFT),
+        word_shift = const layout::WORD_SHIFT,
+        tag_bits = const layout::TAG,
+        tag = const (1 << layout::TAG) - 1,
+        not_tid = const -1_i64 << layout::GENERATION | ((1 << layout::TAG) - 1),
+        one = const 1_i64 << layout::COUNT,
+        mix = const tally::MIX,
+        sampled_bits = const tally::SAMPLED_BITS,
+    )
+}
+
+// The row is found by the low 16 bits of a register.
+const _: () = assert!(layout::ROWS == 1 << 16);
+
+/// `pthread_mutex_unlock` of a plain mutex, unless the hold may be one that is timed.
+#[unsafe(naked)]
+unsafe extern "C" fn unlock_by_word() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov eax, [rdi + 16]",
+        "test eax, eax",
+        "jnz {unlock}",
+        "mov eax, fs:[{tid}]",
+        "lea rcx, [rip + {timed}]",
+        "and eax, {places} - 1",
+        "shl eax, 6",
+        "mov eax, [rcx + rax]",
+        "test eax, eax",
+        "jnz {unlock}",
+        "mov rcx, [rip + {single}]",
+        "mov [rdi + 8], eax",
+        "dec dword ptr [rdi + 12]",
+        "cmp [rcx], al",
+        "je 3f",
+        "cmp dword ptr [rdi], 1",
+        "jne 3f",
+        "mov [rdi], eax",
+        "ret",
+        "3:",
+        "xchg [rdi], eax",
+        "cmp eax, 1",
+        "ja {wake}",
+        "xor eax, eax",
+        "ret",
+        ".cfi_endproc",
+        unlock = sym unlock::<false>,
+        single = sym SINGLE,
+        tid = const USUAL_TID_OFFSET,
+        timed = sym TIMED,
+        places = const PLACES,
+        wake = sym wake,
+    )
+}
+
+const _: () = assert!(size_of::<Place>() == 1 << 6);
+
+/// A plain mutex was taken, and is to be counted; its hold is to be timed, too, if its turn has come.
+unsafe extern "C" fn taken<const TIMED: bool>(mutex: *mut c_void, site: usize) -> c_int {
+    // SAFETY: the program's own mutex, of which only the atomic head is looked at.
+    let head = unsafe { &*mutex.cast() };
+    if let Some(entry) = memory::entry(mutex.addr(), Kind::Mutex) {
+        mutex::count(head, entry, tid(), site, TIMED);
+    }
+    0
+}
+
 // What is rare is left to functions that are called last, so that the usual way saves no registers.
 
 unsafe extern "C" fn lock<const EXACT: bool>(mutex: *mut c_void, site: usize) -> c_int {
-    // SAFETY: the program's own mutex, of which only the atomic head is looked at.
+    // SAFETY: as above.
     let head = unsafe { &*mutex.cast::<Mutex>() };
     // Two branches, which the processor foresees: were the entry chosen by what is read, nothing could go on before.
     if head.kind.load(Relaxed) != 0 {
@@ -140,25 +307,23 @@ unsafe extern "C" fn lock<const EXACT: bool>(mutex: *mut c_void, site: usize) ->
         // SAFETY: the program's arguments.
         return unsafe { mutex::lock_taken(mutex, site) };
     }
-    let body = entry.mutex();
-    let number = body.lock.load(Relaxed);
-    if !EXACT && (tally::is_timed(number) || entry.extra.load(Relaxed) != 0) {
-        return count(entry, tid, site);
+    if !EXACT {
+        return count(head, entry, tid, site);
     }
+    let body = entry.mutex();
+    let number = words::collect(entry);
     body.lock.store(number.wrapping_add(1), Relaxed);
     entry.last.store(tid, Relaxed);
-    // Also without a time: a hold whose end was not seen must not become part of this one.
-    body.held_since.store(if EXACT { clock::now() } else { 0 }, Relaxed);
-    if EXACT && entry.extra.load(Relaxed) != 0 {
+    body.held_since.store(clock::now(), Relaxed);
+    if entry.extra.load(Relaxed) != 0 {
         return note_holder(entry, site);
     }
     0
 }
 
-#[cold]
 #[inline(never)]
-fn count(entry: &'static Entry, tid: u32, site: usize) -> c_int {
-    mutex::count(entry, tid, site);
+fn count(mutex: &Mutex, entry: &'static Entry, tid: u32, site: usize) -> c_int {
+    mutex::count(mutex, entry, tid, site, false);
     0
 }
 
@@ -176,26 +341,21 @@ unsafe extern "C" fn unlock<const EXACT: bool>(mutex: *mut c_void) -> c_int {
         // SAFETY: the program's argument.
         return unsafe { mutex::unlock(mutex) };
     }
-    if EXACT {
-        if let Some(entry) = memory::entry_at_once(mutex.addr(), Kind::Mutex) {
-            let body = entry.mutex();
-            tally::released(&body.held_since, &body.hold_time, &body.holds);
-        } else {
-            return end_hold(mutex);
-        }
-    } else if place(tid()).load(Relaxed) != 0 {
-        return end_hold(mutex);
+    if EXACT && let Some(entry) = memory::entry_at_once(mutex.addr(), Kind::Mutex) {
+        let body = entry.mutex();
+        tally::released(&body.held_since, &body.hold_time, &body.holds);
+        return release(head);
     }
-    release(head)
+    end_hold(mutex)
 }
 
 /// The hold may be one that is timed.
-#[cold]
 #[inline(never)]
 fn end_hold(mutex: *mut c_void) -> c_int {
-    if let Some(entry) = memory::entry(mutex.addr(), Kind::Mutex) {
-        mutex::released(entry);
-    }
     // SAFETY: as above.
-    release(unsafe { &*mutex.cast::<Mutex>() })
+    let head = unsafe { &*mutex.cast::<Mutex>() };
+    if let Some(entry) = memory::entry(mutex.addr(), Kind::Mutex) {
+        mutex::released(head, entry);
+    }
+    release(head)
 }

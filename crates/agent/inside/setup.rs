@@ -3,7 +3,7 @@
 use crate::memory::{self, HEADER};
 use crate::mutex::{self, Mutex};
 use crate::sys::HUGE;
-use crate::{attach, clock, elf, functions, lease, objects, plain, sys, tally, waits};
+use crate::{attach, clock, elf, functions, lease, objects, plain, sys, tally, waits, words};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -99,8 +99,9 @@ fn begin(mut objects: usize) -> bool {
         let units = objects + objects / 4 + 1;
         let slots = (objects * 4).next_power_of_two().max(1024);
         let extras = EXTRAS.min(objects);
-        let sizes = [slots * 4, units * UNIT, extras * size_of::<Extra>()].map(|bytes| bytes.next_multiple_of(HUGE));
-        let total = sizes[0] + sizes[1] + sizes[2];
+        let sizes = [slots * 4, units * UNIT, extras * size_of::<Extra>(), table::words::AREA];
+        let sizes = sizes.map(|bytes| bytes.next_multiple_of(HUGE));
+        let total = sizes.iter().sum::<usize>();
         if let Some(start) = sys::map(total + HUGE) {
             let entries = start.next_multiple_of(HUGE);
             let (index, extra) = (entries + sizes[1], entries + sizes[1] + sizes[0]);
@@ -112,6 +113,7 @@ fn begin(mut objects: usize) -> bool {
             sys::huge_pages(entries + HUGE, sizes[1] - HUGE);
             sys::name(entries, total, c"threadglass-table");
             memory::begin((index, slots), (entries, units), (extra, extras));
+            words::begin(extra + sizes[2]);
             return true;
         }
         objects /= 2;
@@ -210,7 +212,7 @@ unsafe fn watch_forks() {
 
 unsafe extern "C" fn in_child() {
     HEADER.pid.store(sys::getpid(), Relaxed);
-    for counter in [&HEADER.drops, &HEADER.extra_drops, &HEADER.threads_created] {
+    for counter in [&HEADER.drops, &HEADER.extra_drops, &HEADER.threads_created, &HEADER.word_rows] {
         counter.store(0, Relaxed);
     }
     attach::in_child();

@@ -2,20 +2,25 @@
 
 use crate::memory::{self, HEADER};
 use crate::{clock, lease};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use table::Entry;
 
-/// Holds are timed whose number, mixed, is not above this: all of them, or one in 64.
-static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX >> 6);
+/// Whether every hold is timed, and not one in 64.
+static IS_EXACT: AtomicBool = AtomicBool::new(false);
+
+/// One hold in 2 to the power of this is timed.
+pub const SAMPLED_BITS: u32 = 6;
+/// Mixes a word: its count, which is at the upper end, times the golden section of what fits there.
+pub const MIX: i32 = 0x0278_dde7;
 
 /// Whether every hold is timed from now on.
 pub fn set_exact(exact: bool) {
-    LIMIT.store(if exact { u64::MAX } else { u64::MAX >> 6 }, Relaxed);
+    IS_EXACT.store(exact, Relaxed);
 }
 
 /// Whether every hold is timed.
 pub fn is_exact() -> bool {
-    LIMIT.load(Relaxed) == u64::MAX
+    IS_EXACT.load(Relaxed)
 }
 
 /// Adds one, and stays at the largest number.
@@ -42,7 +47,7 @@ pub fn bump_held(counter: &AtomicU32) {
 /// Whether the `n`th hold of a lock is timed: each, or one in 64, spread evenly but without a period.
 #[inline(always)]
 pub fn is_timed(n: u64) -> bool {
-    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) <= LIMIT.load(Relaxed)
+    (n << table::words::COUNT).wrapping_mul(MIX as u64) >> (64 - SAMPLED_BITS) == 0 || is_exact()
 }
 
 /// A lock was acquired for good: notes who, where, when. Called by its holder. The time is taken last, so that what is

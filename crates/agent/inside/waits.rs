@@ -189,7 +189,7 @@ unsafe extern "C" fn before(frame: *mut Frame) {
     if mutex::would_release(mutex_at(second)) {
         frame.mutex = memory::entry(second, Kind::Mutex);
         if let Some(entry) = frame.mutex {
-            mutex::released(entry);
+            mutex::released(mutex_at(second), entry);
         }
     }
 }

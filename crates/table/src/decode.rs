@@ -1,5 +1,6 @@
 //! Reading: bytes of the program in, numbers out. The bytes may be anything.
 
+use crate::words::Word;
 use crate::{CONTROLLERS, HISTOGRAM, Key, Kind, SITES, UNIT};
 
 /// What the header says.
@@ -39,6 +40,8 @@ pub struct HeaderView {
     pub controllers: [u32; CONTROLLERS],
     /// When it will look for them; 0 if it is on for good.
     pub lease: u64,
+    /// Address of the area of [`crate::words`], if it is in use.
+    pub words: Option<u64>,
 }
 
 /// Why bytes are not a header that can be used.
@@ -115,6 +118,7 @@ pub fn header(bytes: &[u8; HEADER_SIZE]) -> Result<HeaderView, NotHeader> {
         wanted: get32!(bytes, H, wanted),
         controllers: core::array::from_fn(|n| u32_at(bytes, core::mem::offset_of!(H, controllers) + 4 * n)),
         lease: get64!(bytes, H, lease),
+        words: (get64!(bytes, H, word_rows) != 0).then(|| get64!(bytes, H, words)),
     })
 }
 
@@ -131,6 +135,20 @@ pub struct Record {
     pub last: u32,
     /// The numbers.
     pub counts: Counts,
+}
+
+impl Record {
+    /// The record of a mutex, with what its word has more. The word was read before the entry was.
+    pub fn with(mut self, word: Word) -> Self {
+        if let (Kind::Mutex, Counts::Lock { lock, .. }) = (self.kind, &mut self.counts)
+            && word.is_of(self.key)
+            && word.ahead_of(*lock) != 0
+        {
+            *lock = lock.wrapping_add(word.ahead_of(*lock));
+            self.last = word.tid();
+        }
+        self
+    }
 }
 
 /// The numbers of an object, by kind.

@@ -68,6 +68,10 @@ pub struct Header {
     pub controllers: [AtomicU32; CONTROLLERS],
     /// When to look whether one of them is still there, in ticks; 0 if it is on for good.
     pub lease: AtomicU64,
+    /// Address of the area of [`crate::words`].
+    pub words: AtomicU64,
+    /// Rows in use there.
+    pub word_rows: AtomicU64,
 }
 
 /// How many can have an agent switched on.
@@ -100,7 +104,7 @@ macro_rules! body {
 }
 
 body!(MutexBody, 48, "Of a mutex. What is written by its holder alone needs no atomic addition.",
-    lock: AtomicU64, "First-level acquisitions. By the holder.";
+    lock: AtomicU64, "First-level acquisitions, but for what [`crate::words`] has more. By the holder.";
     held_since: AtomicU64, "When the hold in progress began, if it is timed. By the holder.";
     hold_time: AtomicU64, "Sum of the timed holds. By the holder.";
     sleep_time: AtomicU64, "Sum of the waits.";

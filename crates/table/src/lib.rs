@@ -1,10 +1,11 @@
 //! The layout of lock statistics: the agent writes it inside a program, the library reads it from outside.
 //!
-//! Three areas of anonymous memory, which the kernel fills with zeros and commits as they are used:
+//! Four areas of anonymous memory, which the kernel fills with zeros and commits as they are used:
 //!
 //! - the **index**, an open hash of 32-bit numbers that leads from an address to an entry ([`probes`]);
 //! - the **entries**, taken one after the other ([`Entry`]): 64 bytes an object, 128 for a rwlock;
-//! - the **extras**, for objects that threads have waited for: a histogram and who waited where ([`Extra`]).
+//! - the **extras**, for objects that threads have waited for: a histogram and who waited where ([`Extra`]);
+//! - the **words**, for mutexes of the usual sort: their latest counts ([`words`]).
 //!
 //! All of them are wiped in a forked child, which so begins its own counts. The [`Header`] tells where they are. It
 //! is a symbol of the agent ([`HEADER_SYMBOL`]), so that whoever can look up symbols finds it, in a core file too.
@@ -21,6 +22,7 @@ pub mod decode;
 pub mod find;
 mod key;
 mod layout;
+pub mod words;
 
 pub use find::{Found, Store, find_or_insert, probes};
 pub use key::{Key, Kind};
@@ -36,7 +38,7 @@ pub const HEADER_SYMBOL: &str = "threadglass_agent";
 pub const MAGIC: [u8; 8] = *b"TGAGENT\0";
 
 /// Changes with everything that is not the same for a reader.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Bytes of an entry's unit.
 pub const UNIT: usize = 64;

@@ -5,7 +5,9 @@ use super::scale::Scale;
 use super::stats::tracked;
 use crate::RemoteAddr;
 use crate::target::{Memory, Slot};
+use std::collections::HashMap;
 use table::decode::{EXTRA_SIZE, ExtraView, HeaderView, Record, entry, extra};
+use table::words::{self, Word};
 use table::{Key, UNIT, probes};
 
 /// Units read at a time.
@@ -22,6 +24,8 @@ fn place(start: u64, room: u64, number: u64, size: usize) -> Option<RemoteAddr> 
 
 /// All objects.
 pub(super) fn all(memory: &dyn Memory, view: &HeaderView, scale: &Scale) -> Vec<Tracked> {
+    // Before the entries: see `table::words`.
+    let words = Words::read(memory, view);
     let mut records = Vec::new();
     let (start, room, taken) = view.entries;
     let mut first = 1;
@@ -38,8 +42,8 @@ pub(super) fn all(memory: &dyn Memory, view: &HeaderView, scale: &Scale) -> Vec<
             let mut bytes = [0; 2 * UNIT];
             let end = ((unit + 2) * UNIT).min(once.len());
             bytes[..end - unit * UNIT].copy_from_slice(&once[unit * UNIT..end]);
-            let key: [u8; 8] = twice[unit * UNIT..unit * UNIT + 8].try_into().unwrap_or_default();
-            records.extend(entry(&bytes, u64::from_le_bytes(key)));
+            let key = u64_of(&twice[unit * UNIT..unit * UNIT + 8]);
+            records.extend(entry(&bytes, key).map(|record| words.complete(record)));
         }
         first += CHUNK;
     }
@@ -59,6 +63,55 @@ fn extra_place(view: &HeaderView, record: &Record) -> Option<RemoteAddr> {
     place(view.extras.0, view.extras.1, record.extra.into(), EXTRA_SIZE)
 }
 
+/// The word of the mutex at an address, or one that is nobody's.
+fn word(memory: &dyn Memory, view: &HeaderView, address: RemoteAddr) -> Word {
+    let at = |offset: u64| memory.read_u64(RemoteAddr(view.words?.checked_add(offset)?)).ok();
+    let (row, holds) = words::row(address.0);
+    let is_own = at(row) == Some(holds);
+    Word(is_own.then(|| at(words::place(address.0))).flatten().unwrap_or(0))
+}
+
+/// The words of all mutexes that have one.
+struct Words {
+    /// By what their row holds.
+    rows: HashMap<u64, Box<[u8; ROW]>>,
+}
+
+/// Bytes of a row's words.
+const ROW: usize = 8 * words::ROW_WORDS as usize;
+
+impl Words {
+    fn read(memory: &dyn Memory, view: &HeaderView) -> Self {
+        let mut all = Self { rows: HashMap::new() };
+        let Some(start) = view.words else { return all };
+        let mut rows = vec![0; 8 * words::ROWS as usize];
+        let whole = memory.read_at(RemoteAddr(start), &mut rows).unwrap_or(0);
+        rows.truncate(whole);
+        for row in rows.chunks_exact(8).map(u64_of).filter(|row| *row != 0) {
+            all.rows.insert(row, Box::new([0; ROW]));
+        }
+        let slots = all.rows.iter_mut().filter_map(|(row, bytes)| {
+            let first = words::place(row << words::ROW_SHIFT);
+            Some(Slot::new(RemoteAddr(start.checked_add(first)?), &mut bytes[..]))
+        });
+        memory.read_many(&mut slots.collect::<Vec<_>>());
+        all
+    }
+
+    /// The record with what its mutex's word has more.
+    fn complete(&self, record: Record) -> Record {
+        let address = record.key.address();
+        let (_, row) = words::row(address);
+        let at = (words::place(address) - words::place(row << words::ROW_SHIFT)) as usize;
+        let word = self.rows.get(&row).and_then(|bytes| bytes.get(at..at + 8));
+        record.with(Word(word.map_or(0, u64_of)))
+    }
+}
+
+fn u64_of(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
 /// The object at an address.
 pub(super) fn one(memory: &dyn Memory, view: &HeaderView, scale: &Scale, address: RemoteAddr) -> Option<Tracked> {
     if view.index.1 == 0 || !Key::fits(address.0) {
@@ -67,13 +120,14 @@ pub(super) fn one(memory: &dyn Memory, view: &HeaderView, scale: &Scale, address
     for slot in probes(address.0, view.index.1) {
         let number = memory.read_u32(RemoteAddr(view.index.0.checked_add(slot * 4)?)).ok()?;
         let at = place(view.entries.0, view.entries.1, number.into(), UNIT)?;
+        let word = word(memory, view, address);
         let mut bytes = [0; 2 * UNIT];
         memory.read_at(at, &mut bytes).ok()?;
         let key = memory.read_u64(at).ok()?;
         if Key(key).address() != address.0 {
             continue;
         }
-        let record = entry(&bytes, key)?;
+        let record = entry(&bytes, key)?.with(word);
         return Some(tracked(&record, extra_of(memory, view, &record), scale));
     }
     None

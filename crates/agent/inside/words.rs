@@ -1,0 +1,103 @@
+//! The words of plain mutexes (`table::words`): put there, brought together with the entries, taken away. All of this
+//! by the holder of the mutex, but for rows, which are claimed by whoever comes first.
+
+use crate::memory::{self, HEADER};
+use core::ptr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use table::words::{self, Word};
+use table::{Entry, Key, Kind};
+
+/// Address of the area, which is there before a call is tracked.
+pub static AREA: AtomicUsize = AtomicUsize::new(0);
+
+/// Rows that may be claimed however few objects there are: a mebibyte of words.
+const FEW: u64 = 1 << 10;
+/// Beyond: objects to a row, so that the words do not cost more than 32 bytes each.
+const OBJECTS: u64 = 32;
+
+pub fn begin(area: usize) {
+    AREA.store(area, Relaxed);
+    HEADER.words.store(area as u64, Relaxed);
+}
+
+#[inline(always)]
+fn at(offset: u64) -> &'static AtomicU64 {
+    // SAFETY: offsets of `table::words` are within the area, which is never unmapped.
+    unsafe { &*ptr::with_exposed_provenance(AREA.load(Relaxed) + offset as usize) }
+}
+
+/// The word at the place of an address, if its row is that of the address.
+#[inline(always)]
+fn find(address: u64) -> Option<&'static AtomicU64> {
+    let (row, holds) = words::row(address);
+    (at(row).load(Acquire) == holds).then(|| at(words::place(address)))
+}
+
+/// Whether there are any.
+#[inline(always)]
+fn any() -> bool {
+    HEADER.word_rows.load(Relaxed) != 0
+}
+
+/// How often the mutex of an entry was acquired. The word is out of use then.
+#[inline(always)]
+pub fn collect(entry: &Entry) -> u64 {
+    let count = entry.mutex().lock.load(Relaxed);
+    if !any() {
+        return count;
+    }
+    let key = Key(entry.key.load(Relaxed));
+    let Some(word) = find(key.address()) else { return count };
+    let old = Word(word.load(Relaxed));
+    if !old.is_of(key) {
+        return count;
+    }
+    let count = count.wrapping_add(old.ahead_of(count));
+    entry.mutex().lock.store(count, Relaxed);
+    entry.last.store(old.tid(), Relaxed);
+    // After the entry: who reads the word first misses nothing.
+    word.store(0, Release);
+    count
+}
+
+/// From now on the mutex of an entry is counted by its word, if it can have one.
+#[cold]
+#[inline(never)]
+pub fn put(entry: &Entry) {
+    let key = Key(entry.key.load(Relaxed));
+    let Some(word) = find(key.address()).or_else(|| claim(key.address())) else { return };
+    // Another mutex was that close, and is gone without our knowing: two that are there cannot overlap.
+    if let Some(other) = Word(word.load(Relaxed)).address(key.address())
+        && let Some(entry) = memory::known(other as usize, Kind::Mutex)
+    {
+        collect(entry);
+    }
+    let count = entry.mutex().lock.load(Relaxed);
+    word.store(Word::new(key, entry.last.load(Relaxed), count).0, Release);
+}
+
+/// Takes the row of an address, if it is free and there may be one more.
+fn claim(address: u64) -> Option<&'static AtomicU64> {
+    let (row, holds) = words::row(address);
+    let (used, units) = (HEADER.word_rows.load(Relaxed), HEADER.next_unit.load(Relaxed));
+    if used >= FEW + units / OBJECTS {
+        return None;
+    }
+    // Counted first: whoever finds a word knows that there are any.
+    HEADER.word_rows.fetch_add(1, Relaxed);
+    let Err(other) = at(row).compare_exchange(0, holds, AcqRel, Acquire) else {
+        return Some(at(words::place(address)));
+    };
+    HEADER.word_rows.fetch_sub(1, Relaxed);
+    (other == holds).then(|| at(words::place(address)))
+}
+
+/// The object at `address` is no more.
+pub fn forget(address: u64) {
+    if any()
+        && let Some(word) = find(address)
+        && Word(word.load(Relaxed)).address(address) == Some(address)
+    {
+        word.store(0, Release);
+    }
+}
