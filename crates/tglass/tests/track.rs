@@ -80,6 +80,54 @@ fn every_counter_equals_the_truth() {
 }
 
 #[test]
+fn mutexes_are_counted_wherever_they_are() {
+    for options in [&[][..], &["--exact"]] {
+        let fixture = Fixture::command(run(options, &build("track_words.c"))).settled();
+        let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--all"]);
+        compare(fixture.truth(), &snapshot, true);
+    }
+}
+
+#[test]
+fn numbers_read_while_they_change_were_true() {
+    use threadglass::model::SyncStats;
+    use threadglass::target::Live;
+    use threadglass::track::{Agent, Tracked};
+    use threadglass::{Pid, RemoteAddr};
+    let fixture = Fixture::command({
+        let mut command = run(&[], &build("track_words.c"));
+        command.arg("for ever");
+        command
+    });
+    let [eternal, mortal] = ["eternal", "mortal"].map(|name| RemoteAddr(address(&fixture.truth()[name])));
+    let target = Live::open(Pid(fixture.pid())).expect("the process");
+    let agent = Agent::find(&target).expect("readable").expect("an agent").address();
+    let lock = |object: &Tracked| match &object.stats {
+        SyncStats::Lock(stats) => stats.lock,
+        other => panic!("no mutex: {other:?}"),
+    };
+    let (mut least, mut lives, mut grown) = (0, 0, 0);
+    while lives < 500 || grown < 200 {
+        let agent = Agent::at(&target, agent, true).expect("the agent");
+        let mut objects = agent.objects(&target);
+        objects.retain(|object| object.address == eternal || object.address == mortal);
+        objects.extend([eternal, mortal].iter().filter_map(|address| agent.object(&target, *address)));
+        for object in objects {
+            let count = lock(&object);
+            if object.address == mortal {
+                let most = if object.generation % 2 == 0 { 100 } else { 30 };
+                assert!(count <= most, "{count} acquisitions in a life of {most}");
+                lives += 1;
+            } else {
+                assert!(count >= least, "{count} after {least}");
+                grown += u32::from(count > least);
+                least = count;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_core_has_the_same_numbers() {
     let program = build("track_counts.c");
     let args = ["run", "--exact", "--", &program.to_string_lossy()];
