@@ -47,17 +47,10 @@ pub fn collect(entry: &Entry) -> u64 {
         return count;
     }
     let key = Key(entry.key.load(Relaxed));
-    let Some(word) = find(key.address()) else { return count };
-    let old = Word(word.load(Relaxed));
-    if !old.is_of(key) {
-        return count;
+    match find(key.address()) {
+        Some(word) => words::collect(word, key, &entry.mutex().lock, &entry.last),
+        None => count,
     }
-    let count = count.wrapping_add(old.ahead_of(count));
-    entry.mutex().lock.store(count, Relaxed);
-    entry.last.store(old.tid(), Relaxed);
-    // After the entry: who reads the word first misses nothing.
-    word.store(0, Release);
-    count
 }
 
 /// From now on the mutex of an entry is counted by its word, if it can have one.
@@ -72,8 +65,7 @@ pub fn put(entry: &Entry) {
     {
         collect(entry);
     }
-    let count = entry.mutex().lock.load(Relaxed);
-    word.store(Word::new(key, entry.last.load(Relaxed), count).0, Release);
+    words::put(word, key, &entry.mutex().lock, &entry.last);
 }
 
 /// Takes the row of an address, if it is free and there may be one more.

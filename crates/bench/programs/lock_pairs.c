@@ -4,6 +4,7 @@
  *   share N    N threads on one lock, about 1 us of work inside: acquisitions a second
  *   make N     locks N more mutexes once each: resident bytes of the whole program then
  *   step N     nanoseconds of one step of the work inside
+ *   stamps N   nanoseconds of two readings of the time stamp counter
  *
  * The first argument says how many steps of work are done inside; the second is `threads` for a program with a second
  * thread. */
@@ -113,6 +114,16 @@ static double share(unsigned n)
     return acquired / (now() - began) * 1e9;
 }
 
+static double stamps(unsigned n)
+{
+    unsigned long sum = 0;
+    double began = now();
+    for (unsigned i = 0; i < n; i++)
+        sum += __builtin_ia32_rdtsc() ^ __builtin_ia32_rdtsc();
+    __asm__ volatile("" ::"r"(sum));
+    return (now() - began) / n;
+}
+
 static void *sleeper(void *unused)
 {
     for (;;)
@@ -163,6 +174,8 @@ int main(int argc, char **argv)
             printf("%.1f\n", share(n));
         else if (!strcmp(what, "make"))
             printf("%.0f\n", make(n));
+        else if (!strcmp(what, "stamps"))
+            printf("%.4f\n", stamps(n));
         else {
             double began = now();
             for (unsigned i = 0; i < n; i++)

@@ -14,8 +14,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 /// Mutexes of the uncontended cases, and threads of the contended ones.
 const MUTEXES: [u32; 3] = [1, 1_000, 100_000];
 const THREADS: [u32; 2] = [2, 4];
-/// Slices of each variant in a round; each takes about 10 ms (uncontended) or 50 ms.
+/// Slices of each variant in a round: uncontended ones of about 10 ms, contended ones of about 50 ms. Of the latter there
+/// must be more: who gets a lock that many want is settled anew in each, and not always in the same way.
 const SLICES: u32 = 6;
+const SHARED_SLICES: u32 = 18;
 /// Objects by which the table's memory is measured.
 const OBJECTS: u32 = 100_000;
 
@@ -106,7 +108,8 @@ fn measure(context: &Context, what: &str, number: u32, steps: u32, threads: bool
             .iter()
             .map(|variant| wanted(&variant).then(|| Running::start(context, variant, steps, threads)).flatten())
             .collect();
-        for slice in 0..=SLICES {
+        let slices = if what == "share" { SHARED_SLICES } else { SLICES };
+        for slice in 0..=slices {
             for (running, (_, runs)) in running.iter_mut().zip(&mut runs) {
                 // The first slice finds cold caches, and makes the objects.
                 if let Some(figure) = running.as_mut().and_then(|running| running.ask(what, number))
@@ -147,23 +150,25 @@ pub fn run(context: &Context) -> Result<Section> {
             eprintln!("bench: track, {mutexes} mutexes ..");
             let all = measure(context, "pairs", mutexes, 1, threads);
             ensure!(!all[0].1.0.is_empty(), "the program does not work");
-            // Held against the budgets is the program with threads. Without, libc uses no atomic instructions: that case is
-            // shown, and exceeds them.
-            if threads {
-                let promised: &[(&str, f64)] = match mutexes {
-                    100_000 => &[(DEFAULT, 2.2)],
-                    _ => &[(OFF, 1.25), (DEFAULT, 1.35), (EXACT, 3.6)],
-                };
-                budgets.extend(promised.iter().map(|(name, most)| {
-                    Budget::at_most(&format!("{name}, {mutexes} mutexes"), *most, "x", ratio(&all, name))
-                }));
-            }
+            let promised: &[(&str, f64)] = match (mutexes, threads) {
+                (100_000, _) => &[(DEFAULT, 2.2)],
+                (_, true) => &[(OFF, 1.25), (DEFAULT, 1.35), (EXACT, 3.6)],
+                // Without another thread libc uses no atomic instructions; then two readings of the clock alone may take
+                // longer than is promised for all: what they take is told below.
+                (_, false) => &[(OFF, 1.25), (DEFAULT, 1.35)],
+            };
+            budgets.extend(promised.iter().map(|(name, most)| {
+                Budget::at_most(&format!("{name}, {mutexes} mutexes, {about}"), *most, "x", ratio(&all, name))
+            }));
             groups.push(group(format!("ns a pair, {mutexes} mutexes, {about}"), &all));
         }
     }
     let untraced = &variants(context)[0];
     let mut probe = Running::start(context, untraced, 1_000, false).context("the program does not start")?;
     let step = probe.ask("step", 10_000).context("the program does not answer")?;
+    let mut stamps: Vec<f64> = (0..SLICES).filter_map(|_| probe.ask("stamps", 100_000)).collect();
+    stamps.sort_by(f64::total_cmp);
+    let stamps = stamps.get(stamps.len() / 2).copied().unwrap_or(f64::NAN);
     let steps = (1_000.0 / step) as u32;
     drop(probe);
     for threads in THREADS {
@@ -185,6 +190,9 @@ pub fn run(context: &Context) -> Result<Section> {
         notes: vec![
             "median and min are of the figures that the titles name; the ratios are of slices of the same turn"
                 .to_owned(),
+            format!(
+                "exact: two readings of the processor's clock, which it needs for each hold, take {stamps:.1} ns here"
+            ),
             format!("memory: what the agent's part of the program grew by with {OBJECTS} mutexes, 64 bytes apart"),
         ],
     })
