@@ -136,6 +136,18 @@ fn a_stand_in_that_the_object_needs_stays_first() {
     }
 }
 
+/// Threads that load and unload at the same time, with and without a path.
+#[test]
+fn a_storm_of_loads_does_no_harm() {
+    let plugins = STYLES.map(|(_, flags)| plugin(flags));
+    let rounds = std::env::var("TG_ROUNDS").unwrap_or_else(|_| "200".to_owned());
+    let paths: Vec<_> = plugins.iter().map(|path| path.to_str().expect("a path in UTF-8")).collect();
+    let names: Vec<_> = plugins.iter().map(|path| file_name(path)).collect();
+    for (what, names) in [("paths", paths), ("names", names)] {
+        is_counted(what, run(&[], &program(&[RUNPATH]), &[&names.join(","), "storm", &rounds]));
+    }
+}
+
 #[test]
 fn the_loader_says_what_it_says_without_the_agent() {
     let plugin = plugin(STYLES[0].1);
