@@ -61,7 +61,9 @@ struct Plan {
 
 unsafe extern "C" fn opening(path: *const c_char, flags: c_int, caller: usize, number: usize) -> Plan {
     const DEEPBIND: c_int = 8;
-    let plan = |is_awaited: bool| Plan { target: target(number), is_awaited: usize::from(is_awaited) };
+    // First of all: it finds what all others need, too.
+    let target = target(number);
+    let plan = |is_awaited: bool| Plan { target, is_awaited: usize::from(is_awaited) };
     if pending::is_any() {
         look();
     }
@@ -90,10 +92,11 @@ unsafe extern "C" fn opened() {
 }
 
 unsafe extern "C" fn asked(number: usize) -> usize {
+    let target = target(number);
     if pending::is_any() {
         look();
     }
-    target(number)
+    target
 }
 
 /// Patches what has come, of this thread and of others.

@@ -97,6 +97,19 @@ fn an_object_that_registers_itself_is_counted() {
     }
 }
 
+/// Loaded by a library that is set up before the agent is.
+#[test]
+fn an_object_that_came_before_the_agent_was_ready_is_counted() {
+    let library = Build::new("track_deep_early.c").variant(Variant::Library).path();
+    let program = program(&[&format!("-Wl,--no-as-needed,{}", library.display())]);
+    for (style, flags) in STYLES {
+        let plugin = plugin(flags);
+        let mut command = run(&[], &program, &[plugin.to_str().expect("a path in UTF-8"), "now", "31"]);
+        command.env("EARLY", &plugin);
+        is_counted(style, command);
+    }
+}
+
 /// Loaded while the agent was off.
 #[test]
 fn it_is_counted_once_somebody_wants_it() {
