@@ -75,8 +75,8 @@ fn it_needs_the_loader_alone() {
     let exported = names(false);
     assert!(OWN.iter().all(|name| exported.contains(name)), "{exported:?}");
     for name in &exported {
-        let is_ours =
-            OWN.contains(name) || ["pthread_", "sem_", "mtx_", "cnd_", "dl"].iter().any(|prefix| name.starts_with(prefix));
+        let is_ours = OWN.contains(name)
+            || ["pthread_", "sem_", "mtx_", "cnd_", "dl"].iter().any(|prefix| name.starts_with(prefix));
         assert!(is_ours, "it exports {name}");
     }
     for name in FUNCTIONS {
