@@ -38,7 +38,7 @@ test:
 test-matrix:
 	scripts/install-test-deps
 	scripts/glibc-roots target/glibc-roots
-	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc --test stacks --test track --test inject version -- --nocapture
+	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc --test stacks --test track --test track_deep --test inject version -- --nocapture
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p libc_db --test clients every_glibc_version
 
 # Thousands of looks at programs that are busy with their locks: no false alarm. A server under load with the agent in

@@ -5,7 +5,7 @@
 //! that lives in another pid namespace, of which we could not have a handle.
 
 use crate::memory::HEADER;
-use crate::{functions, got, records, setup, sys};
+use crate::{functions, got, pending, records, setup, sys};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -192,6 +192,7 @@ fn begin(wanted: u32) {
 fn end() {
     LOOKS.store(0, Relaxed);
     HEADER.mode.store(mode::OFF, Release);
+    pending::clear();
     let mut left = got::restore();
     // Threads that were having a slot resolved may have missed it.
     for _ in 0..3 {
@@ -210,14 +211,23 @@ pub fn look_now() {
     if HEADER.mode.load(Acquire) == mode::OFF {
         return;
     }
-    let (patched, missed) = got::patch();
+    let look = got::patch();
     // Somebody may have left meanwhile, and restored all before us.
     if HEADER.mode.load(Acquire) == mode::OFF {
         got::restore();
         return;
     }
-    CONTROL.patched.store(patched, Relaxed);
-    CONTROL.missed.store(missed, Relaxed);
+    CONTROL.patched.store(look.patched, Relaxed);
+    CONTROL.missed.store(look.missed, Relaxed);
+    // Somebody has been loading since before we came.
+    if look.unready != 0 {
+        LOOKS.fetch_max(SETTLING, AcqRel);
+    }
+}
+
+/// Whether the program was running when we came.
+pub fn is_late() -> bool {
+    CONTROL.late.load(Relaxed) != 0
 }
 
 /// An object is about to be loaded: our thread looks again and again for a while.
@@ -230,6 +240,7 @@ pub fn in_child() {
     got::forget_lock();
     if !matches!(CONTROL.state.load(Relaxed), attached::NO | attached::FAILED) {
         got::restore_in_child();
+        pending::clear();
         functions::switch_off();
         HEADER.mode.store(mode::OFF, Relaxed);
         CONTROL.patched.store(0, Relaxed);
@@ -251,8 +262,7 @@ pub unsafe extern "C" fn threadglass_track(wanted: c_int) -> c_int {
     if CONTROL.state.compare_exchange(from, attached::LEAVING, AcqRel, Relaxed).is_err() {
         return EBUSY;
     }
-    let is_late = CONTROL.late.load(Relaxed) != 0;
-    let is_done = is_late && (wanted == 0 || is_ready(0));
+    let is_done = is_late() && (wanted == 0 || is_ready(0));
     match (is_done, wanted) {
         (false, _) => {}
         (true, 0) => end(),

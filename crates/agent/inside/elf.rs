@@ -12,10 +12,11 @@ struct LinkMap {
     next: *const LinkMap,
 }
 
+/// An entry of a dynamic section.
 #[repr(C)]
-struct Dynamic {
-    tag: i64,
-    value: usize,
+pub struct Dynamic {
+    pub tag: i64,
+    pub value: usize,
 }
 
 #[repr(C)]
@@ -24,9 +25,10 @@ struct Debug {
     map: *const LinkMap,
 }
 
+/// An entry of a symbol table.
 #[repr(C)]
-struct Symbol {
-    name: u32,
+pub struct Symbol {
+    pub name: u32,
     info: u8,
     other: u8,
     section: u16,
@@ -65,7 +67,7 @@ fn before(name: &CStr) -> Option<Found> {
         let own = &raw const _DYNAMIC;
         let mut map = _r_debug.map;
         while !map.is_null() && (*map).dynamic != own {
-            if let Some(address) = in_object(&*map, name) {
+            if let Some(address) = in_object((*map).base, (*map).dynamic, name) {
                 return Some(Found { address, object: (*map).name });
             }
             map = (*map).next;
@@ -84,7 +86,7 @@ fn behind(name: &CStr) -> Option<Found> {
         }
         while !map.is_null() {
             map = (*map).next;
-            if let Some(address) = map.as_ref().and_then(|map| in_object(map, name)) {
+            if let Some(address) = map.as_ref().and_then(|map| in_object(map.base, map.dynamic, name)) {
                 return Some(Found { address, object: (*map).name });
             }
         }
@@ -98,7 +100,7 @@ pub fn first(name: &CStr) -> Option<Found> {
     unsafe {
         let mut map = _r_debug.map;
         while let Some(object) = map.as_ref() {
-            if let Some(address) = in_object(object, name) {
+            if let Some(address) = in_object(object.base, object.dynamic, name) {
                 return Some(Found { address, object: object.name });
             }
             map = object.next;
@@ -107,7 +109,8 @@ pub fn first(name: &CStr) -> Option<Found> {
     None
 }
 
-unsafe fn in_object(map: &LinkMap, name: &CStr) -> Option<usize> {
+/// The symbol in the object with that base and dynamic section.
+pub unsafe fn in_object(base: usize, mut dynamic: *const Dynamic, name: &CStr) -> Option<usize> {
     const STRTAB: i64 = 5;
     const SYMTAB: i64 = 6;
     const VERSYM: i64 = 0x6fff_fff0;
@@ -116,11 +119,10 @@ unsafe fn in_object(map: &LinkMap, name: &CStr) -> Option<usize> {
     // SAFETY: what the loader itself has read of an object that it has loaded.
     unsafe {
         let (mut strings, mut symbols, mut versions, mut hash) = (0, 0, 0, 0);
-        let mut dynamic = map.dynamic;
         while !dynamic.is_null() && (*dynamic).tag != 0 {
             // The loader has added the base to these, unless it cannot write there (the vDSO).
             let value = (*dynamic).value;
-            let address = if value < map.base { value.wrapping_add(map.base) } else { value };
+            let address = if value < base { value.wrapping_add(base) } else { value };
             match (*dynamic).tag {
                 STRTAB => strings = address,
                 SYMTAB => symbols = address,
@@ -153,7 +155,7 @@ unsafe fn in_object(map: &LinkMap, name: &CStr) -> Option<usize> {
             let chained = chain_at.add((number - first) as usize).read();
             let symbol = &*symbols.add(number as usize);
             if chained | 1 == wanted | 1 && symbol.section != 0 && is_same(strings.add(symbol.name as usize), name) {
-                let address = map.base.wrapping_add(symbol.value);
+                let address = base.wrapping_add(symbol.value);
                 if versions.is_null() || versions.add(number as usize).read() & HIDDEN == 0 {
                     return Some(address);
                 }

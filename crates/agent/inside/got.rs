@@ -7,11 +7,11 @@
 use crate::objects::{self, Info, Object, Slot};
 use crate::records::{self, Record};
 use crate::{elf, functions, load, sys};
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-/// Whoever patches or restores holds this. Never while anything of the program or the loader is called that may wait
-/// for somebody who wants it.
+/// Whoever patches or restores holds this, inside the lock of the loader's list. Never while anything is called that may
+/// wait for somebody who wants it.
 static LOCK: AtomicU32 = AtomicU32::new(0);
 
 struct Held;
@@ -31,13 +31,58 @@ impl Drop for Held {
     }
 }
 
+/// Calls `act` while nobody else patches, and the loader's list stands still.
+pub fn locked(act: impl FnOnce()) {
+    objects::hold(|| {
+        let _held = Held::new();
+        act();
+    });
+}
+
 /// A child has no other threads.
 pub fn forget_lock() {
     LOCK.store(0, Relaxed);
 }
 
 /// Hooks: the functions, then those that load objects.
-const HOOKS: usize = functions::COUNT + load::COUNT;
+pub const HOOKS: usize = functions::COUNT + load::COUNT;
+
+/// Before glibc 2.34 the C library is several objects, and some functions are in two of them: the other one of each.
+static OTHERS: [AtomicUsize; HOOKS] = [const { AtomicUsize::new(0) }; HOOKS];
+static HAS_OTHERS: AtomicU32 = AtomicU32::new(0);
+
+fn find_others() {
+    if HAS_OTHERS.swap(1, Relaxed) != 0 {
+        return;
+    }
+    // Only if we lead on to the C library itself, and not to somebody who stands in its place.
+    let mut is_libcs = [false; HOOKS];
+    let mut others = [0; HOOKS];
+    objects::for_each(|info| {
+        if !is_libc(info) {
+            return;
+        }
+        for number in 0..HOOKS {
+            match info.function(name(number)) {
+                0 => {}
+                found if found == real(number) => is_libcs[number] = true,
+                found => others[number] = found,
+            }
+        }
+    });
+    for number in (0..HOOKS).filter(|number| is_libcs[*number]) {
+        OTHERS[number].store(others[number], Relaxed);
+    }
+}
+
+fn other(number: usize) -> usize {
+    OTHERS[number].load(Relaxed)
+}
+
+/// Whether a function is what we lead on to.
+pub fn is_real(number: usize, address: usize) -> bool {
+    address != 0 && (address == real(number) || address == other(number))
+}
 
 fn real(number: usize) -> usize {
     match number.checked_sub(functions::COUNT) {
@@ -59,14 +104,16 @@ fn hook_named(name: *const c_char) -> Option<usize> {
     if !matches!(first, b'p' | b's' | b'm' | b'c' | b'd') {
         return None;
     }
-    (0..HOOKS).find(|number| {
-        let wanted = match number.checked_sub(functions::COUNT) {
-            None => functions::NAMES[*number],
-            Some(number) => load::NAMES[number],
-        };
-        // SAFETY: both end with a zero.
-        unsafe { elf::is_same(name, wanted) }
-    })
+    // SAFETY: both end with a zero.
+    (0..HOOKS).find(|number| unsafe { elf::is_same(name, self::name(*number)) })
+}
+
+/// What a function is called.
+pub fn name(number: usize) -> &'static CStr {
+    match number.checked_sub(functions::COUNT) {
+        None => functions::NAMES[number],
+        Some(number) => load::NAMES[number],
+    }
 }
 
 /// Whether an object is part of the C library, which calls itself without asking us.
@@ -76,41 +123,80 @@ fn is_libc(info: &Info) -> bool {
     NAMES.iter().any(|name| unsafe { elf::is_file(info.name, name) })
 }
 
-/// Patches all slots that are not; how many are patched then, and how many could not be.
-pub fn patch() -> (u32, u32) {
-    let _held = Held::new();
-    let (mut patched, mut missed) = (0, 0);
-    let ((low, high), ours) = (bounds(real), bounds(entry));
+/// What a look has found.
+#[derive(Default)]
+pub struct Look {
+    /// Slots that are patched.
+    pub patched: u32,
+    /// Slots that could not be.
+    pub missed: u32,
+    /// Slots of objects that the loader is not done with.
+    pub unready: u32,
+}
+
+/// Patches all slots that are not, and keeps what was in them.
+pub fn patch() -> Look {
+    let mut look = Look::default();
+    locked(|| look = pass(|_| true, |_| true, records::keep));
+    look
+}
+
+/// Patches the slots of those objects for which `is_wanted` holds, for ever. Those that lead nowhere yet only if `finds`
+/// says that the loader would find there what we lead on to. Under the lock.
+pub fn patch_some(is_wanted: impl FnMut(&Info) -> bool, finds: impl FnMut(usize) -> bool) {
+    pass(is_wanted, finds, |_| true);
+}
+
+fn pass(
+    mut is_wanted: impl FnMut(&Info) -> bool,
+    mut finds: impl FnMut(usize) -> bool,
+    keep: impl Fn(Record) -> bool,
+) -> Look {
+    find_others();
+    let mut look = Look::default();
+    let (reals, others, ours) = (bounds(real), bounds(other), bounds(entry));
+    let is_near = |value: usize| [reals, others].iter().any(|(low, high)| (*low..=*high).contains(&value));
     objects::for_each(|info| {
-        let Some(object) = Object::new(info).filter(|_| !is_libc(info)) else { return };
+        let is_wanted = is_wanted(info) && !is_libc(info);
+        let Some(object) = Object::new(info).filter(|_| is_wanted) else { return };
         object.for_each_slot(|slot| {
             let value = read(slot.address);
             let is_lazy = slot.is_call && object.is_code(value);
-            if !is_lazy && !(low..=high).contains(&value) {
-                patched += u32::from(is_ours(value, ours));
+            if !is_lazy && !is_near(value) {
+                look.patched += u32::from(is_ours(value, ours));
                 return;
             }
             let Some(number) = hook_named(slot.name) else { return };
-            if real(number) == 0 || !(is_lazy || value == real(number)) {
+            if real(number) == 0 || !(is_lazy || is_real(number, value)) {
                 return;
             }
             // The old condition variables, of before 2003, are another sort of object.
             let is_old = |slot: &Slot| object.has_version(slot, b"GLIBC_2.2.5\0");
-            if is_lazy && (7..=13).contains(&number) && is_old(slot) {
+            if is_lazy && ((7..=13).contains(&number) && is_old(slot) || !finds(number)) {
+                return;
+            }
+            // A page that can be written where it must not be: the loader still does so, and would not find it so.
+            if slot.is_relro && sys::is_writable(slot.address) {
+                look.unready += 1;
                 return;
             }
             let record = Record { slot: slot.address, was: value, number: number as u32, is_relro: slot.is_relro };
-            let is_done = records::keep(record) && write(&record, value, entry(number));
-            patched += u32::from(is_done);
-            missed += u32::from(!is_done);
+            let is_done = keep(record) && write(&record, value, entry(number));
+            look.patched += u32::from(is_done);
+            look.missed += u32::from(!is_done);
         });
     });
-    (patched, missed)
+    look
 }
 
 /// Restores all slots. How many are still patched, because their pages could not be made writable.
 pub fn restore() -> u32 {
-    let _held = Held::new();
+    let mut left = 0;
+    locked(|| left = restore_all());
+    left
+}
+
+fn restore_all() -> u32 {
     let mut left = 0;
     let ours = bounds(entry);
     objects::for_each(|info| {

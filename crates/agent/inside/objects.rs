@@ -1,8 +1,9 @@
 //! The program's objects, and their slots for functions: where the loader has written the address of a function that
 //! another object has.
 
-use crate::elf;
-use core::ffi::{c_char, c_int, c_void};
+use crate::attach;
+use crate::elf::{self, Dynamic, Symbol};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -29,26 +30,10 @@ struct Header {
 }
 
 #[repr(C)]
-struct Dynamic {
-    tag: i64,
-    value: usize,
-}
-
-#[repr(C)]
 struct Relocation {
     offset: usize,
     info: u64,
     addend: i64,
-}
-
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: usize,
-    size: usize,
 }
 
 /// A slot.
@@ -80,20 +65,39 @@ const PAGE: usize = 4096;
 
 static ITERATE: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds the C library's function that goes through the objects. From the constructor: the loader's list stands still.
+/// Finds the C library's functions that go through the objects and load more. The first is in an object that was there
+/// from the beginning.
 pub fn find() {
     ITERATE.store(elf::next(c"dl_iterate_phdr").map_or(0, |found| found.address), Relaxed);
     crate::load::find();
 }
 
 /// Calls `act` for each object. None is unloaded meanwhile.
-pub fn for_each<F: FnMut(&Info)>(mut act: F) -> bool {
+pub fn for_each(mut act: impl FnMut(&Info)) -> bool {
+    until(|info| {
+        act(info);
+        false
+    })
+}
+
+/// Calls `act` once, while nobody adds objects to the loader's list or removes any. It may go through the objects.
+pub fn hold(act: impl FnOnce()) -> bool {
+    let mut act = Some(act);
+    until(|_| {
+        if let Some(act) = act.take() {
+            act();
+        }
+        true
+    })
+}
+
+/// Calls `act` for each object until it says that it is done.
+fn until<F: FnMut(&Info) -> bool>(mut act: F) -> bool {
     type Callback = unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int;
     type Iterate = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
-    unsafe extern "C" fn each<F: FnMut(&Info)>(info: *const Info, _: usize, act: *mut c_void) -> c_int {
+    unsafe extern "C" fn each<F: FnMut(&Info) -> bool>(info: *const Info, _: usize, act: *mut c_void) -> c_int {
         // SAFETY: both live through the call.
-        unsafe { (*act.cast::<F>())(&*info) };
-        0
+        c_int::from(unsafe { (*act.cast::<F>())(&*info) })
     }
     let address = ITERATE.load(Relaxed);
     if address == 0 {
@@ -101,37 +105,98 @@ pub fn for_each<F: FnMut(&Info)>(mut act: F) -> bool {
     }
     // SAFETY: found under this name.
     let iterate: Iterate = unsafe { transmute(address) };
-    // SAFETY: as documented; the callback neither unwinds nor locks.
+    // SAFETY: as documented; the callback neither unwinds nor waits for anything of the program's. The loader's lock
+    // that is held meanwhile may be taken again by the same thread.
     unsafe { iterate(each::<F>, (&raw mut act).cast()) };
     true
+}
+
+/// The function in the first object behind us that has it, or in the first of all if we came last: as `elf::next`, at
+/// any time.
+pub fn function(name: &CStr) -> usize {
+    let (mut before, mut behind, mut is_behind) = (0, 0, false);
+    for_each(|info| {
+        if info.has(here()) {
+            is_behind = true;
+        } else {
+            let place = if is_behind { &mut behind } else { &mut before };
+            *place = if *place == 0 { info.function(name) } else { *place };
+        }
+    });
+    if behind != 0 || !attach::is_late() { behind } else { before }
+}
+
+/// An address inside us.
+fn here() -> usize {
+    here as *const () as usize
+}
+
+impl Info {
+    fn headers(&self) -> &'static [Header] {
+        if self.headers.is_null() {
+            return &[];
+        }
+        // SAFETY: the loader's own array.
+        unsafe { core::slice::from_raw_parts(self.headers, usize::from(self.count)) }
+    }
+
+    fn at(&self, header: &Header) -> usize {
+        self.base.wrapping_add(header.address)
+    }
+
+    /// Whether an address is inside it.
+    pub fn has(&self, address: usize) -> bool {
+        const LOAD: u32 = 1;
+        let is_in = |header: &Header| (self.at(header)..self.at(header).wrapping_add(header.size)).contains(&address);
+        self.headers().iter().any(|header| header.kind == LOAD && is_in(header))
+    }
+
+    /// Where its dynamic section is, or 0.
+    pub fn dynamic(&self) -> usize {
+        const DYNAMIC: u32 = 2;
+        self.headers().iter().find(|header| header.kind == DYNAMIC).map_or(0, |header| self.at(header))
+    }
+
+    /// The entries of its dynamic section: tags and values.
+    pub fn entries(&self) -> impl Iterator<Item = (i64, usize)> {
+        let mut at: *const Dynamic = ptr::with_exposed_provenance(self.dynamic());
+        core::iter::from_fn(move || {
+            // SAFETY: a dynamic section that the loader has read, ended by a zero.
+            let entry = unsafe { at.as_ref() }.filter(|entry| entry.tag != 0)?;
+            at = at.wrapping_add(1);
+            Some((entry.tag, entry.value))
+        })
+    }
+
+    /// Its function of that name, or 0.
+    pub fn function(&self, name: &CStr) -> usize {
+        let dynamic = ptr::with_exposed_provenance(self.dynamic());
+        // SAFETY: of an object that the loader has loaded.
+        unsafe { elf::in_object(self.base, dynamic, name) }.unwrap_or(0)
+    }
+
+    /// A string of its dynamic section.
+    pub fn string(&self, offset: usize) -> *const c_char {
+        const STRTAB: i64 = 5;
+        let table = self.entries().find(|(tag, _)| *tag == STRTAB).map_or(0, |(_, value)| value);
+        let table = if table < self.base { table.wrapping_add(self.base) } else { table };
+        ptr::with_exposed_provenance(table.wrapping_add(offset))
+    }
 }
 
 impl Object {
     /// The object, if it has slots and is not ours.
     pub fn new(info: &Info) -> Option<Self> {
-        const LOAD: u32 = 1;
-        const DYNAMIC: u32 = 2;
         const RELRO: u32 = 0x6474_e552;
-        if info.headers.is_null() {
+        let (headers, dynamic) = (info.headers(), info.dynamic());
+        if info.has(here()) || dynamic == 0 {
             return None;
         }
-        // SAFETY: the loader's own array.
-        let headers = unsafe { core::slice::from_raw_parts(info.headers, usize::from(info.count)) };
-        let at = |header: &Header| info.base.wrapping_add(header.address);
-        let here = Self::new as *const () as usize;
-        let (mut dynamic, mut relro, mut is_us) = (0, (0, 0), false);
-        for header in headers {
-            match header.kind {
-                LOAD => is_us |= (at(header)..at(header).wrapping_add(header.size)).contains(&here),
-                DYNAMIC => dynamic = at(header),
-                // As the loader does it: the page in which it ends stays as it is.
-                RELRO => relro = (at(header) & !(PAGE - 1), at(header).wrapping_add(header.size) & !(PAGE - 1)),
-                _ => {}
-            }
-        }
-        if is_us || dynamic == 0 {
-            return None;
-        }
+        // As the loader does it: the page in which it ends stays as it is.
+        let page = |address: usize| address & !(PAGE - 1);
+        let relro = headers.iter().find(|header| header.kind == RELRO);
+        let relro =
+            relro.map_or((0, 0), |header| (page(info.at(header)), page(info.at(header).wrapping_add(header.size))));
         let mut object = Self {
             base: info.base,
             headers,

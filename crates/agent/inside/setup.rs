@@ -36,10 +36,10 @@ unsafe extern "C" fn start(_: c_int, _: *const *const c_char, environment: *cons
     // SAFETY: as the C library's `pthread_atfork` calls it.
     unsafe { watch_forks() };
     // In a program that was running nobody calls us before slots are patched: `attach.rs` goes on.
-    if elf::is_late() {
-        attach::CONTROL.late.store(1, Relaxed);
-        objects::find();
-    } else if set_up(objects) {
+    let is_late = elf::is_late();
+    attach::CONTROL.late.store(u32::from(is_late), Relaxed);
+    objects::find();
+    if !is_late && set_up(objects) {
         count(wanted, is_on);
     }
 }

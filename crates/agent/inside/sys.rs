@@ -43,6 +43,23 @@ pub fn is_process(pid: u32) -> bool {
     (pid as i32) > 0 && unsafe { call(KILL, [pid as usize, 0, 0, 0, 0, 0]) } != ESRCH
 }
 
+/// Whether there is a thread of that id in this process.
+pub fn is_thread(tid: u32) -> bool {
+    const TGKILL: usize = 234;
+    const ESRCH: isize = -3;
+    // SAFETY: no signal is sent.
+    unsafe { call(TGKILL, [getpid() as usize, tid as usize, 0, 0, 0, 0]) != ESRCH }
+}
+
+/// Whether a word of an object's data can be written: the kernel adds nothing to it.
+pub fn is_writable(address: usize) -> bool {
+    const WAKE_OP_PRIVATE: usize = 5 | 128;
+    const ADD_NOTHING: usize = 1 << 28;
+    let word = 0_u32;
+    // SAFETY: a word that nobody waits for, and one that keeps its value. Without a fault if it cannot be written.
+    unsafe { call(FUTEX, [(&raw const word).addr(), WAKE_OP_PRIVATE, 0, 0, address, ADD_NOTHING]) >= 0 }
+}
+
 /// Wakes one thread that waits for a private futex. The word may be gone by now, which the kernel does not mind.
 #[cold]
 #[inline(never)]

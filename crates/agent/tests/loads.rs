@@ -23,7 +23,7 @@ const FUNCTIONS: &[&str] = &[
     "pthread_spin_init", "pthread_spin_destroy", "pthread_spin_lock", "pthread_spin_trylock", "pthread_spin_unlock",
     "mtx_init", "mtx_destroy", "mtx_lock", "mtx_trylock", "mtx_timedlock", "mtx_unlock",
     "cnd_init", "cnd_destroy", "cnd_wait", "cnd_timedwait", "cnd_signal", "cnd_broadcast",
-    "pthread_create",
+    "pthread_create", "dlopen", "dlsym", "dlvsym",
 ];
 
 /// What it exports for tools and debuggers.
@@ -75,8 +75,8 @@ fn it_needs_the_loader_alone() {
     let exported = names(false);
     assert!(OWN.iter().all(|name| exported.contains(name)), "{exported:?}");
     for name in &exported {
-        let is_ours =
-            OWN.contains(name) || ["pthread_", "sem_", "mtx_", "cnd_"].iter().any(|prefix| name.starts_with(prefix));
+        let is_ours = OWN.contains(name)
+            || ["pthread_", "sem_", "mtx_", "cnd_", "dl"].iter().any(|prefix| name.starts_with(prefix));
         assert!(is_ours, "it exports {name}");
     }
     for name in FUNCTIONS {

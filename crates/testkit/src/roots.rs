@@ -53,6 +53,11 @@ impl GlibcRoots {
 
     /// Builds a fixture against the oldest libc, to be run by `root`'s dynamic linker.
     pub fn build(&self, file: &str, root: &Path) -> PathBuf {
+        self.build_with(file, root, &[])
+    }
+
+    /// The same, with more compiler flags.
+    pub fn build_with(&self, file: &str, root: &Path, more: &[&str]) -> PathBuf {
         let run = root.join(LIBRARIES);
         let run = run.display();
         let mut flags = self.old_flags();
@@ -62,7 +67,7 @@ impl GlibcRoots {
             "-Wl,--disable-new-dtags".to_owned(),
             format!("-Wl,-rpath,{run}:{run}/../../usr/{LIBRARIES}"),
         ]);
-        Build::new(file).flags(&flags).path()
+        Build::new(file).flags(&flags).flags(more).path()
     }
 
     /// Starts a fixture *inside* `root`, as a container would; only root may.

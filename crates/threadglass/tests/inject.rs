@@ -129,6 +129,25 @@ fn counts_are_exact_from_attach_to_detach() {
     }
 }
 
+/// A name that the loader searches for where the program says: it must see who asks, and the first call is counted.
+#[test]
+fn an_object_loaded_by_its_name_is_counted_at_once() {
+    let path = plugin();
+    let name = path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8");
+    for (style, flags) in styles() {
+        for dtags in ["-Wl,--enable-new-dtags,-rpath,$ORIGIN", "-Wl,--disable-new-dtags,-rpath,$ORIGIN"] {
+            let program = Build::new("inject_counts.c").flags(&flags).flags(&[dtags]).path();
+            let mut fixture = Fixture::start(&program, &[]).settled();
+            let injected = attach(fixture.pid());
+            let at = address(&Value::String(fixture.ask(&format!("load {name} 300"))));
+            assert_eq!(lock_count(object(fixture.pid(), at).as_ref()), 300, "{style} {dtags}");
+            assert!(injected.detach().unwrap());
+            fixture.ask(&format!("load {name} 50"));
+            assert_eq!(lock_count(object(fixture.pid(), at).as_ref()), 300, "{style} {dtags}");
+        }
+    }
+}
+
 fn counts_of(style: &str, mut fixture: Fixture) {
     let pid = fixture.pid();
     let at = |name: &str, truth: &Value| address(&truth[name]);

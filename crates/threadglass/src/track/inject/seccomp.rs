@@ -7,7 +7,7 @@ use crate::target::Live;
 
 /// The system calls that are made, with the arguments that filters may look at. What may fail with an error and no
 /// more is marked so.
-const CALLS: [(u32, [u64; 6], bool); 27] = {
+const CALLS: [(u32, [u64; 6], bool); 28] = {
     const NONE: [u64; 6] = [0; 6];
     const fn plain(number: u32) -> (u32, [u64; 6], bool) {
         (number, NONE, false)
@@ -43,6 +43,7 @@ const CALLS: [(u32, [u64; 6], bool); 27] = {
         plain(7),                                       // poll
         spare(273),                                     // set_robust_list
         spare(334),                                     // rseq
+        spare(234),                                     // tgkill, of no signal
     ]
 };
 
