@@ -46,7 +46,7 @@ pub fn choose(exact: bool) {
     if !IS_KNOWN.load(Relaxed) {
         return;
     }
-    let by_word = !exact && TID_OFFSET.load(Relaxed) == USUAL_TID_OFFSET;
+    let by_word = !exact && words::has_area() && TID_OFFSET.load(Relaxed) == USUAL_TID_OFFSET;
     HAS_WORDS.store(by_word, Relaxed);
     let (lock, unlock) = match (exact, by_word) {
         (true, _) => (tracked!(lock::<true>, "rsi"), unlock::<true> as *const ()),

@@ -17,6 +17,8 @@ pub const OBJECTS: usize = 1 << 20;
 pub const FEWEST: usize = 1 << 10;
 pub const MOST: usize = 1 << 27;
 const EXTRAS: usize = 1 << 16;
+/// A table for fewer objects than this has no words.
+const WITH_WORDS: usize = 1 << 16;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -99,7 +101,9 @@ fn begin(mut objects: usize) -> bool {
         let units = objects + objects / 4 + 1;
         let slots = (objects * 4).next_power_of_two().max(1024);
         let extras = EXTRAS.min(objects);
-        let sizes = [slots * 4, units * UNIT, extras * size_of::<Extra>(), table::words::AREA];
+        // Who wants a small table may have reasons to want no large area either (`mlockall`).
+        let words = if objects >= WITH_WORDS { table::words::AREA } else { 0 };
+        let sizes = [slots * 4, units * UNIT, extras * size_of::<Extra>(), words];
         let sizes = sizes.map(|bytes| bytes.next_multiple_of(HUGE));
         let total = sizes.iter().sum::<usize>();
         if let Some(start) = sys::map(total + HUGE) {
@@ -113,7 +117,9 @@ fn begin(mut objects: usize) -> bool {
             sys::huge_pages(entries + HUGE, sizes[1] - HUGE);
             sys::name(entries, total, c"threadglass-table");
             memory::begin((index, slots), (entries, units), (extra, extras));
-            words::begin(extra + sizes[2]);
+            if words != 0 {
+                words::begin(extra + sizes[2]);
+            }
             return true;
         }
         objects /= 2;
@@ -212,7 +218,7 @@ unsafe fn watch_forks() {
 
 unsafe extern "C" fn in_child() {
     HEADER.pid.store(sys::getpid(), Relaxed);
-    for counter in [&HEADER.drops, &HEADER.extra_drops, &HEADER.threads_created, &HEADER.word_rows] {
+    for counter in [&HEADER.drops, &HEADER.extra_drops, &HEADER.threads_created] {
         counter.store(0, Relaxed);
     }
     attach::in_child();

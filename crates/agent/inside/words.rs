@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use table::words::{self, Word};
 use table::{Entry, Key, Kind};
 
-/// Address of the area, which is there before a call is tracked.
+/// Address of the area, if there is one: then before a call is tracked.
 pub static AREA: AtomicUsize = AtomicUsize::new(0);
 
 /// Rows that may be claimed however few objects there are: a mebibyte of words.
@@ -18,6 +18,10 @@ const OBJECTS: u64 = 32;
 pub fn begin(area: usize) {
     AREA.store(area, Relaxed);
     HEADER.words.store(area as u64, Relaxed);
+}
+
+pub fn has_area() -> bool {
+    AREA.load(Relaxed) != 0
 }
 
 #[inline(always)]
