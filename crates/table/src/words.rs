@@ -117,14 +117,6 @@ pub fn put(word: &AtomicU64, key: Key, count: &AtomicU64, last: &AtomicU32) {
     word.store(now.0, Ordering::Release);
 }
 
-/// What a reader finds: how often a mutex was acquired. The word before the entry.
-#[cfg(test)]
-fn read(word: &AtomicU64, key: Key, count: &AtomicU64) -> u64 {
-    let word = Word(word.load(Ordering::Acquire));
-    let counted = count.load(Ordering::Acquire);
-    if word.is_of(key) { counted + word.ahead_of(counted) } else { counted }
-}
-
 #[cfg(all(test, loom))]
 mod model {
     extern crate std;
@@ -132,6 +124,13 @@ mod model {
     use crate::Kind;
     use loom::sync::Arc;
     use loom::thread;
+
+    /// What a reader finds: how often a mutex was acquired. The word before the entry.
+    fn read(word: &AtomicU64, key: Key, count: &AtomicU64) -> u64 {
+        let word = Word(word.load(Ordering::Acquire));
+        let counted = count.load(Ordering::Acquire);
+        if word.is_of(key) { counted + word.ahead_of(counted) } else { counted }
+    }
 
     /// Whenever a reader looks, it finds a number that was true between the beginning and the end of its look, and
     /// never a smaller one than before.
