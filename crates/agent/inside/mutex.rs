@@ -57,12 +57,12 @@ pub fn acquired(mutex: &Mutex, entry: &Entry, site: usize) {
     if mutex.kind.load(Relaxed) & TYPE == RECURSIVE && mutex.count.load(Relaxed) != 1 {
         return;
     }
-    count(mutex, entry, tid(), site, false);
+    count(entry, tid(), site, false);
 }
 
 /// Counts an acquisition by this thread, whose hold is timed if it is said to be, or its turn has come.
 #[inline(always)]
-pub fn count(mutex: &Mutex, entry: &Entry, tid: u32, site: usize, is_timed: bool) {
+pub fn count(entry: &Entry, tid: u32, site: usize, is_timed: bool) {
     let body = entry.mutex();
     let number = words::collect(entry);
     body.lock.store(number.wrapping_add(1), Relaxed);
@@ -71,17 +71,6 @@ pub fn count(mutex: &Mutex, entry: &Entry, tid: u32, site: usize, is_timed: bool
         plain::hold_begins(tid);
     }
     tally::acquired(entry, is_timed, &body.held_since, tid, site);
-    if !is_timed {
-        count_by_word(mutex, entry);
-    }
-}
-
-/// The mutex may be counted by its word: its hold is not timed, and if nobody has ever waited nobody wants to know who
-/// made them.
-fn count_by_word(mutex: &Mutex, entry: &Entry) {
-    if plain::has_words() && mutex.kind.load(Relaxed) == 0 && entry.extra.load(Relaxed) == 0 {
-        words::put(entry);
-    }
 }
 
 /// Whether an unlock by this thread would release the mutex.
@@ -97,7 +86,10 @@ pub fn released(mutex: &Mutex, entry: &Entry) {
     let body = entry.mutex();
     if tally::released(&body.held_since, &body.hold_time, &body.holds) {
         plain::hold_ends(tid());
-        count_by_word(mutex, entry);
+        // If nobody has ever waited nobody wants to know who made them: a word does from now on.
+        if plain::has_words() && mutex.kind.load(Relaxed) == 0 && entry.extra.load(Relaxed) == 0 {
+            words::put(entry);
+        }
     }
 }
 

@@ -280,10 +280,8 @@ const _: () = assert!(size_of::<Place>() == 1 << 6);
 
 /// A plain mutex was taken, and is to be counted; its hold is to be timed, too, if its turn has come.
 unsafe extern "C" fn taken<const TIMED: bool>(mutex: *mut c_void, site: usize) -> c_int {
-    // SAFETY: the program's own mutex, of which only the atomic head is looked at.
-    let head = unsafe { &*mutex.cast() };
     if let Some(entry) = memory::entry(mutex.addr(), Kind::Mutex) {
-        mutex::count(head, entry, tid(), site, TIMED);
+        mutex::count(entry, tid(), site, TIMED);
     }
     0
 }
@@ -291,7 +289,7 @@ unsafe extern "C" fn taken<const TIMED: bool>(mutex: *mut c_void, site: usize) -
 // What is rare is left to functions that are called last, so that the usual way saves no registers.
 
 unsafe extern "C" fn lock<const EXACT: bool>(mutex: *mut c_void, site: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own mutex, of which only the atomic head is looked at.
     let head = unsafe { &*mutex.cast::<Mutex>() };
     // Two branches, which the processor foresees: were the entry chosen by what is read, nothing could go on before.
     if head.kind.load(Relaxed) != 0 {
@@ -307,30 +305,23 @@ unsafe extern "C" fn lock<const EXACT: bool>(mutex: *mut c_void, site: usize) ->
         // SAFETY: the program's arguments.
         return unsafe { mutex::lock_taken(mutex, site) };
     }
-    if !EXACT {
-        return count(head, entry, tid, site);
-    }
     let body = entry.mutex();
-    let number = words::collect(entry);
+    let number = body.lock.load(Relaxed);
+    let is_rare = words::has_one(entry) || entry.extra.load(Relaxed) != 0;
+    if is_rare || !EXACT && tally::is_timed(number) {
+        return count(entry, tid, site);
+    }
     body.lock.store(number.wrapping_add(1), Relaxed);
     entry.last.store(tid, Relaxed);
-    body.held_since.store(clock::now(), Relaxed);
-    if entry.extra.load(Relaxed) != 0 {
-        return note_holder(entry, site);
-    }
-    0
-}
-
-#[inline(never)]
-fn count(mutex: &Mutex, entry: &'static Entry, tid: u32, site: usize) -> c_int {
-    mutex::count(mutex, entry, tid, site, false);
+    // Also without a time: a hold whose end was not seen must not become part of this one.
+    body.held_since.store(if EXACT { clock::now() } else { 0 }, Relaxed);
     0
 }
 
 #[cold]
 #[inline(never)]
-fn note_holder(entry: &'static Entry, site: usize) -> c_int {
-    memory::note_holder(entry, site);
+fn count(entry: &'static Entry, tid: u32, site: usize) -> c_int {
+    mutex::count(entry, tid, site, false);
     0
 }
 
@@ -341,15 +332,21 @@ unsafe extern "C" fn unlock<const EXACT: bool>(mutex: *mut c_void) -> c_int {
         // SAFETY: the program's argument.
         return unsafe { mutex::unlock(mutex) };
     }
-    if EXACT && let Some(entry) = memory::entry_at_once(mutex.addr(), Kind::Mutex) {
-        let body = entry.mutex();
-        tally::released(&body.held_since, &body.hold_time, &body.holds);
-        return release(head);
+    if EXACT {
+        if let Some(entry) = memory::entry_at_once(mutex.addr(), Kind::Mutex) {
+            let body = entry.mutex();
+            tally::released(&body.held_since, &body.hold_time, &body.holds);
+        } else {
+            return end_hold(mutex);
+        }
+    } else if place(tid()).load(Relaxed) != 0 {
+        return end_hold(mutex);
     }
-    end_hold(mutex)
+    release(head)
 }
 
 /// The hold may be one that is timed.
+#[cold]
 #[inline(never)]
 fn end_hold(mutex: *mut c_void) -> c_int {
     // SAFETY: as above.

@@ -5,7 +5,7 @@ use crate::memory::{self, HEADER};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use table::words::{self, Word};
-use table::{Entry, Key, Kind};
+use table::{Entry, HAS_WORD, Key, Kind};
 
 /// Address of the area, if there is one: then before a call is tracked.
 pub static AREA: AtomicUsize = AtomicUsize::new(0);
@@ -37,31 +37,30 @@ fn find(address: u64) -> Option<&'static AtomicU64> {
     (at(row).load(Acquire) == holds).then(|| at(words::place(address)))
 }
 
-/// Whether there are any.
+/// Whether a word may know more of a mutex than its entry does.
 #[inline(always)]
-fn any() -> bool {
-    HEADER.word_rows.load(Relaxed) != 0
+pub fn has_one(entry: &Entry) -> bool {
+    entry.last.load(Relaxed) & HAS_WORD != 0
 }
 
 /// How often the mutex of an entry was acquired. The word is out of use then.
 #[inline(always)]
 pub fn collect(entry: &Entry) -> u64 {
-    let count = entry.mutex().lock.load(Relaxed);
-    if !any() {
-        return count;
+    let count = &entry.mutex().lock;
+    if has_one(entry) {
+        let key = Key(entry.key.load(Relaxed));
+        if let Some(word) = find(key.address()) {
+            return words::collect(word, key, count, &entry.last);
+        }
     }
-    let key = Key(entry.key.load(Relaxed));
-    match find(key.address()) {
-        Some(word) => words::collect(word, key, &entry.mutex().lock, &entry.last),
-        None => count,
-    }
+    count.load(Relaxed)
 }
 
 /// From now on the mutex of an entry is counted by its word, if it can have one.
 #[cold]
 #[inline(never)]
 pub fn put(entry: &Entry) {
-    let key = Key(entry.key.load(Relaxed));
+    let (key, tid) = (Key(entry.key.load(Relaxed)), entry.last.load(Relaxed));
     let Some(word) = find(key.address()).or_else(|| claim(key.address())) else { return };
     // Another mutex was that close, and is gone without our knowing: two that are there cannot overlap.
     if let Some(other) = Word(word.load(Relaxed)).address(key.address())
@@ -69,7 +68,13 @@ pub fn put(entry: &Entry) {
     {
         collect(entry);
     }
-    words::put(word, key, &entry.mutex().lock, &entry.last);
+    let line = words::place(key.address()) & !(8 * words::LINE - 1);
+    let others = (0..words::LINE).map(|number| at(line + 8 * number)).filter(|other| !ptr::eq(*other, word));
+    if { others }.all(|other| Word(other.load(Relaxed)).suits(tid)) {
+        words::put(word, key, &entry.mutex().lock, &entry.last);
+    } else if word.load(Relaxed) != Word::mark(tid).0 {
+        word.store(Word::mark(tid).0, Relaxed);
+    }
 }
 
 /// Takes the row of an address, if it is free and there may be one more.
@@ -79,20 +84,21 @@ fn claim(address: u64) -> Option<&'static AtomicU64> {
     if used >= FEW + units / OBJECTS {
         return None;
     }
-    // Counted first: whoever finds a word knows that there are any.
-    HEADER.word_rows.fetch_add(1, Relaxed);
-    let Err(other) = at(row).compare_exchange(0, holds, AcqRel, Acquire) else {
-        return Some(at(words::place(address)));
-    };
-    HEADER.word_rows.fetch_sub(1, Relaxed);
-    (other == holds).then(|| at(words::place(address)))
+    match at(row).compare_exchange(0, holds, AcqRel, Acquire) {
+        Ok(_) => {
+            HEADER.word_rows.fetch_add(1, Relaxed);
+        }
+        Err(other) if other != holds => return None,
+        Err(_) => {}
+    }
+    Some(at(words::place(address)))
 }
 
 /// The object at `address` is no more.
 pub fn forget(address: u64) {
-    if any()
+    if has_area()
         && let Some(word) = find(address)
-        && Word(word.load(Relaxed)).address(address) == Some(address)
+        && Word(word.load(Relaxed)).address(address).is_none_or(|other| other == address)
     {
         word.store(0, Release);
     }

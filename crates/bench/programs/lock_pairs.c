@@ -1,6 +1,7 @@
 /* Locks and unlocks on request. Each line of input is one slice of work, answered by one number.
  *
  *   pairs N    uncontended lock+unlock pairs over N mutexes in random order: nanoseconds a pair
+ *   own N      N threads, each with a mutex of its own, one beside the other: nanoseconds a pair
  *   share N    N threads on one lock, about 1 us of work inside: acquisitions a second
  *   make N     locks N more mutexes once each: resident bytes of the whole program then
  *   step N     nanoseconds of one step of the work inside
@@ -97,7 +98,8 @@ static void *worker(void *unused)
     return unused;
 }
 
-static double share(unsigned n)
+/* Lets N threads work for a while: for how many nanoseconds. */
+static double run(unsigned n, void *(*work)(void *), struct object *own)
 {
     pthread_t threads[64];
     if (n > 64)
@@ -106,12 +108,39 @@ static double share(unsigned n)
     acquired = 0;
     double began = now();
     for (unsigned i = 0; i < n; i++)
-        pthread_create(&threads[i], NULL, worker, NULL);
+        pthread_create(&threads[i], NULL, work, own ? &own[i] : NULL);
     usleep(50000);
     over = 1;
     for (unsigned i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
-    return acquired / (now() - began) * 1e9;
+    return now() - began;
+}
+
+static double share(unsigned n)
+{
+    double taken = run(n, worker, NULL);
+    return acquired / taken * 1e9;
+}
+
+static void *owner(void *own)
+{
+    struct object *object = own;
+    unsigned long done = 0;
+    for (; !over; done++) {
+        pthread_mutex_lock(&object->mutex);
+        pthread_mutex_unlock(&object->mutex);
+    }
+    __atomic_add_fetch(&acquired, done, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static double own(unsigned n)
+{
+    static struct object *made;
+    if (!made)
+        made = objects(64);
+    double taken = run(n, owner, made);
+    return taken * n / acquired;
 }
 
 static double stamps(unsigned n)
@@ -170,6 +199,8 @@ int main(int argc, char **argv)
     while (scanf("%15s %u", what, &n) == 2) {
         if (!strcmp(what, "pairs"))
             printf("%.4f\n", pairs(n));
+        else if (!strcmp(what, "own"))
+            printf("%.4f\n", own(n));
         else if (!strcmp(what, "share"))
             printf("%.1f\n", share(n));
         else if (!strcmp(what, "make"))

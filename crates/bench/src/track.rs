@@ -171,6 +171,11 @@ pub fn run(context: &Context) -> Result<Section> {
     let stamps = stamps.get(stamps.len() / 2).copied().unwrap_or(f64::NAN);
     let steps = (1_000.0 / step) as u32;
     drop(probe);
+    // What is close together in the table must not make processors fight for it.
+    eprintln!("bench: track, 2 mutexes ..");
+    let all = measure(context, "own", 2, 1, false);
+    budgets.push(Budget::at_most(&format!("{DEFAULT}, 2 threads, a mutex each"), 1.35, "x", ratio(&all, DEFAULT)));
+    groups.push(group("ns a pair, 2 threads, each with its own mutex, 64 bytes apart".to_owned(), &all));
     for threads in THREADS {
         eprintln!("bench: track, {threads} threads ..");
         let all = measure(context, "share", threads, steps, false);

@@ -281,7 +281,7 @@ pub fn entry(bytes: &[u8; 2 * UNIT], key_after: u64) -> Option<Record> {
             sleep_time: get64!(body, S, sleep_time),
         },
     };
-    let (extra, last) = (get32!(bytes, Entry, extra), get32!(bytes, Entry, last));
+    let (extra, last) = (get32!(bytes, Entry, extra), get32!(bytes, Entry, last) & !crate::HAS_WORD);
     Some(Record { key, kind, extra, last, counts })
 }
 

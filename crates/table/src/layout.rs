@@ -79,6 +79,9 @@ pub const CONTROLLERS: usize = 7;
 /// Ticks between two looks at them: about a second.
 pub const LEASE: u64 = 1 << 31;
 
+/// A bit of [`Entry::last`] that no id of a thread has.
+pub const HAS_WORD: u32 = 1 << 31;
+
 /// One object: what it is, and its statistics, which differ by kind.
 #[repr(C, align(64))]
 #[derive(Debug)]
@@ -87,7 +90,8 @@ pub struct Entry {
     pub key: AtomicU64,
     /// Number of its [`Extra`], or 0.
     pub extra: AtomicU32,
-    /// Of locks: id of the thread that acquired it last, as the program sees it.
+    /// Of locks: id of the thread that acquired it last, as the program sees it; with [`HAS_WORD`] if a word may know
+    /// better.
     pub last: AtomicU32,
     /// One of the `..Body` structures.
     pub body: [AtomicU64; 6],

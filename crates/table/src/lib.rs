@@ -27,8 +27,8 @@ pub mod words;
 pub use find::{Found, Store, find_or_insert, probes};
 pub use key::{Key, Kind};
 pub use layout::{
-    CONTROLLERS, CondBody, Entry, Extra, HISTOGRAM, Header, LEASE, MutexBody, RwlockBody, RwlockMore, SITES, SemaBody,
-    Site, SpinBody, bucket,
+    CONTROLLERS, CondBody, Entry, Extra, HAS_WORD, HISTOGRAM, Header, LEASE, MutexBody, RwlockBody, RwlockMore, SITES,
+    SemaBody, Site, SpinBody, bucket,
 };
 
 /// Name of the agent's exported [`Header`].

@@ -6,10 +6,12 @@
 //! these are, first come first served. Others do without.
 //!
 //! Like much of an entry, a word is written by the holder of the mutex alone. The entry's count is brought up to date
-//! now and then (each time that a hold is timed, say); then the word is taken away, and put back when all is as usual
-//! again: nobody waits, no hold is timed. So whoever reads the word first and the entry then has the number.
+//! each time that a hold is timed; then the word is taken away, and put back afterwards if all is as usual: nobody has
+//! ever waited, and other words on the same line are not other threads'. Their processors would fight for the line, also
+//! if one of them only looked; so in place of the word a *mark* is left then, which keeps the others away in turn. So
+//! whoever reads the word first and the entry then has the number.
 
-use crate::Key;
+use crate::{HAS_WORD, Key};
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -22,6 +24,8 @@ pub const ROW_SHIFT: u32 = 12;
 pub const ROWS: u64 = 1 << 16;
 /// 32 bytes of the program to a word: no two mutexes are that close to each other.
 pub const WORD_SHIFT: u32 = 5;
+/// Words on a cache line.
+pub const LINE: u64 = 8;
 /// Words of a row.
 pub const ROW_WORDS: u64 = 1 << (ROW_SHIFT - WORD_SHIFT);
 /// Bytes of the area: the rows, and behind them the words.
@@ -85,6 +89,16 @@ impl Word {
         (low(self.0, GENERATION) >> TAG) as u32
     }
 
+    /// In place of the word of a mutex that a thread uses on a line with words of others.
+    pub const fn mark(tid: u32) -> Self {
+        Self(low((tid as u64) << TAG, GENERATION))
+    }
+
+    /// Whether a thread may write words on the same line: it is nobody's, or its own.
+    pub const fn suits(self, tid: u32) -> bool {
+        self.0 == 0 || self.tid() == tid
+    }
+
     /// How many acquisitions the word has that the entry's count, read after it, has not.
     #[inline(always)]
     pub const fn ahead_of(self, entry: u64) -> u64 {
@@ -113,7 +127,9 @@ pub fn collect(word: &AtomicU64, key: Key, count: &AtomicU64, last: &AtomicU32) 
 /// Lets a mutex be counted by its word from now on. By the holder, after [`collect`].
 #[inline(always)]
 pub fn put(word: &AtomicU64, key: Key, count: &AtomicU64, last: &AtomicU32) {
-    let now = Word::new(key, last.load(Ordering::Relaxed), count.load(Ordering::Relaxed));
+    let tid = last.load(Ordering::Relaxed);
+    let now = Word::new(key, tid, count.load(Ordering::Relaxed));
+    last.store(tid | HAS_WORD, Ordering::Relaxed);
     word.store(now.0, Ordering::Release);
 }
 
@@ -186,6 +202,9 @@ mod tests {
         assert!(word.is_of(next(key(address))) && !word.is_of(next(key(address + 8))));
         assert!(!word.is_of(key(address)) && !word.is_of(next(next(key(address)))));
         assert!(!Word(0).is_of(key(0x1000)));
+        let mark = Word::mark(tid);
+        assert!((0..32).all(|low| !mark.is_of(key(0x1000 + low))) && mark.address(address).is_none());
+        assert!(mark.suits(tid) && !mark.suits(1) && Word(0).suits(1) && word.suits(tid) && !word.suits(1));
         assert_eq!(Word(0).address(address), None);
     }
 
