@@ -43,12 +43,19 @@ pub static HEADER: Header = Header {
     word_rows: AtomicU64::new(0),
 };
 
-// What every call needs, without the detour by the exported header. The table exists before a call is tracked.
+// What every call needs, without the detour by the exported header, and on one page (`.tg_hot`): where system calls are
+// dear a page that a call touches is, too. The table exists before a call is tracked.
+#[unsafe(link_section = ".tg_hot")]
 static INDEX: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+#[unsafe(link_section = ".tg_hot")]
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// The slots' pages, as [`table::find::first_of`] wants them.
+#[unsafe(link_section = ".tg_hot")]
 static PAGES: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".tg_hot")]
 static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+#[unsafe(link_section = ".tg_hot")]
+static EXTRAS: AtomicPtr<Extra> = AtomicPtr::new(ptr::null_mut());
 
 /// Tells where the areas are. Before any call is tracked.
 pub fn begin(index: (usize, usize), entries: (usize, usize), extras: (usize, usize)) {
@@ -56,6 +63,7 @@ pub fn begin(index: (usize, usize), entries: (usize, usize), extras: (usize, usi
     SLOTS.store(index.1, Relaxed);
     PAGES.store((index.1 - 1) & !(table::find::PAGE_SLOTS as usize - 1), Relaxed);
     ENTRIES.store(ptr::with_exposed_provenance_mut(entries.0), Relaxed);
+    EXTRAS.store(ptr::with_exposed_provenance_mut(extras.0), Relaxed);
     let places = [
         (&HEADER.index, &HEADER.index_slots, index),
         (&HEADER.entries, &HEADER.units, entries),
@@ -189,24 +197,21 @@ pub fn end(address: usize) {
 pub fn extra(entry: &Entry) -> Option<&'static Extra> {
     match entry.extra.load(Relaxed) {
         0 => None,
-        number => extra_at(number),
+        number => Some(extra_at(number)),
     }
 }
 
 /// Notes where the present holder of a lock that has an extra has called from.
-#[cold]
-#[inline(never)]
+#[inline(always)]
 pub fn note_holder(entry: &Entry, site: usize) {
     if let Some(extra) = extra(entry) {
         extra.holder.store(site as u64, Relaxed);
     }
 }
 
-#[cold]
-fn extra_at(number: u32) -> Option<&'static Extra> {
-    let first: *const Extra = ptr::with_exposed_provenance(HEADER.extras.load(Relaxed) as usize);
+fn extra_at(number: u32) -> &'static Extra {
     // SAFETY: numbers in entries are of extras that were taken.
-    Some(unsafe { &*first.add(number as usize) })
+    unsafe { &*EXTRAS.load(Relaxed).add(number as usize) }
 }
 
 /// The same, made if there is none. One that an object before it has left is emptied.
@@ -224,8 +229,8 @@ pub fn extra_or_new(entry: &Entry) -> Option<&'static Extra> {
                 return None;
             }
             match entry.extra.compare_exchange(0, number as u32, AcqRel, Acquire) {
-                Ok(_) => extra_at(number as u32)?,
-                Err(other) => extra_at(other)?,
+                Ok(_) => extra_at(number as u32),
+                Err(other) => extra_at(other),
             }
         }
     };

@@ -19,8 +19,10 @@ static HAS_WORDS: AtomicBool = AtomicBool::new(false);
 /// Where a thread's id is in every glibc from 2.31 on that was seen. Elsewhere mutexes are not counted by words.
 const USUAL_TID_OFFSET: usize = 720;
 
+#[unsafe(link_section = ".tg_hot")]
 static NO: AtomicBool = AtomicBool::new(false);
 /// libc's word for whether there is but one thread, or one that is always false.
+#[unsafe(link_section = ".tg_hot")]
 static SINGLE: AtomicPtr<AtomicBool> = AtomicPtr::new((&raw const NO).cast_mut());
 
 /// Holds in progress that are timed, by the low bits of the thread's id: a thread with none need not look up what it
@@ -105,8 +107,8 @@ pub fn release(mutex: &Mutex) -> c_int {
 }
 
 /// By C's conventions, since assembly ends here, too.
-#[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.tg_hot")]
 extern "C" fn wake(word: usize) -> c_int {
     sys::wake_one(word);
     0
@@ -144,6 +146,7 @@ fn place(tid: u32) -> &'static AtomicU32 {
 /// at before, so that nothing is taken that is not counted here, and so that the memory is on its way; and if there are
 /// other threads once more as the holder, to whom alone it belongs.
 #[unsafe(naked)]
+#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn lock_by_word() {
     naked_asm!(
         ".cfi_startproc",
@@ -238,6 +241,7 @@ const _: () = assert!(layout::ROWS == 1 << 16);
 
 /// `pthread_mutex_unlock` of a plain mutex, unless the hold may be one that is timed.
 #[unsafe(naked)]
+#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn unlock_by_word() {
     naked_asm!(
         ".cfi_startproc",
@@ -279,6 +283,7 @@ unsafe extern "C" fn unlock_by_word() {
 const _: () = assert!(size_of::<Place>() == 1 << 6);
 
 /// A plain mutex was taken, and is to be counted; its hold is to be timed, too, if its turn has come.
+#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn taken<const TIMED: bool>(mutex: *mut c_void, site: usize) -> c_int {
     if let Some(entry) = memory::entry(mutex.addr(), Kind::Mutex) {
         mutex::count(entry, tid(), site, TIMED);
@@ -288,6 +293,7 @@ unsafe extern "C" fn taken<const TIMED: bool>(mutex: *mut c_void, site: usize) -
 
 // What is rare is left to functions that are called last, so that the usual way saves no registers.
 
+#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn lock<const EXACT: bool>(mutex: *mut c_void, site: usize) -> c_int {
     // SAFETY: the program's own mutex, of which only the atomic head is looked at.
     let head = unsafe { &*mutex.cast::<Mutex>() };
@@ -307,24 +313,26 @@ unsafe extern "C" fn lock<const EXACT: bool>(mutex: *mut c_void, site: usize) ->
     }
     let body = entry.mutex();
     let number = body.lock.load(Relaxed);
-    let is_rare = words::has_one(entry) || entry.extra.load(Relaxed) != 0;
-    if is_rare || !EXACT && tally::is_timed(number) {
+    if words::has_one(entry) || !EXACT && tally::is_timed(number) {
         return count(entry, tid, site);
     }
     body.lock.store(number.wrapping_add(1), Relaxed);
     entry.last.store(tid, Relaxed);
+    // Here and not by a call: of locks that many want every moment counts.
+    memory::note_holder(entry, site);
     // Also without a time: a hold whose end was not seen must not become part of this one.
     body.held_since.store(if EXACT { clock::now() } else { 0 }, Relaxed);
     0
 }
 
-#[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.tg_hot")]
 fn count(entry: &'static Entry, tid: u32, site: usize) -> c_int {
     mutex::count(entry, tid, site, false);
     0
 }
 
+#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn unlock<const EXACT: bool>(mutex: *mut c_void) -> c_int {
     // SAFETY: as above.
     let head = unsafe { &*mutex.cast::<Mutex>() };
@@ -346,8 +354,8 @@ unsafe extern "C" fn unlock<const EXACT: bool>(mutex: *mut c_void) -> c_int {
 }
 
 /// The hold may be one that is timed.
-#[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.tg_hot")]
 fn end_hold(mutex: *mut c_void) -> c_int {
     // SAFETY: as above.
     let head = unsafe { &*mutex.cast::<Mutex>() };

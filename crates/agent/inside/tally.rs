@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use table::Entry;
 
 /// Whether every hold is timed, and not one in 64.
+#[unsafe(link_section = ".tg_hot")]
 static IS_EXACT: AtomicBool = AtomicBool::new(false);
 
 /// One hold in 2 to the power of this is timed.
@@ -55,9 +56,7 @@ pub fn is_timed(n: u64) -> bool {
 #[inline(always)]
 pub fn acquired(entry: &Entry, is_timed: bool, held_since: &AtomicU64, tid: u32, site: usize) {
     entry.last.store(tid, Relaxed);
-    if entry.extra.load(Relaxed) != 0 {
-        memory::note_holder(entry, site);
-    }
+    memory::note_holder(entry, site);
     // Also without a time: a hold whose end was not seen must not become part of this one.
     held_since.store(if is_timed { clock::now() } else { 0 }, Relaxed);
 }

@@ -109,7 +109,7 @@ static double run(unsigned n, void *(*work)(void *), struct object *own)
     double began = now();
     for (unsigned i = 0; i < n; i++)
         pthread_create(&threads[i], NULL, work, own ? &own[i] : NULL);
-    usleep(50000);
+    usleep(10000);
     over = 1;
     for (unsigned i = 0; i < n; i++)
         pthread_join(threads[i], NULL);

@@ -16,6 +16,11 @@ impl Runs {
         median(self.wall())
     }
 
+    /// Mean of the wall time.
+    pub fn mean_ms(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.wall().sum::<f64>() / self.0.len() as f64)
+    }
+
     /// The fastest run: the one that was disturbed least.
     pub fn min_ms(&self) -> Option<f64> {
         self.wall().min_by(f64::total_cmp)
