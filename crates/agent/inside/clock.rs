@@ -5,7 +5,6 @@ use crate::sys;
 use core::arch::x86_64::{__cpuid, _rdtsc};
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
-#[unsafe(link_section = ".tg_hot")]
 static TICKS: AtomicBool = AtomicBool::new(false);
 
 /// A new pair of times is noted when the last one is so old, in ticks: about 10 ms.

@@ -80,7 +80,6 @@ macro_rules! functions {
         $(
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
-            #[unsafe(link_section = ".text.tg_hot")]
             pub unsafe extern "C" fn $name() {
                 jump!($number)
             }
@@ -100,7 +99,6 @@ macro_rules! functions {
         static ENTRIES: [unsafe extern "C" fn(); COUNT] = [$(entry::$name),*];
 
         /// Where calls go.
-        #[unsafe(link_section = ".tg_hot")]
         static SLOTS: Slots = Slots(UnsafeCell::new([$([early::$name as *const (), tracked!($target $(, $register)?)]),*]));
     };
 }
@@ -121,7 +119,6 @@ impl Slots {
 
 /// Whether tracking is on, which every call looks at: 0 or 1. One byte, because it is also written from outside while the
 /// program runs, and nothing tells that the kernel would write more at once.
-#[unsafe(link_section = ".tg_hot")]
 static IS_ON: AtomicU8 = AtomicU8::new(0);
 
 /// Jumps to where calls of function `$number` go. Of the registers it uses none has arguments.
@@ -142,7 +139,6 @@ macro_rules! jump {
 use jump;
 
 /// The C library's functions, as far as they were found.
-#[unsafe(link_section = ".tg_hot")]
 pub static REALS: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
 functions! {

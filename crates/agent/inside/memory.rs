@@ -43,18 +43,12 @@ pub static HEADER: Header = Header {
     word_rows: AtomicU64::new(0),
 };
 
-// What every call needs, without the detour by the exported header, and on one page (`.tg_hot`): where system calls are
-// dear a page that a call touches is, too. The table exists before a call is tracked.
-#[unsafe(link_section = ".tg_hot")]
+// What every call needs, without the detour by the exported header. The table exists before a call is tracked.
 static INDEX: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
-#[unsafe(link_section = ".tg_hot")]
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// The slots' pages, as [`table::find::first_of`] wants them.
-#[unsafe(link_section = ".tg_hot")]
 static PAGES: AtomicUsize = AtomicUsize::new(0);
-#[unsafe(link_section = ".tg_hot")]
 static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
-#[unsafe(link_section = ".tg_hot")]
 static EXTRAS: AtomicPtr<Extra> = AtomicPtr::new(ptr::null_mut());
 
 /// Tells where the areas are. Before any call is tracked.

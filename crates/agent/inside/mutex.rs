@@ -32,7 +32,6 @@ const INHERIT: u32 = 32;
 const PROTECT: u32 = 64;
 
 /// Where a thread's id is, from its thread pointer; 0 when that is not known.
-#[unsafe(link_section = ".tg_hot")]
 pub static TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
 #[inline(always)]

@@ -19,10 +19,8 @@ static HAS_WORDS: AtomicBool = AtomicBool::new(false);
 /// Where a thread's id is in every glibc from 2.31 on that was seen. Elsewhere mutexes are not counted by words.
 const USUAL_TID_OFFSET: usize = 720;
 
-#[unsafe(link_section = ".tg_hot")]
 static NO: AtomicBool = AtomicBool::new(false);
 /// libc's word for whether there is but one thread, or one that is always false.
-#[unsafe(link_section = ".tg_hot")]
 static SINGLE: AtomicPtr<AtomicBool> = AtomicPtr::new((&raw const NO).cast_mut());
 
 /// Holds in progress that are timed, by the low bits of the thread's id: a thread with none need not look up what it
@@ -108,7 +106,6 @@ pub fn release(mutex: &Mutex) -> c_int {
 
 /// By C's conventions, since assembly ends here, too.
 #[inline(never)]
-#[unsafe(link_section = ".text.tg_hot")]
 extern "C" fn wake(word: usize) -> c_int {
     sys::wake_one(word);
     0
@@ -146,7 +143,6 @@ fn place(tid: u32) -> &'static AtomicU32 {
 /// at before, so that nothing is taken that is not counted here, and so that the memory is on its way; and if there are
 /// other threads once more as the holder, to whom alone it belongs.
 #[unsafe(naked)]
-#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn lock_by_word() {
     naked_asm!(
         ".cfi_startproc",
@@ -241,7 +237,6 @@ const _: () = assert!(layout::ROWS == 1 << 16);
 
 /// `pthread_mutex_unlock` of a plain mutex, unless the hold may be one that is timed.
 #[unsafe(naked)]
-#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn unlock_by_word() {
     naked_asm!(
         ".cfi_startproc",
@@ -283,7 +278,6 @@ unsafe extern "C" fn unlock_by_word() {
 const _: () = assert!(size_of::<Place>() == 1 << 6);
 
 /// A plain mutex was taken, and is to be counted; its hold is to be timed, too, if its turn has come.
-#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn taken<const TIMED: bool>(mutex: *mut c_void, site: usize) -> c_int {
     if let Some(entry) = memory::entry(mutex.addr(), Kind::Mutex) {
         mutex::count(entry, tid(), site, TIMED);
@@ -293,7 +287,6 @@ unsafe extern "C" fn taken<const TIMED: bool>(mutex: *mut c_void, site: usize) -
 
 // What is rare is left to functions that are called last, so that the usual way saves no registers.
 
-#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn lock<const EXACT: bool>(mutex: *mut c_void, site: usize) -> c_int {
     // SAFETY: the program's own mutex, of which only the atomic head is looked at.
     let head = unsafe { &*mutex.cast::<Mutex>() };
@@ -326,13 +319,11 @@ unsafe extern "C" fn lock<const EXACT: bool>(mutex: *mut c_void, site: usize) ->
 }
 
 #[inline(never)]
-#[unsafe(link_section = ".text.tg_hot")]
 fn count(entry: &'static Entry, tid: u32, site: usize) -> c_int {
     mutex::count(entry, tid, site, false);
     0
 }
 
-#[unsafe(link_section = ".text.tg_hot")]
 unsafe extern "C" fn unlock<const EXACT: bool>(mutex: *mut c_void) -> c_int {
     // SAFETY: as above.
     let head = unsafe { &*mutex.cast::<Mutex>() };
@@ -355,7 +346,6 @@ unsafe extern "C" fn unlock<const EXACT: bool>(mutex: *mut c_void) -> c_int {
 
 /// The hold may be one that is timed.
 #[inline(never)]
-#[unsafe(link_section = ".text.tg_hot")]
 fn end_hold(mutex: *mut c_void) -> c_int {
     // SAFETY: as above.
     let head = unsafe { &*mutex.cast::<Mutex>() };

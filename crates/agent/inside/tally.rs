@@ -6,7 +6,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use table::Entry;
 
 /// Whether every hold is timed, and not one in 64.
-#[unsafe(link_section = ".tg_hot")]
 static IS_EXACT: AtomicBool = AtomicBool::new(false);
 
 /// One hold in 2 to the power of this is timed.

@@ -8,7 +8,6 @@ use table::words::{self, Word};
 use table::{Entry, HAS_WORD, Key, Kind};
 
 /// Address of the area, if there is one: then before a call is tracked.
-#[unsafe(link_section = ".tg_hot")]
 pub static AREA: AtomicUsize = AtomicUsize::new(0);
 
 /// Rows that may be claimed however few objects there are: a mebibyte of words.
