@@ -30,6 +30,7 @@ use crate::elf::Image;
 use crate::model::{Gap, Snapshot, SyncKind, SyncStats};
 use crate::target::{Memory, Target};
 use scale::Scale;
+use std::collections::HashMap;
 use table::decode::{HEADER_SIZE, HeaderView, NotHeader, header};
 
 /// Part of the file name of every agent, however it was loaded.
@@ -145,9 +146,15 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
         Ok(None) => return,
         Err(error) => return snapshot.gaps.push(Gap::whole("lock statistics", error.to_string())),
     };
+    // Many are read together, few one by one: a table may have a million.
+    let taken = usize::try_from(agent.view.entries.2).unwrap_or(usize::MAX);
+    let is_many = snapshot.objects.len() > taken / 16;
+    let all = if is_many { agent.objects(target) } else { Vec::new() };
+    let all: HashMap<RemoteAddr, Tracked> = all.into_iter().map(|tracked| (tracked.address, tracked)).collect();
     for object in &mut snapshot.objects {
-        let known = agent.object(target, object.address).filter(|tracked| tracked.kind == object.kind);
-        object.stats = known.map(|tracked| tracked.stats);
+        let one = || agent.object(target, object.address);
+        let known = if is_many { all.get(&object.address).cloned() } else { one() };
+        object.stats = known.filter(|tracked| tracked.kind == object.kind).map(|tracked| tracked.stats);
     }
     if agent.view.drops > 0 {
         let why = format!("{} uses of objects found the agent's table full (`tglass run --size N`)", agent.view.drops);
