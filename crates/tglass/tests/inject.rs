@@ -2,48 +2,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use testkit::{
-    Answer, Build, Fixture, GlibcRoots, Signal, TaskState, Tool, Value, Variant, eventually, have, is_root, serde_json,
-    signal, skip, task_state,
+    Answer, Build, Fixture, GlibcRoots, Signal, TaskState, Tool, Value, Variant, agent_threads, eventually, goes_on,
+    hammer, have, is_root, serde_json, signal, skip, task_state,
 };
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
-}
-
-fn hammer() -> Fixture {
-    let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
-    Fixture::start(&program, &[plugin().to_str().expect("a path in UTF-8")])
-}
-
-fn plugin() -> PathBuf {
-    Build::new("inject_plugin.c").variant(Variant::Library).path()
-}
-
-fn progress(fixture: &mut Fixture) -> Value {
-    serde_json::from_str(&fixture.ask("progress")).expect("the fixture writes JSON")
-}
-
-fn goes_on(fixture: &mut Fixture) {
-    let before = progress(fixture);
-    let mut now = before.clone();
-    eventually("everything should go on", || {
-        now = progress(fixture);
-        let members = before.as_object().expect("an object");
-        members.iter().all(|(name, was)| {
-            matches!(name.as_str(), "violations" | "signals" | "loads") || now[name].as_u64() > was.as_u64()
-        })
-    });
-    assert_eq!(now["violations"], 0, "{now}");
-}
-
-fn own_threads(pid: i32) -> usize {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
-    names.filter(|name| name.trim() == "threadglass").count()
 }
 
 /// The tool is killed after a time that differs each time, from its first steps to when it is at work.
@@ -69,17 +37,17 @@ fn the_tool_may_be_killed_at_any_moment() {
             .spawn()
             .expect("the tool starts");
         std::thread::sleep(whole * (seed % 1000) as u32 / 1000);
-        at_work += u32::from(own_threads(pid) > 0);
+        at_work += u32::from(agent_threads(pid) > 0);
         let _ = child.kill();
         let _ = child.wait();
-        goes_on(&mut fixture);
-        eventually("the agent should restore all by itself", || own_threads(pid) == 0);
+        goes_on(&mut fixture, &["loads"]);
+        eventually("the agent should restore all by itself", || agent_threads(pid) == 0);
     }
     eprintln!("{kills} kills over {whole:?}, {at_work} of them while a thread of ours was there");
     // And once more in peace.
     let answer = tool().run(&["contend", &pid.to_string(), "-d", "10ms"]);
     assert!(String::from_utf8_lossy(&answer.stdout).contains("are restored"), "{}", answer.stderr);
-    goes_on(&mut fixture);
+    goes_on(&mut fixture, &["loads"]);
 }
 
 #[test]
@@ -103,15 +71,15 @@ fn every_command_that_needs_it_puts_the_agent_in() {
     let answer = tool().run(&["detach", &pid]);
     assert!(String::from_utf8_lossy(&answer.stdout).contains("no agent"), "{answer:?}");
     let mut child = tool().command(&["contend", &pid]).stdout(Stdio::null()).spawn().expect("the tool starts");
-    eventually("it should be at work", || own_threads(fixture.pid()) == 1);
+    eventually("it should be at work", || agent_threads(fixture.pid()) == 1);
     eventually("all should be restored", || {
         let answer = tool().run(&["detach", &pid]);
         String::from_utf8_lossy(&answer.stdout).contains("are restored")
     });
     let _ = child.kill();
     let _ = child.wait();
-    assert_eq!(own_threads(fixture.pid()), 0);
-    goes_on(&mut fixture);
+    assert_eq!(agent_threads(fixture.pid()), 0);
+    goes_on(&mut fixture, &["loads"]);
 }
 
 /// A process that a debugger traces is left alone; it says who it is.
@@ -204,11 +172,11 @@ fn in_a_container_with_a_readonly_root() {
     counts(&mut fixture, inner);
     // Killed from outside: the agent sees it across the namespaces.
     let mut child = tool().command(&["contend", &pid]).stdout(Stdio::null()).spawn().expect("the tool starts");
-    eventually("it should be at work", || own_threads(inner) == 1);
+    eventually("it should be at work", || agent_threads(inner) == 1);
     std::thread::sleep(Duration::from_millis(100));
     let _ = child.kill();
     let _ = child.wait();
-    eventually("the agent should restore all by itself", || own_threads(inner) == 0);
+    eventually("the agent should restore all by itself", || agent_threads(inner) == 0);
     assert_eq!(fixture.ask("work 10"), "done");
 }
 

@@ -1,7 +1,9 @@
 //! The agent put into programs that run: they never notice, and what it counts is exact.
 
 use std::path::PathBuf;
-use testkit::{Build, Fixture, Value, Variant, address, eventually, serde_json};
+use testkit::{
+    Build, Fixture, Value, Variant, address, agent_threads, eventually, goes_on, hammer, plugin, serde_json,
+};
 use threadglass::model::SyncStats;
 use threadglass::target::Live;
 use threadglass::track::inject::{self, InjectError, Injected, Options};
@@ -12,33 +14,6 @@ fn attach(pid: i32) -> Injected {
     inject::attach(Pid(pid), &Options::default()).unwrap_or_else(|error| panic!("cannot attach: {error}"))
 }
 
-fn plugin() -> PathBuf {
-    Build::new("inject_plugin.c").variant(Variant::Library).path()
-}
-
-fn hammer() -> Fixture {
-    let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
-    Fixture::start(&program, &[plugin().to_str().expect("a path in UTF-8")])
-}
-
-fn progress(fixture: &mut Fixture) -> Value {
-    serde_json::from_str(&fixture.ask("progress")).expect("the fixture writes JSON")
-}
-
-/// Waits until everything that the fixture does has gone on, and nothing was violated.
-fn goes_on(fixture: &mut Fixture) {
-    let before = progress(fixture);
-    let mut now = before.clone();
-    eventually("everything should go on", || {
-        now = progress(fixture);
-        let members = before.as_object().expect("an object");
-        members
-            .iter()
-            .all(|(name, was)| matches!(name.as_str(), "violations" | "signals") || now[name].as_u64() > was.as_u64())
-    });
-    assert_eq!(now["violations"], 0, "{now}");
-}
-
 fn rounds(usual: u32) -> u32 {
     std::env::var("TG_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
@@ -47,13 +22,6 @@ fn object(pid: i32, at: u64) -> Option<Tracked> {
     let live = Live::open(Pid(pid)).unwrap();
     let agent = Agent::find(&live).unwrap().expect("the agent is there");
     agent.object(&live, RemoteAddr(at))
-}
-
-/// Threads of the process that are the agent's.
-fn own_threads(pid: i32) -> usize {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
-    names.filter(|name| name.trim() == "threadglass").count()
 }
 
 /// An allocator that keeps a list of threads must not keep one that has gone.
@@ -67,9 +35,9 @@ fn jemalloc_forgets_the_thread_that_was_made_first() {
     let mut fixture = Fixture::command(command);
     for _ in 0..rounds(12) {
         let injected = attach(fixture.pid());
-        goes_on(&mut fixture);
+        goes_on(&mut fixture, &[]);
         assert!(injected.detach().unwrap());
-        goes_on(&mut fixture);
+        goes_on(&mut fixture, &[]);
     }
 }
 
@@ -84,15 +52,15 @@ fn a_program_that_does_everything_at_once_does_not_notice() {
         assert_eq!(injected.slots().1, 0);
         assert_eq!(injected.interrupted, None);
         if round % 2 == 0 {
-            goes_on(&mut fixture);
+            goes_on(&mut fixture, &[]);
         }
         assert!(injected.detach().unwrap());
         if round % 8 == 0 {
-            goes_on(&mut fixture);
+            goes_on(&mut fixture, &[]);
         }
     }
-    goes_on(&mut fixture);
-    eventually("the agent's thread should end", || own_threads(fixture.pid()) == 0);
+    goes_on(&mut fixture, &[]);
+    eventually("the agent's thread should end", || agent_threads(fixture.pid()) == 0);
     pauses.sort();
     eprintln!(
         "{} rounds; pause min {:?} median {:?} max {:?}",
@@ -206,7 +174,7 @@ fn counts_of(style: &str, mut fixture: Fixture) {
     assert_eq!(lock_count(tracked("counted").as_ref()), 4400, "{style}");
     assert_eq!(lock_count(object(pid, plugin_lock).as_ref()), 350, "{style}");
     assert!(again.detach().unwrap());
-    assert_eq!(own_threads(pid), 0);
+    assert_eq!(agent_threads(pid), 0);
     // Nothing of the memory is left in which the first thread began.
     assert!(!maps().lines().any(|line| line.contains("r-xp") && line.contains("00:00 0") && !line.contains('[')));
 }
@@ -219,15 +187,15 @@ fn two_tools_at_once() {
     let second = attach(pid);
     assert_eq!(second.pause, None, "nobody is stopped for the second");
     assert!(!first.detach().unwrap(), "the second still wants it");
-    assert_eq!(own_threads(pid), 1);
-    goes_on(&mut fixture);
+    assert_eq!(agent_threads(pid), 1);
+    goes_on(&mut fixture, &[]);
     assert!(second.detach().unwrap());
     // By hand, while somebody wants it.
     let third = attach(pid);
     assert!(inject::detach(Pid(pid)).unwrap());
     assert!(!inject::detach(Pid(pid)).unwrap());
     assert!(third.detach().unwrap());
-    goes_on(&mut fixture);
+    goes_on(&mut fixture, &[]);
 }
 
 #[test]
@@ -235,9 +203,9 @@ fn a_dropped_attachment_restores_by_itself() {
     let mut fixture = hammer();
     let pid = fixture.pid();
     drop(attach(pid));
-    eventually("the agent's thread should end", || own_threads(pid) == 0);
+    eventually("the agent's thread should end", || agent_threads(pid) == 0);
     assert!(!inject::detach(Pid(pid)).unwrap());
-    goes_on(&mut fixture);
+    goes_on(&mut fixture, &[]);
 }
 
 fn refusal(pid: i32) -> InjectError {
