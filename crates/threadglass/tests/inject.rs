@@ -1,9 +1,6 @@
 //! The agent put into programs that run: they never notice, and what it counts is exact.
 
-use std::path::PathBuf;
-use testkit::{
-    Build, Fixture, Value, Variant, address, agent_threads, eventually, goes_on, hammer, plugin, serde_json,
-};
+use testkit::{Build, Fixture, Value, Variant, address, agent_threads, eventually, goes_on, hammer, plugin};
 use threadglass::model::SyncStats;
 use threadglass::target::Live;
 use threadglass::track::inject::{self, InjectError, Injected, Options};
