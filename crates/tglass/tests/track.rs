@@ -339,9 +339,11 @@ fn every_glibc_version_is_counted_and_unchanged() {
             (plain.text(), plain.code, plain.stderr),
             "{version}"
         );
-        let fixture = Fixture::command(run(&["--exact"], &roots.build("track_counts.c", root))).settled();
-        let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--all"]);
-        compare(fixture.truth(), &snapshot, true);
+        for (options, file) in [(&["--exact"][..], "track_counts.c"), (&[], "track_words.c")] {
+            let fixture = Fixture::command(run(options, &roots.build(file, root))).settled();
+            let snapshot = tool().look("locks", &fixture.pid().to_string(), &["--all"]);
+            compare(fixture.truth(), &snapshot, true);
+        }
     }
 }
 
