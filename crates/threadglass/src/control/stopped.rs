@@ -57,11 +57,12 @@ const NOT_RESTARTED: [i64; 7] = [
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waits a little for a change that usually comes at once: a sleep, however short, would last longer. But the thread may
-/// want this very CPU.
+/// want this very CPU, and needs more than moments of it if we have a real-time priority: the longer it takes already,
+/// the longer the naps.
 pub(crate) fn nap(begun: Instant) {
     match begun.elapsed() {
         short if short < Duration::from_micros(60) => std::hint::spin_loop(),
-        _ => std::thread::sleep(Duration::from_micros(5)),
+        long => std::thread::sleep((long / 2).min(Duration::from_millis(1))),
     }
 }
 
