@@ -14,6 +14,29 @@ fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
 }
 
+/// Two that come at the same moment take turns; one that takes the agent off waits for who puts it in.
+#[test]
+fn tools_that_come_at_once_take_turns() {
+    let mut fixture = hammer();
+    let pid = fixture.pid().to_string();
+    let contend = || tool().command(&["contend", &pid, "-d", "20ms"]).stdout(Stdio::null()).spawn().expect("the tool");
+    for round in 0..6_u64 {
+        let others = if round % 2 == 0 {
+            vec![contend(), contend()]
+        } else {
+            let first = contend();
+            std::thread::sleep(Duration::from_millis(4 * round));
+            let detach = tool().command(&["detach", &pid]).stdout(Stdio::null()).spawn().expect("the tool");
+            vec![first, detach]
+        };
+        for mut other in others {
+            assert_eq!(other.wait().expect("an end").code(), Some(0), "round {round}");
+        }
+    }
+    eventually("the agent should restore all by itself", || agent_threads(fixture.pid()) == 0);
+    goes_on(&mut fixture, &["loads"]);
+}
+
 /// The tool is killed after a time that differs each time, from its first steps to when it is at work.
 #[test]
 fn the_tool_may_be_killed_at_any_moment() {

@@ -1,6 +1,7 @@
 //! Talking to an agent that is in the program: by a pipe of its thread's, which it listens to as long as it counts.
 
 use super::InjectError;
+use super::turn::Turn;
 use crate::elf::Image;
 use crate::sys::pipe::{copy_descriptor, send};
 use crate::target::{Live, Memory, Target};
@@ -181,6 +182,8 @@ impl Injected {
 
 /// Lets the agent of a process restore all slots, whoever wants it; whether there was anything to restore.
 pub fn detach(pid: Pid) -> Result<bool, InjectError> {
+    // Somebody may be putting it in right now.
+    let _turn = Turn::take(pid);
     let live = Live::open(pid)?;
     if let Some(denial) = live.denial() {
         return Err(InjectError::Denied(pid, denial.to_string()));

@@ -16,6 +16,7 @@ mod refuse;
 mod rescue;
 mod room;
 mod seccomp;
+mod turn;
 mod victim;
 
 pub use control::{Injected, detach, is_preloaded};
@@ -34,6 +35,7 @@ use std::io::Write;
 use std::mem::offset_of;
 use std::time::{Duration, Instant};
 use table::control::{MAIL_SIZE, Mail, attached, go, step};
+use turn::Turn;
 
 /// How it is to be done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,6 +133,7 @@ const TRIES: usize = 16;
 /// Puts the agent into a process, or finds it there, and lets it count until what is returned is dropped.
 /// **Stops** one thread for a moment, unless the agent is at work already.
 pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
+    let _turn = Turn::take(pid);
     for _ in 0..3 {
         let live = Live::open(pid)?;
         let there = Control::find(&live)?;
