@@ -136,8 +136,8 @@ fn place(tid: u32) -> &'static AtomicU32 {
     &TIMED[tid as usize % PLACES].0
 }
 
-/// `pthread_mutex_lock` of a plain mutex that is free and has a word: takes and counts it. Everything else goes on to
-/// [`lock`], which takes it and does not, or [`taken`], if it was taken here.
+/// `pthread_mutex_lock` of a plain mutex that is free and has a word: takes and counts it. Everything else goes on: to
+/// [`lock`], or to [`taken`] if it was taken here.
 ///
 /// Assembly, because every instruction counts here, and a compiler saves registers for what is rare. The word is looked
 /// at before, so that nothing is taken that is not counted here, and so that the memory is on its way; and if there are
