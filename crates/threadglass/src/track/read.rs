@@ -117,10 +117,10 @@ pub(super) fn one(memory: &dyn Memory, view: &HeaderView, scale: &Scale, address
     if view.index.1 == 0 || !Key::fits(address.0) {
         return None;
     }
+    let word = word(memory, view, address);
     for slot in probes(address.0, view.index.1) {
         let number = memory.read_u32(RemoteAddr(view.index.0.checked_add(slot * 4)?)).ok()?;
         let at = place(view.entries.0, view.entries.1, number.into(), UNIT)?;
-        let word = word(memory, view, address);
         let mut bytes = [0; 2 * UNIT];
         memory.read_at(at, &mut bytes).ok()?;
         let key = memory.read_u64(at).ok()?;
