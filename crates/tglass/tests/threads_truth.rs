@@ -104,6 +104,34 @@ fn the_main_stack_under_other_limits() {
     }
 }
 
+/// A static program begins to use its stack before libc notes where it is: at the start of a page that makes a
+/// difference.
+#[test]
+fn a_main_stack_that_begins_with_a_page() {
+    if !has_static_libc("a_main_stack_that_begins_with_a_page") {
+        return;
+    }
+    for variant in [Variant::Default, Variant::Static, Variant::StaticStripped] {
+        let program = Build::new("threads_truth.c").variant(variant).path();
+        let (mut fixture, mut over, mut pad) = (None, 1, 0);
+        // What is above the initial stack pointer is kept at a multiple of 16: the first try may miss by that.
+        for _ in 0..4 {
+            let mut command = std::process::Command::new("setarch");
+            command.arg("-R").arg(&program).env_clear().env("PAD", "x".repeat(pad));
+            let started = Fixture::command(command).settled();
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", started.pid())).unwrap();
+            let initial: usize = stat.rsplit_once(") ").unwrap().1.split(' ').nth(25).unwrap().parse().unwrap();
+            fixture = Some(started);
+            over = initial % 4096;
+            pad += over;
+        }
+        let fixture = fixture.filter(|_| over == 0).expect("a stack that begins with a page");
+        let snapshot = tool().threads(fixture.pid(), &[]);
+        let truth = threads(fixture.truth()).iter().find(|truth| truth["role"] == "main").unwrap();
+        assert_eq!(testkit::thread(&snapshot, fixture.pid().into())["stack"], truth["stack"], "{variant:?}");
+    }
+}
+
 /// So many that they are read by several readers and in several batches.
 #[test]
 fn all_of_many_threads() {

@@ -9,10 +9,11 @@ const PAGE: u64 = 4096;
 
 /// The main thread's stack as `pthread_getattr_np` computes it: from the page of the initial stack
 /// pointer down by the soft limit, or to the mapping below. `recorded` is what the main thread's own
-/// descriptor says of the former.
+/// descriptor says of the former; it goes before what the kernel says, because a static program's libc
+/// takes the pointer after it has pushed something, which may lie a page lower.
 pub(super) fn main_stack(target: &dyn Target, recorded: Option<RemoteAddr>) -> Option<Stack> {
     let symbol = target.address_of("__libc_stack_end").and_then(|symbol| target.read_addr(symbol).ok());
-    let end = symbol.or_else(|| target.initial_stack()).or(recorded)?;
+    let end = symbol.or(recorded).or_else(|| target.initial_stack())?;
     let top = RemoteAddr((end.0 & !(PAGE - 1)).checked_add(PAGE)?);
     let limit = match target.stack_limit()? {
         StackLimit::Bytes(limit) => limit,
