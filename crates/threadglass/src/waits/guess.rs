@@ -29,6 +29,10 @@ impl Around<'_> {
         if wait.op == FutexOp::Wait && !wait.private && wait.value & FUTEX_WAITERS != 0 {
             return self.fits(SyncKind::Mutex, wait.word, None, Evidence::Derived);
         }
+        // libc names the wall clock in every such wait that has no deadline: this is somebody else's.
+        if wait.op == FutexOp::WaitBitset && !wait.timed && !wait.realtime {
+            return None;
+        }
         let candidates: Vec<Class> = self.candidates(wait);
         match candidates.as_slice() {
             [one] => Some(*one),
@@ -108,12 +112,12 @@ impl Around<'_> {
     }
 
     fn can_be_waited_for(&self, decoded: &Decoded) -> bool {
+        let may_be_owner = |owner| decoded.shared != Some(false) || (self.is_thread)(owner);
         match decoded.detail {
-            Detail::Mutex { .. } => {
-                decoded.has_waiters
-                    && decoded.owner.is_none_or(|owner| decoded.shared != Some(false) || (self.is_thread)(owner))
+            Detail::Mutex { .. } => decoded.has_waiters && decoded.owner.is_none_or(may_be_owner),
+            Detail::Rwlock { .. } => {
+                decoded.state.is_held() && decoded.has_waiters && decoded.owner.is_none_or(may_be_owner)
             }
-            Detail::Rwlock { .. } => decoded.state.is_held() && decoded.has_waiters,
             Detail::Barrier { .. } | Detail::Cond { .. } | Detail::Semaphore { .. } => decoded.has_waiters,
             _ => decoded.state.is_held(),
         }
