@@ -222,6 +222,7 @@ fn contention_is_told_with_who_and_where() {
     assert!(waited > 0.5 * seconds && waited < 4.5 * seconds, "{waited} in {seconds}");
     assert_eq!(locks[0]["sites"][0][0], "long_work");
     assert_eq!(locks[0]["sites"][0][1], "long_work");
+    assert_eq!(told["sampled"], serde_json::json!([]), "what is counted is not among the others");
     fixture.kill();
     // One that was started without the agent gets it for as long as it is looked at.
     let plain = Fixture::new("track_contended.c");

@@ -99,7 +99,7 @@ fn report(args: &ContendArgs, seen: &Contention, samples: &Samples, names: Optio
         seconds: seen.span().as_secs_f64(),
         locks: seen.worst(names, args.limit),
         looks: samples.looks(),
-        sampled: samples.worst(names, args.limit),
+        sampled: samples.worst(seen, names, args.limit),
         tracked: None,
     }
 }

@@ -39,12 +39,13 @@ fn screen(report: &Report) -> String {
     if report.sampled.is_empty() {
         return out + "nobody was seen waiting for one\n";
     }
-    let mut table = Table::new(&["LOCK", "KIND", ">LOOKS", ">WAITING", "WAITED IN"]);
+    let mut table = Table::new(&["LOCK", "KIND", "ADDRESS", ">LOOKS", ">WAITING", "WAITED IN"]);
     for lock in &report.sampled {
         let whole = report.looks.max(1) as f64;
         table.row(vec![
-            Cell::from(lock.name.as_deref().map_or_else(|| lock.address.to_string(), |name| safe(name).to_string())),
+            Cell::from(lock.name.as_deref().map_or_else(|| "-".to_owned(), |name| safe(name).to_string())),
             Cell::from(kind_of(lock.family, lock.kind)),
+            Cell::from(lock.address.to_string()),
             Cell::from(format!("{:.0}%", 100.0 * lock.looks as f64 / whole)),
             Cell::from(format!("{:.1}", lock.samples as f64 / whole)),
             Cell::from(lock.sites.first().map_or_else(|| "-".to_owned(), |(site, _)| safe(site).to_string())),
@@ -69,7 +70,7 @@ fn counted(locks: &[Contended], seconds: f64) -> String {
     if locks.is_empty() {
         return out + "no thread has waited for any of them\n";
     }
-    let mut table = Table::new(&["LOCK", "KIND", ">WAIT/s", ">WAITS", ">p50", ">p99", ">HOLD", "WAITED IN", "HELD BY"]);
+    let mut table = Table::new(&["LOCK", "KIND", "ADDRESS", ">WAIT/s", ">WAITS", ">p50", ">p99", ">HOLD", "WAITED IN", "HELD BY"]);
     for lock in locks {
         let contention = lock.stats.contention();
         let percentile = |of: Option<u64>| of.map_or_else(|| "-".to_owned(), |ns| format!("<{}", time(ns as f64)));
@@ -77,8 +78,9 @@ fn counted(locks: &[Contended], seconds: f64) -> String {
             (safe(waiter).to_string(), holder.as_deref().map_or("-".to_owned(), |holder| safe(holder).to_string()))
         });
         table.row(vec![
-            Cell::from(lock.name.as_deref().map_or_else(|| lock.address.to_string(), |name| safe(name).to_string())),
+            Cell::from(lock.name.as_deref().map_or_else(|| "-".to_owned(), |name| safe(name).to_string())),
             Cell::from(lock.kind.word()),
+            Cell::from(lock.address.to_string()),
             Cell::from(time(lock.wait_ns as f64 / seconds.max(1e-9))),
             Cell::from(lock.waits.to_string()),
             Cell::from(percentile(contention.map(|contention| contention.p50_ns))),

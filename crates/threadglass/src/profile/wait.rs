@@ -177,7 +177,7 @@ impl Waits<'_> {
     fn name(&mut self, address: RemoteAddr, known: Option<&str>) -> String {
         let data = &mut self.data;
         let name = self.names.entry(address).or_insert_with(|| {
-            known.map(str::to_owned).or_else(|| data.variable_at(address)).or_else(|| data.place_of(address))
+            known.map(str::to_owned).or_else(|| data.variable_at(address)).or_else(|| data.offset_of(address))
         });
         name.clone().unwrap_or_else(|| address.to_string())
     }

@@ -63,27 +63,31 @@ impl<'a> DataNames<'a> {
         object.names.variable_at(addr.0.wrapping_sub(object.image.bias()))
     }
 
-    /// Where `addr` lies: `libfoo.so+0x4012` in a loaded object, a mapped file with the offset in it, `heap`,
-    /// `stack` (that of the main thread), `[anon]`. `None` where nothing is mapped.
+    /// Where `addr` lies: [`Self::offset_of`] it, or else `heap`, `stack` (that of the main thread) or `[anon]`,
+    /// where other things lie too. `None` where nothing is mapped.
     pub fn place_of(&mut self, addr: RemoteAddr) -> Option<String> {
+        self.offset_of(addr).or_else(|| {
+            let map = map_at(self.target.maps(), addr)?;
+            Some(match String::from_utf8_lossy(&map.name).as_ref() {
+                "" => "[anon]".to_owned(),
+                "[heap]" => "heap".to_owned(),
+                "[stack]" => "stack".to_owned(),
+                other => other.to_owned(),
+            })
+        })
+    }
+
+    /// The place of `addr` in a loaded object, `libfoo.so+0x4012`, or in another mapped file.
+    pub fn offset_of(&mut self, addr: RemoteAddr) -> Option<String> {
         if let Some(module) = self.module_of(addr)
             && self.image(module).is_some()
         {
             return Some(format!("{}+{:#x}", module.name(), addr.0 - module.base.0));
         }
-        let map = map_at(self.target.maps(), addr)?;
+        let map = map_at(self.target.maps(), addr).filter(|map| map.is_file())?;
         let name = String::from_utf8_lossy(&map.name);
-        Some(if map.is_file() {
-            let file = name.rsplit('/').next().unwrap_or_default();
-            format!("{file}+{:#x}", (addr.0 - map.start.0).saturating_add(map.offset))
-        } else {
-            match name.as_ref() {
-                "" => "[anon]".to_owned(),
-                "[heap]" => "heap".to_owned(),
-                "[stack]" => "stack".to_owned(),
-                other => other.to_owned(),
-            }
-        })
+        let file = name.rsplit('/').next().unwrap_or_default();
+        Some(format!("{file}+{:#x}", (addr.0 - map.start.0).saturating_add(map.offset)))
     }
 
     /// The member of a type that the lock of `kind` at `addr`, which is in no variable, is:

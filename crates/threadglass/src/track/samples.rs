@@ -1,5 +1,6 @@
 //! Locks that the agent cannot count, because they do not pass through the C library: who was seen waiting for them.
 
+use super::Contention;
 use crate::RemoteAddr;
 use crate::model::{Family, Frame, Snapshot, SyncKind};
 use crate::target::Target;
@@ -87,9 +88,10 @@ impl Samples {
         self.looks
     }
 
-    /// Those that most threads waited for.
-    pub fn worst(&self, names: Option<&Snapshot>, limit: usize) -> Vec<Sampled> {
-        let mut all: Vec<_> = self.seen.iter().collect();
+    /// Those that most threads waited for, without what is counted: a wait that just begins or ends may not show
+    /// whose it is.
+    pub fn worst(&self, counted: &Contention, names: Option<&Snapshot>, limit: usize) -> Vec<Sampled> {
+        let mut all: Vec<_> = self.seen.iter().filter(|((address, ..), _)| !counted.is_counted(*address)).collect();
         all.sort_by_key(|((address, ..), seen)| (std::cmp::Reverse(seen.samples), *address));
         let sampled = all.into_iter().take(limit).map(|((address, kind, family), seen)| {
             let named = names.and_then(|names| names.objects.iter().find(|object| object.address == *address));

@@ -2,6 +2,7 @@
 
 use super::{Agent, TrackError, Tracked};
 use crate::RemoteAddr;
+use crate::glibc::sync::size_of;
 use crate::model::Snapshot;
 use crate::symbols::Symbolizer;
 use crate::target::Target;
@@ -12,6 +13,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+/// Bytes of the largest object that is counted.
+const LARGEST: u64 = 56;
 
 /// An object that threads waited for.
 #[derive(Clone, Debug)]
@@ -84,6 +88,15 @@ impl Contention {
                 self.functions.insert(address, name);
             }
         }
+    }
+
+    /// Whether `word` is in an object that is counted.
+    pub fn is_counted(&self, word: RemoteAddr) -> bool {
+        let is_in = |tracked: &Tracked| {
+            size_of(tracked.kind).is_some_and(|size| word.0.wrapping_sub(tracked.address.0) < size as u64)
+        };
+        let mut starts = (0..LARGEST).step_by(4).filter_map(|offset| word.checked_sub(offset));
+        starts.any(|start| self.start.get(&start).is_some_and(is_in)) || self.rows.iter().any(is_in)
     }
 
     /// For how long it was looked at.
