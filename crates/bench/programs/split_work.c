@@ -1,13 +1,17 @@
 /* split_work LIBRARY THREADS PAIRS: does the work of split.h again and again with and without the profil() of LIBRARY
- * ("-": the C library's own), in pairs whose order changes.
+ * ("-": the C library's own; "=HZ": interrupts of the kernel's timer at this rate alone, which nobody counts: the least
+ * that any profiler by that timer costs), in pairs whose order changes.
  * Prints a line for each pair: CPU, wall and interrupted ms with, and the same without;
  * and then: ticks in the three functions, and the CPU seconds with. */
 #include "split.h"
 #include <dlfcn.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { MOST = 64, CYCLES = 30 };
@@ -19,8 +23,40 @@ static unsigned long unit;
 static int threads;
 static struct took took[MOST];
 
+static int hz; /* of "=HZ" */
+static int timers[MOST];
+
+/* An event of the calling thread that interrupts it and leaves no sample. */
+static void open_timer(int thread)
+{
+    struct perf_event_attr attr = {
+        .type = PERF_TYPE_SOFTWARE,
+        .size = sizeof attr,
+        .config = PERF_COUNT_SW_CPU_CLOCK,
+        .sample_period = 1000000000 / hz,
+        .disabled = 1,
+    };
+    timers[thread] = syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    if (timers[thread] < 0) {
+        perror("perf_event_open");
+        exit(1);
+    }
+}
+
+static int timers_alone(unsigned short *buffer, size_t size, size_t offset, unsigned scale)
+{
+    (void)size, (void)offset, (void)scale;
+    for (int i = 0; i < threads; i++)
+        if (ioctl(timers[i], buffer ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) != 0)
+            return -1;
+    return 0;
+}
+
 static void *worker(void *own)
 {
+    if (hz)
+        open_timer((struct took *)own - took);
+    pthread_barrier_wait(&end);
     for (;;) {
         pthread_barrier_wait(&start);
         *(struct took *)own = split_work(CYCLES, unit);
@@ -58,16 +94,24 @@ int main(int argc, char **argv)
 {
     if (argc != 4)
         return 2;
-    void *library = strcmp(argv[1], "-") ? dlopen(argv[1], RTLD_NOW) : RTLD_DEFAULT;
-    if (strcmp(argv[1], "-") && !library) {
-        fprintf(stderr, "%s\n", dlerror());
-        return 1;
-    }
-    profil_of_library = (int (*)(unsigned short *, size_t, size_t, unsigned))(intptr_t)dlsym(library, "profil");
     threads = atoi(argv[2]);
     int pairs = atoi(argv[3]);
     if (threads < 1 || threads > MOST)
         return 2;
+    if (argv[1][0] == '=') {
+        hz = atoi(argv[1] + 1);
+        if (hz < 1)
+            return 2;
+        open_timer(0);
+        profil_of_library = timers_alone;
+    } else {
+        void *library = strcmp(argv[1], "-") ? dlopen(argv[1], RTLD_NOW) : RTLD_DEFAULT;
+        if (strcmp(argv[1], "-") && !library) {
+            fprintf(stderr, "%s\n", dlerror());
+            return 1;
+        }
+        profil_of_library = (int (*)(unsigned short *, size_t, size_t, unsigned))(intptr_t)dlsym(library, "profil");
+    }
     pthread_barrier_init(&start, NULL, threads);
     pthread_barrier_init(&end, NULL, threads);
     split_start();
@@ -75,6 +119,7 @@ int main(int argc, char **argv)
     pthread_t id;
     for (int i = 1; i < threads; i++)
         pthread_create(&id, NULL, worker, &took[i]);
+    pthread_barrier_wait(&end);
     struct took of[2];
     double wall[2], all = 0;
     slice(1, &wall[1]); /* the first time something is loaded, or waited for */

@@ -14,17 +14,27 @@ const WITHOUT: &str = "not profiled";
 /// Pairs of slices in each round, one with and one without; each takes about 0.1 s.
 const PAIRS: u32 = 6;
 
-/// A profiler, and what it is asked for.
+/// What is measured.
 struct Profiler {
     name: &'static str,
-    ours: bool,
-    hz: Option<u32>,
+    kind: Kind,
 }
 
-const PROFILERS: [Profiler; 3] = [
-    Profiler { name: "libprofil, 100 Hz", ours: true, hz: Some(100) },
-    Profiler { name: "libprofil, 1 kHz", ours: true, hz: Some(1000) },
-    Profiler { name: "glibc's profil, 100 Hz", ours: false, hz: None },
+enum Kind {
+    /// `libprofil`, at this rate.
+    Ours(u32),
+    /// The C library's.
+    Glibc,
+    /// No profiler: interrupts of the kernel's timer at this rate, which leave no samples. That is the machine's own
+    /// price, below which nobody gets who is called by them.
+    Interrupts(u32),
+}
+
+const PROFILERS: [Profiler; 4] = [
+    Profiler { name: "libprofil, 100 Hz", kind: Kind::Ours(100) },
+    Profiler { name: "libprofil, 1 kHz", kind: Kind::Ours(1000) },
+    Profiler { name: "timer interrupts alone, 1 kHz", kind: Kind::Interrupts(1000) },
+    Profiler { name: "glibc's profil, 100 Hz", kind: Kind::Glibc },
 ];
 
 /// What was measured of one of them.
@@ -66,7 +76,7 @@ pub fn run(context: &Context) -> Result<Section> {
             }
             rows.push(Row::new(profiler.name, &measured.runs(true), [overhead, error], None));
             let what = format!("{}, {threads} threads", profiler.name);
-            if let Some(hz) = profiler.hz {
+            if let Kind::Ours(hz) = profiler.kind {
                 budgets.extend(promised(&what, hz, overhead, error, Some(rate)));
             }
             notes.push(note(&what, &measured.ticks, rate, measured.more()));
@@ -90,10 +100,16 @@ pub fn run(context: &Context) -> Result<Section> {
 fn measure(context: &Context, profiler: &Profiler, library: &str, threads: u32) -> Result<Measured> {
     let mut command = Command::new(context.programs.path("split_work"));
     let pairs = PAIRS.saturating_mul(context.rounds);
-    command.args([if profiler.ours { library } else { "-" }, &threads.to_string(), &pairs.to_string()]);
-    command.env_remove("PROFIL_CLOCK").envs(profiler.hz.map(|hz| ("PROFIL_HZ", hz.to_string())));
-    let output = command.output().with_context(|| format!("cannot run the program for {}", profiler.name))?;
-    ensure!(output.status.success(), "{}: {}", profiler.name, String::from_utf8_lossy(&output.stderr).trim());
+    command.env_remove("PROFIL_CLOCK");
+    match profiler.kind {
+        Kind::Ours(hz) => command.arg(library).env("PROFIL_HZ", hz.to_string()),
+        Kind::Glibc => command.arg("-"),
+        Kind::Interrupts(hz) => command.arg(format!("={hz}")),
+    };
+    command.args([threads.to_string(), pairs.to_string()]);
+    let name = profiler.name;
+    let output = command.output().with_context(|| format!("cannot run the program for {name}"))?;
+    ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr).trim());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let (slices, sums) = text.trim_end().rsplit_once('\n').context("no output")?;
     let pair = |line| figures(line).map(|[a, b, c, d, e, f]: [f64; 6]| [Took::new([a, b, c]), Took::new([d, e, f])]);

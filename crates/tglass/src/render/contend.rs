@@ -70,7 +70,8 @@ fn counted(locks: &[Contended], seconds: f64) -> String {
     if locks.is_empty() {
         return out + "no thread has waited for any of them\n";
     }
-    let mut table = Table::new(&["LOCK", "KIND", "ADDRESS", ">WAIT/s", ">WAITS", ">p50", ">p99", ">HOLD", "WAITED IN", "HELD BY"]);
+    let mut table =
+        Table::new(&["LOCK", "KIND", "ADDRESS", ">WAIT/s", ">WAITS", ">p50", ">p99", ">HOLD", "WAITED IN", "HELD BY"]);
     for lock in locks {
         let contention = lock.stats.contention();
         let percentile = |of: Option<u64>| of.map_or_else(|| "-".to_owned(), |ns| format!("<{}", time(ns as f64)));
