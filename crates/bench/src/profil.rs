@@ -11,8 +11,8 @@ use std::process::Command;
 
 const THREADS: [u32; 2] = [1, 2];
 const WITHOUT: &str = "not profiled";
-/// Pairs of slices in each round, one with and one without; each takes about 0.1 s.
-const PAIRS: u32 = 6;
+/// Pairs of slices in each round, one with and one without; each takes about 0.05 s.
+const PAIRS: u32 = 15;
 
 /// What is measured.
 struct Profiler {
