@@ -24,6 +24,7 @@ mod stats;
 mod target;
 mod threads;
 mod track;
+mod turns;
 mod why;
 
 use anyhow::{Context as _, Result};

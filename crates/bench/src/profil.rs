@@ -6,6 +6,7 @@ use crate::profilers;
 use crate::report::{Group, Row, Section};
 use crate::split::{Ticks, Took, budgets as promised, figures, note};
 use crate::stats::{Runs, median};
+use crate::turns;
 use anyhow::{Context as _, Result, ensure};
 use std::process::Command;
 
@@ -88,6 +89,8 @@ pub fn run(context: &Context) -> Result<Section> {
         budgets.extend(more_budgets);
         notes.extend(more_notes);
     }
+    eprintln!("bench: profil, threads that wake each other ..");
+    groups.push(turns::run(context)?);
     Ok(Section {
         name: "profil",
         title: "Profilers: a program that spends 70, 20 and 10 % of its time in three functions".to_owned(),

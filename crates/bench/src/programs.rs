@@ -29,6 +29,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("split_run", include_str!("../programs/split_run.c")),
     (FOR_GPROF, include_str!("../programs/split_run.c")),
     ("split_work", include_str!("../programs/split_work.c")),
+    ("take_turns", include_str!("../programs/take_turns.c")),
     ("walk_threads", include_str!("../programs/walk_threads.c")),
 ];
 

@@ -7,7 +7,7 @@ mod profil_files;
 use profil_files::{Pprof, folded};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use testkit::{Answer, Build, Fixture, Signal, Tool, Value, Variant, eventually, have, json, signal, skip};
+use testkit::{Answer, Build, Fixture, Signal, Tool, Value, Variant, eventually, have, is_root, json, signal, skip};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -105,6 +105,32 @@ fn record(pid: i32, ms: u64, options: &[&str]) -> Value {
     let_run(pid, ms);
     signal(running.pid(), Signal::SIGINT);
     running.answer()
+}
+
+/// Threads that wake each other all the time are not slowed down by clocks of their own, and the others' shares are
+/// what they were.
+#[test]
+fn the_clock_of_threads_that_switch_often() {
+    let test = "the_clock_of_threads_that_switch_often";
+    if !perf(test) || !is_root(test, "to let CPUs tick") {
+        return;
+    }
+    let mut fixture = Fixture::start(&spin(Variant::Default), &[]);
+    assert_eq!(record(fixture.pid(), 300, &["-F", "250"])["clock"], "threads");
+    let cpus = std::thread::available_parallelism().expect("a number").get();
+    for _ in 0..cpus.div_ceil(4) {
+        assert_eq!(fixture.ask("turns"), "ok");
+    }
+    let profile = record(fixture.pid(), 1500, &["-F", "250"]);
+    assert_eq!(profile["clock"], "cpus");
+    let ticks = ["seventy", "twenty", "ten"].map(|function| samples(&profile, function) as f64);
+    let share = ticks[0] / ticks.iter().sum::<f64>();
+    assert!((0.45..0.92).contains(&share) && ticks[1] > ticks[2], "{profile:#}");
+    let names =
+        profile["functions"].as_array().expect("functions").iter().filter_map(|function| function["module"].as_str());
+    assert!(names.into_iter().all(|module| !module.contains("tglass")), "others do not count: {profile:#}");
+    // Children are followed by what they inherit.
+    assert_eq!(record(fixture.pid(), 300, &["-F", "250", "--children"])["clock"], "threads");
 }
 
 #[test]

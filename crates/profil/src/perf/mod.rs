@@ -193,6 +193,13 @@ impl Sampler {
         Self::open(options, |known| tids.iter().copied().filter(|tid| !known.contains(tid)).collect())
     }
 
+    /// Samples whoever runs, of any process, by one event for each CPU. Needs CAP_PERFMON or root.
+    pub fn of_cpus(options: Options) -> Result<Self, Error> {
+        const EVERYBODY: i32 = -1;
+        let options = Options { inherit: false, remove_on_exec: false, enable_on_exec: false, ..options };
+        Self::of_threads(&[EVERYBODY], options)
+    }
+
     fn open(options: Options, mut unknown: impl FnMut(&BTreeSet<i32>) -> Vec<i32>) -> Result<Self, Error> {
         if !(1..=HIGHEST_RATE).contains(&options.rate) {
             return Err(Error::Rate(options.rate));
@@ -320,7 +327,7 @@ pub fn tasks(pid: i32) -> io::Result<Vec<i32>> {
 }
 
 /// Numbers of the CPUs that are online. One that comes later is not sampled.
-fn online_cpus() -> Vec<i32> {
+pub fn online_cpus() -> Vec<i32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let cpus = parse_cpus(&text);
     if cpus.is_empty() { (0..process::online_cpus() as i32).collect() } else { cpus }

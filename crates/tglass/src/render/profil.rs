@@ -3,7 +3,7 @@
 use super::table::{Cell, Table};
 use super::{BOLD, DIM, FAIR, gaps, paint, safe};
 use std::collections::HashMap;
-use threadglass::profile::{End, FunctionShare, Kind, Profile, RangeShare};
+use threadglass::profile::{Clock, End, FunctionShare, Kind, Profile, RangeShare};
 
 /// Functions and waits that are listed; the rest is added up.
 const LISTED: usize = 25;
@@ -32,7 +32,10 @@ fn headline(profile: &Profile) -> String {
     let name = paint(BOLD, &format!("{} (pid {})", safe(&target.name), target.pid));
     let seconds = profile.duration_ms as f64 / 1000.0;
     let (did, how) = match profile.kind {
-        Kind::Cpu => ("ran", format!("{} ticks a second of CPU time", profile.rate)),
+        Kind::Cpu => {
+            let whose = if profile.clock == Some(Clock::Cpus) { ", of a clock for each CPU" } else { "" };
+            ("ran", format!("{} ticks a second of CPU time{whose}", profile.rate))
+        }
         Kind::Wait => ("waited", format!("{} looks", profile.looks.unwrap_or(0))),
     };
     let threads = match profile.threads {

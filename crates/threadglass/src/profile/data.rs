@@ -14,6 +14,16 @@ pub enum Kind {
     Wait,
 }
 
+/// What ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Clock {
+    /// A clock for each thread, while it runs.
+    Threads,
+    /// A clock for each CPU, whoever runs there.
+    Cpus,
+}
+
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
@@ -155,6 +165,9 @@ pub struct Profile {
     pub kind: Kind,
     /// Ticks per second of CPU time, or looks per second.
     pub rate: u32,
+    /// What ticked; in the end, if that has changed.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub clock: Option<Clock>,
     /// How long it took.
     pub duration_ms: u64,
     /// Why it ended.

@@ -50,6 +50,9 @@ pub enum ProfileError {
     /// What was asked for is not in the process.
     #[error("{0}")]
     Region(String),
+    /// The clock of a command is used up.
+    #[error("a command can be recorded only once: start it again")]
+    Recorded,
     /// The command could not be started.
     #[error("cannot start {0}: {1}")]
     Launch(String, std::io::Error),

@@ -1,11 +1,11 @@
 //! A command that is profiled from its first instruction.
 
-use super::{Options, ProfileError, sampling};
+use super::sampling::{self, Ticker};
+use super::{Options, ProfileError};
 use crate::Pid;
 use crate::sys::limits;
 use crate::sys::spawn::Held;
 use nix::sys::signal::Signal;
-use profil::perf::Sampler;
 use std::process::{Child, Command};
 
 /// A command that has just been executed, with the clock that ticks for it.
@@ -15,7 +15,8 @@ pub struct Launched {
     pub child: Child,
     /// What it is called until it can be asked.
     pub(super) name: String,
-    pub(super) sampler: Sampler,
+    /// Until it is recorded.
+    pub(super) ticker: Option<Ticker>,
 }
 
 impl Launched {
@@ -26,8 +27,8 @@ impl Launched {
             Ok(held) => held,
             Err(error) => return Err(ProfileError::Launch(name, error)),
         };
-        let sampler = match sampling::open(Pid(held.pid()), options, sampling::Begin::AtExec) {
-            Ok(sampler) => sampler,
+        let ticker = match sampling::open(Pid(held.pid()), options, sampling::Begin::AtExec) {
+            Ok(ticker) => Some(ticker),
             Err(error) => {
                 held.cancel();
                 return Err(error);
@@ -37,7 +38,7 @@ impl Launched {
             Ok(child) => {
                 // It does not inherit this any more; each program that is followed takes some files.
                 limits::raise_open_files();
-                Ok(Self { child, name, sampler })
+                Ok(Self { child, name, ticker })
             }
             Err(error) => Err(ProfileError::Launch(name, error)),
         }

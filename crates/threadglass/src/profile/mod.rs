@@ -15,9 +15,12 @@ mod record;
 mod recorder;
 mod region;
 mod sampling;
+mod switches;
 mod wait;
 
-pub use data::{End, FunctionShare, Histogram, Kind, Mapped, Process, Profile, RangeShare, StackShare, WaitShare};
+pub use data::{
+    Clock, End, FunctionShare, Histogram, Kind, Mapped, Process, Profile, RangeShare, StackShare, WaitShare,
+};
 pub use error::ProfileError;
 pub use interrupt::{Asked, Interrupt};
 pub use launch::Launched;

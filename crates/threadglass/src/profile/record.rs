@@ -1,12 +1,14 @@
 //! Ticks of running threads: the loop that collects them.
 
-use super::data::{End, Profile};
+use super::data::{Clock, End, Profile};
 use super::image::Opened;
 use super::recorder::Recorder;
-use super::{Launched, Options, ProfileError, Progress, sampling};
+use super::sampling::{self, Begin};
+use super::switches::Switches;
+use super::{Launched, Options, ProfileError, Progress};
 use crate::Pid;
 use crate::target::Live;
-use profil::perf::{Record, Sampler};
+use profil::perf::{Record, online_cpus};
 use std::time::{Duration, Instant};
 
 /// How often samples are collected.
@@ -38,24 +40,28 @@ pub fn record(
     };
     let name = launched.as_ref().map_or("", |launched| &launched.name);
     let mut recorder = Recorder::new(&opened, pid, options, name, launched.is_some());
-    let (mut own, mut launched) = match launched {
+    let (mut ticker, mut launched) = match launched {
         None => {
             let live = Live::open(pid)?;
             if let Some(denial) = live.denial() {
                 return Err(ProfileError::Denied(pid, denial));
             }
             recorder.add(pid.0, live)?;
-            (Some(sampling::open(pid, options, sampling::Begin::Now)?), None)
+            (sampling::open(pid, options, Begin::Now)?, None)
         }
         Some(launched) => {
             // It may have ended already.
             if let Ok(live) = Live::open(pid) {
                 recorder.add(pid.0, live)?;
             }
-            (None, Some(launched))
+            let Some(ticker) = launched.ticker.take() else { return Err(ProfileError::Recorded) };
+            (ticker, Some(launched))
         }
     };
+    // Children can only be told from others by clocks that they inherit.
+    let mut switches = recorder.live().filter(|_| !options.children).map(|live| (live, Switches::new(live)));
     let nap = if options.stacks || launched.is_some() { VERY_OFTEN } else { OFTEN };
+    let cpus = online_cpus().len();
     let mut batch = Vec::new();
     let end = loop {
         let left = options.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
@@ -66,16 +72,27 @@ pub fn record(
             Some(launched) => launched.child.try_wait().is_ok_and(|status| status.is_some()).then_some(End::Exited),
             None => recorder.has_ended(),
         };
-        let sampler = sampler(&mut own, &mut launched);
         let over = left == Some(Duration::ZERO);
         if asked || over || ended.is_some() {
-            let _ = sampler.disable();
+            ticker.stop();
         }
-        sampler.drain(|record| {
+        let mut collect = |record| {
             if let Record::Sample(sample) = record {
                 batch.push(sample);
             }
-        });
+        };
+        ticker.drain(&mut collect);
+        if let Some((live, counts)) = &mut switches
+            && ended.is_none()
+            && counts.are_dear(live, options.rate, cpus)
+        {
+            ticker.widen(&mut collect);
+            switches = None;
+        }
+        if ended == Some(End::Execed) && ticker.clock == Clock::Cpus {
+            // Those clocks do not end with the program: what came last may be of the next one.
+            batch.clear();
+        }
         recorder.take(batch.drain(..));
         if launched.is_some() && ended.is_none() {
             // It may end at any time: what it has mapped meanwhile is taken note of, ticks or not.
@@ -88,18 +105,10 @@ pub fn record(
             None => {}
         }
     };
-    let losses = sampler(&mut own, &mut launched).losses();
+    let (losses, clock) = (ticker.losses(), ticker.clock);
     // Nothing ticks any more while names are looked up.
-    drop(own);
+    drop(ticker);
     let mut profile = recorder.finish(end, begun.elapsed());
-    (profile.lost, profile.throttled) = (losses.lost, losses.throttled);
+    (profile.lost, profile.throttled, profile.clock) = (losses.lost, losses.throttled, Some(clock));
     Ok(profile)
-}
-
-fn sampler<'s>(own: &'s mut Option<Sampler>, launched: &'s mut Option<&mut Launched>) -> &'s mut Sampler {
-    match (own, launched) {
-        (Some(own), _) => own,
-        (None, Some(launched)) => &mut launched.sampler,
-        (None, None) => unreachable!("there is a sampler from the start"),
-    }
 }

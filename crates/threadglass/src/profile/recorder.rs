@@ -117,6 +117,12 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
+    /// The process that was asked for.
+    pub(super) fn live(&self) -> Option<&'a Live> {
+        let image = self.of_process.get(&self.pid.0)?.first()?;
+        Some(self.images[*image].live)
+    }
+
     /// Whether the process that was asked for is no more.
     pub(super) fn has_ended(&self) -> Option<End> {
         let images = self.of_process.get(&self.pid.0)?;
@@ -260,6 +266,7 @@ impl<'a> Recorder<'a> {
             schema: SCHEMA,
             kind: Kind::Cpu,
             rate: self.options.rate,
+            clock: None,
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             end,
             samples: counted,

@@ -1,9 +1,9 @@
 //! Opening the clock: which events, and within which limits.
 
-use super::{Options, ProfileError};
+use super::{Clock, Options, ProfileError};
 use crate::Pid;
 use crate::sys::limits;
-use profil::perf::{self, Sampler};
+use profil::perf::{self, Losses, Record, Sampler};
 
 /// Bytes of stack that a sample carries. Deeper stacks are cut.
 const STACK: u32 = 16 << 10;
@@ -17,9 +17,19 @@ pub(super) enum Begin {
     AtExec,
 }
 
+/// What ticks for a process.
+#[derive(Debug)]
+pub(super) struct Ticker {
+    sampler: Sampler,
+    wanted: perf::Options,
+    pub(super) clock: Clock,
+    /// Of events that are closed by now.
+    earlier: Losses,
+}
+
 /// Opens the events for all threads of `pid`. One for each thread and CPU; where those are too many, one for
 /// each CPU that ticks for everybody, if that is permitted.
-pub(super) fn open(pid: Pid, options: &Options, begin: Begin) -> Result<Sampler, ProfileError> {
+pub(super) fn open(pid: Pid, options: &Options, begin: Begin) -> Result<Ticker, ProfileError> {
     check_rate(options.rate)?;
     let wanted = perf::Options {
         forks: options.children,
@@ -32,17 +42,48 @@ pub(super) fn open(pid: Pid, options: &Options, begin: Begin) -> Result<Sampler,
         // A command of ours has one thread when it begins, and is not to inherit this.
         limits::raise_open_files();
     }
-    match Sampler::of_process(pid.0, None, wanted) {
+    let (sampler, clock) = match Sampler::of_process(pid.0, None, wanted) {
+        Ok(sampler) => (sampler, Clock::Threads),
         Err(error @ perf::Error::TooMany { .. }) if begin == Begin::Now && !options.children => {
-            let everybody = perf::Options { inherit: false, remove_on_exec: false, ..wanted };
-            Sampler::of_threads(&[EVERYBODY], everybody).map_err(|_| ProfileError::of_sampler(error, pid))
+            let sampler = Sampler::of_cpus(wanted).map_err(|_| ProfileError::of_sampler(error, pid))?;
+            (sampler, Clock::Cpus)
         }
-        other => other.map_err(|error| ProfileError::of_sampler(error, pid)),
-    }
+        Err(error) => return Err(ProfileError::of_sampler(error, pid)),
+    };
+    Ok(Ticker { sampler, wanted, clock, earlier: Losses::default() })
 }
 
-/// What perf takes for all threads of a CPU.
-const EVERYBODY: i32 = -1;
+impl Ticker {
+    /// Lets CPUs tick instead of threads. `false` if that is not permitted: then nothing has changed.
+    pub(super) fn widen(&mut self, take: impl FnMut(Record)) -> bool {
+        // No tick is counted twice; a few may be missed.
+        self.stop();
+        let Ok(sampler) = Sampler::of_cpus(self.wanted) else {
+            let _ = self.sampler.enable();
+            return false;
+        };
+        self.drain(take);
+        self.earlier = self.losses();
+        (self.sampler, self.clock) = (sampler, Clock::Cpus);
+        true
+    }
+
+    /// Ends the ticks; those that are there can still be had.
+    pub(super) fn stop(&self) {
+        let _ = self.sampler.disable();
+    }
+
+    /// Hands over the ticks that are there.
+    pub(super) fn drain(&mut self, take: impl FnMut(Record)) {
+        self.sampler.drain(take);
+    }
+
+    /// What could not be delivered.
+    pub(super) fn losses(&self) -> Losses {
+        let (Losses { lost, throttled }, now) = (self.earlier, self.sampler.losses());
+        Losses { lost: lost + now.lost, throttled: throttled + now.throttled }
+    }
+}
 
 fn check_rate(rate: u32) -> Result<(), ProfileError> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").unwrap_or_default();

@@ -232,6 +232,7 @@ impl Waits<'_> {
             lost: 0,
             throttled: 0,
             threads: self.threads.len(),
+            clock: None,
             looks: Some(looks),
             functions: flat::functions(&ticks, all),
             ranges: Vec::new(),
