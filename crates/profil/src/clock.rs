@@ -74,8 +74,11 @@ impl Source {
     /// Starts one, and says why it is not perf if it could have been.
     pub fn open(choice: Choice, rate: u32) -> Result<(Self, Option<crate::perf::Error>), Refused> {
         let mut refused = Refused { perf: None, timers: None };
+        // Without a table of its own the helper's files would have numbers in the program, which may close them
+        // at any time. Timers need files only for moments.
+        let private = process::private_files();
         if choice != Choice::Only(Clock::Timers) {
-            match perf(rate) {
+            match private.map_err(crate::perf::Error::Open).and_then(|()| perf(rate)) {
                 Ok(sampler) => return Ok((Self::Perf(sampler), None)),
                 Err(error) => refused.perf = Some(error),
             }
@@ -145,8 +148,6 @@ impl Source {
 }
 
 fn perf(rate: u32) -> Result<Sampler, crate::perf::Error> {
-    // Without a table of its own the helper's files would have numbers in the program.
-    process::private_files().map_err(crate::perf::Error::Open)?;
     let options = Options { remove_on_exec: true, ..Options::new(rate) };
     Sampler::of_process(std::process::id() as i32, Some(process::gettid()), options)
 }

@@ -150,7 +150,12 @@ impl Session {
 
     /// Whether the helper has ended, or never ran.
     pub fn is_finished(&self) -> bool {
-        lock(&self.control).finished
+        !self.is_ours() || lock(&self.control).finished
+    }
+
+    /// Whether it belongs to the calling process, and not to its parent.
+    fn is_ours(&self) -> bool {
+        self.pid.load(Ordering::Relaxed) == std::process::id()
     }
 
     /// What is counted, and how.
@@ -165,7 +170,7 @@ impl Session {
 
     /// Has a command done. One caller at a time: the others wait for a lock outside.
     fn ask(&self, command: Command) {
-        if self.pid.load(Ordering::Relaxed) != std::process::id() {
+        if !self.is_ours() {
             return;
         }
         let mut control = lock(&self.control);

@@ -5,6 +5,7 @@ use crate::session::{Session, Settings, StartError};
 use crate::sink::Sink;
 use crate::sys::timers;
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -28,8 +29,9 @@ pub(crate) struct Region {
 static STATE: Mutex<State> = Mutex::new(State { session: None, region: None });
 
 thread_local! {
-    /// The lock, from before a fork until after it.
-    static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
+    /// The lock, from before a fork until after it. Nothing in it needs a destructor, which the thread would run
+    /// while it ends: after that there may still be forks, by the program's own destructors and exit handlers.
+    static HELD: RefCell<Option<ManuallyDrop<MutexGuard<'static, State>>>> = const { RefCell::new(None) };
 }
 
 /// Whoever starts, stops or asks holds this.
@@ -66,11 +68,11 @@ pub(crate) extern "C" fn prepare() {
     if let Some(session) = state.running() {
         session.hold();
     }
-    HELD.with(|held| *held.borrow_mut() = Some(state));
+    HELD.with(|held| *held.borrow_mut() = Some(ManuallyDrop::new(state)));
 }
 
 fn release() -> Option<MutexGuard<'static, State>> {
-    HELD.with(|held| held.borrow_mut().take())
+    HELD.with(|held| held.borrow_mut().take()).map(ManuallyDrop::into_inner)
 }
 
 pub(crate) extern "C" fn parent() {

@@ -69,6 +69,16 @@ fn forks_of_many_threads() {
 }
 
 #[test]
+fn forks_of_threads_that_end() {
+    both("late_forks");
+}
+
+#[test]
+fn forks_that_libc_knows_nothing_of() {
+    both("raw_fork");
+}
+
+#[test]
 fn ends_at_exec_and_does_not_harm_the_new_program() {
     both("execs");
 }

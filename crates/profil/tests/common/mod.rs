@@ -40,7 +40,8 @@ pub fn link_flags() -> Vec<String> {
         format!("-L{dir}"),
         "-Wl,--no-as-needed".to_owned(),
         "-lprofil".to_owned(),
-        format!("-Wl,-rpath,{dir}"),
+        // As the older kind of path, which comes before that of the environment: cargo's leads to a library of its own.
+        format!("-Wl,--disable-new-dtags,-rpath,{dir}"),
         // The fixture's name tells its content: that of the header counts too.
         format!("-DHEADER={}", header_hash()),
     ]
