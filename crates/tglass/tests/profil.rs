@@ -371,6 +371,34 @@ fn a_region_at_every_scale() {
 }
 
 #[test]
+fn a_region_is_not_the_same_addresses_of_another_program() {
+    if !perf("a_region_is_not_the_same_addresses_of_another_program") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (hist, out) = (dir.path().join("hist"), dir.path().join("profile.json"));
+    let first = spin(Variant::NoPie);
+    let second = dir.path().join("second");
+    std::fs::copy(&first, &second).unwrap();
+    let (first, second) = (first.to_str().unwrap(), second.to_str().unwrap());
+    // Two programs with the same code at the same place, one after the other. The shell becomes the first of them.
+    let script = format!("exec {first} 2000 {second} 3000");
+    let mut args = vec!["profil", "--json", "-o", out.to_str().unwrap(), "--histogram", hist.to_str().unwrap()];
+    args.extend(["--module", first.rsplit_once('/').unwrap().1, "--", "sh", "-c", &script]);
+    let answer = tool().run(&args);
+    assert_eq!(answer.code, Some(7), "{}", answer.stderr);
+    let profile: Value = testkit::serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    let functions = profile["functions"].as_array().unwrap();
+    let of_second = functions.iter().filter(|function| function["module"].as_str() == Some("second")).count();
+    assert!(samples(&profile, "seventy") > 0 && of_second == 0, "{profile:#}");
+    let cells = std::fs::read(&hist).unwrap();
+    let counted: u64 = cells.chunks(2).map(|two| u64::from(u16::from_le_bytes([two[0], two[1]]))).sum();
+    assert_eq!(counted, all(&profile) - profile["outside"].as_u64().unwrap(), "{profile:#}");
+    // More rounds of the second than of the first.
+    assert!(profile["outside"].as_u64() > Some(counted), "{profile:#}");
+}
+
+#[test]
 fn waits_with_the_lock_and_its_holder() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();

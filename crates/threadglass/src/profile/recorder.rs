@@ -154,11 +154,12 @@ impl<'a> Recorder<'a> {
             self.samples += 1;
             self.threads.insert(sample.tid);
             let image = self.image_of(sample.pid, sample.ip);
-            if let Some(histogram) = &mut self.histogram {
+            let live = image.map(|image| self.images[image].live);
+            let region = self.region.as_ref().filter(|place| live.is_some_and(|live| place.is_in(live)));
+            if let (Some(histogram), Some(_)) = (&mut self.histogram, region) {
                 histogram.count(sample.ip);
             }
-            let is_region = self.options.region.is_some();
-            if is_region && !self.region.as_ref().is_some_and(|place| place.range.contains(&sample.ip)) {
+            if self.options.region.is_some() && !region.is_some_and(|place| place.range.contains(&sample.ip)) {
                 self.outside += 1;
                 continue;
             }

@@ -33,9 +33,17 @@ pub(super) struct Place {
     pub(super) range: Range<u64>,
     bias: u64,
     what: String,
+    /// The object it is in, if it is in one: where that begins, and its path.
+    object: Option<(RemoteAddr, Vec<u8>)>,
 }
 
 impl Place {
+    /// Whether `live` has the region, and not code of another program at the same addresses.
+    pub(super) fn is_in(&self, live: &Live) -> bool {
+        let here = live.module_at(RemoteAddr(self.range.start));
+        here.map(|module| (module.base, &module.path)) == self.object.as_ref().map(|(base, path)| (*base, path))
+    }
+
     /// Finds `region`, or the program's code, in a process.
     pub(super) fn find(live: &Live, region: Option<&Region>) -> Result<Self, ProfileError> {
         let missing = |text: String| ProfileError::Region(text);
@@ -62,8 +70,10 @@ impl Place {
                 let Some(map) = map else {
                     return Err(missing(format!("no code is mapped at {addr} (`cat /proc/{}/maps`)", live.pid())));
                 };
-                let bias = live.module_at(*addr).map_or(0, |module| bias(live, module));
-                Ok(Self { range: addr.0..map.end.0, bias, what: format!("code from {addr} on") })
+                let module = live.module_at(*addr);
+                let bias = module.map_or(0, |module| bias(live, module));
+                let what = format!("code from {addr} on");
+                Ok(Self { range: addr.0..map.end.0, bias, what, object: module.map(object) })
             }
             Some(Region::Function { name, module }) => Self::of_function(live, name, module.as_deref()),
         }
@@ -79,6 +89,7 @@ impl Place {
             range: from..to,
             bias: bias(live, module),
             what: format!("code of {}", module.name()),
+            object: Some(object(module)),
         })
     }
 
@@ -91,7 +102,8 @@ impl Place {
             for symbol in FileSymbols::new(file).functions_named(name) {
                 let start = symbol.addr.0.wrapping_add(bias);
                 let range = start..start.saturating_add(symbol.size.max(1));
-                found.push(Self { range, bias, what: format!("{name} in {}", module.name()) });
+                let what = format!("{name} in {}", module.name());
+                found.push(Self { range, bias, what, object: Some(object(module)) });
             }
         }
         match found.len() {
@@ -146,6 +158,10 @@ impl Histogram {
     }
 }
 
+fn object(module: &Module) -> (RemoteAddr, Vec<u8>) {
+    (module.base, module.path.clone())
+}
+
 fn bias(live: &Live, module: &Module) -> u64 {
     Image::load(live, module.base).map_or(0, |image| image.bias())
 }
@@ -162,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_full_counter_ends_the_counting() {
-        let place = Place { range: 0x1000..0x1040, bias: 0, what: "code".to_owned() };
+        let place = Place { range: 0x1000..0x1040, bias: 0, what: "code".to_owned(), object: None };
         let mut histogram = place.histogram(0x4000).unwrap();
         assert_eq!((histogram.cells.len(), histogram.layout.region()), (8, 0x1000..0x1040));
         for _ in 0..32_767 {
@@ -180,10 +196,10 @@ mod tests {
 
     #[test]
     fn a_histogram_is_not_larger_than_it_may_be() {
-        let place = Place { range: 0..1 << 40, bias: 0, what: "code".to_owned() };
+        let place = Place { range: 0..1 << 40, bias: 0, what: "code".to_owned(), object: None };
         assert!(place.histogram(0x1_0000).is_err());
         assert_eq!(place.histogram(2).unwrap().cells.len(), 1 << 24);
-        let small = Place { range: 0x1000..0x1001, bias: 0, what: "code".to_owned() };
+        let small = Place { range: 0x1000..0x1001, bias: 0, what: "code".to_owned(), object: None };
         assert_eq!(small.histogram(2).unwrap().cells.len(), 1);
     }
 }
