@@ -56,7 +56,8 @@ extern long pcsample(uintptr_t samples[], long nsamples) PROFIL_THROW;
 
 /*
  * A profile whose histogram the library keeps: for the code from low up to high, or for all of the program when
- * both are NULL. Counts have 32 bits. It replaces the profile there is.
+ * both are NULL. Counts have 32 bits. It replaces the profile there is. -1 with EINVAL if high is not above low,
+ * or more than 256 GiB above it.
  */
 extern int profil_start(const void *low, const void *high) PROFIL_THROW;
 

@@ -99,7 +99,10 @@ pub extern "C" fn profil_start(low: *const c_void, high: *const c_void) -> c_int
     status(guarded(|| {
         let (low, high) = (low as u64, high as u64);
         let region = if (low, high) == (0, 0) { process::main_program().text } else { low..high };
-        let layout = Layout::covering(region, REGION_CELLS);
+        let layout = Layout::covering(region.clone(), REGION_CELLS);
+        if layout.region().end < region.end {
+            return Err(libc::EINVAL);
+        }
         let counts = counts(&layout).ok_or(libc::EINVAL)?;
         let settings = settings();
         let mut state = state::lock();

@@ -1,6 +1,6 @@
 //! `gmon.out`: histograms in the form that gprof reads.
 
-use crate::histogram::Layout;
+use crate::histogram::{Layout, ONE};
 use std::io::{self, Write};
 
 /// Writes a file with one histogram. gprof shows it as a flat profile (`gprof -p PROGRAM gmon.out`); there are
@@ -8,8 +8,12 @@ use std::io::{self, Write};
 ///
 /// `counts` are the cells of `layout`, `rate` the ticks per second of CPU time, and `bias` how far the program
 /// was moved from the addresses in its file (0 unless it is position independent): the file holds addresses
-/// as the program's symbol table has them.
+/// as the program's symbol table has them. gprof knows no cells of less than two bytes: finer ones are added up.
 pub fn write(out: &mut impl Write, layout: &Layout, counts: &[u32], rate: u32, bias: u64) -> io::Result<()> {
+    if layout.scale > ONE {
+        let (layout, counts) = coarser(layout, counts);
+        return write(out, &layout, &counts, rate, bias);
+    }
     let cells = usize::try_from(layout.cells).unwrap_or(usize::MAX).min(counts.len());
     let counts = &counts[..cells];
     let bins = u32::try_from(cells).map_err(|_| io::Error::other("a histogram too large for gmon.out"))?;
@@ -39,6 +43,21 @@ pub fn write(out: &mut impl Write, layout: &Layout, counts: &[u32], rate: u32, b
     Ok(())
 }
 
+/// The same counts in cells of two bytes.
+fn coarser(layout: &Layout, counts: &[u32]) -> (Layout, Vec<u32>) {
+    let region = layout.region();
+    let cells = (region.end - region.start).div_ceil(2);
+    let coarse = Layout { scale: ONE, cells, ..*layout };
+    let mut sums = vec![0u32; usize::try_from(cells).unwrap_or(0)];
+    for (cell, count) in (0..layout.cells).zip(counts).filter(|(_, count)| **count > 0) {
+        let sum = coarse.cell(layout.addresses(cell).start).and_then(|to| sums.get_mut(usize::try_from(to).ok()?));
+        if let Some(sum) = sum {
+            *sum = sum.saturating_add(*count);
+        }
+    }
+    (coarse, sums)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +74,18 @@ mod tests {
         assert_eq!(cells(0), [255, 255, 5, 0]);
         assert_eq!(cells(1), [255, 255, 0, 0]);
         assert_eq!(cells(2), [7, 0, 0, 0]);
+    }
+
+    #[test]
+    fn cells_of_less_than_two_bytes_are_added_up() {
+        let fine = Layout { offset: 0x1000, scale: 4 * ONE, cells: 12 };
+        // Six bytes; each has two cells, of which it fills the first.
+        let counts = [1, 0, 2, 0, 4, 0, 8, 0, 16, 0, 32, 0];
+        let coarse = Layout { offset: 0x1000, scale: ONE, cells: 3 };
+        let (mut of_fine, mut of_coarse) = (Vec::new(), Vec::new());
+        write(&mut of_fine, &fine, &counts, 100, 0).unwrap();
+        write(&mut of_coarse, &coarse, &[3, 12, 48], 100, 0).unwrap();
+        assert_eq!(of_fine, of_coarse);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::perf::tasks;
 use crate::sys::process::gettid;
 use crate::sys::timers::{self, Timer};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 /// All timers. Dropping it ends them; the handler of their signal stays and does nothing.
@@ -35,6 +35,7 @@ impl Threads {
         }
         let own = gettid();
         let now = tasks(std::process::id() as i32).unwrap_or_else(|_| vec![std::process::id() as i32]);
+        let now: HashSet<i32> = now.into_iter().collect();
         // A number can have got a new owner: the timer of the old one does not run.
         self.timers.retain(|tid, timer| now.contains(tid) && timer.runs());
         let mut last = None;
