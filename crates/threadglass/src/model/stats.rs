@@ -19,7 +19,7 @@ pub struct ProcessStats {
     pub nlwps: f64,
     /// LWPs that neither ran nor waited for a CPU, on average.
     pub nidle: f64,
-    /// Threads that ended in the interval.
+    /// Threads that were seen, and ended in the interval. Those that live for a few ms are seen only by chance.
     pub ended: u64,
     /// CPU time of threads that are not listed, because they ended, in per cent of the interval.
     pub ended_cpu: f64,
