@@ -66,7 +66,11 @@ fn headline(profile: &Profile) -> String {
 
 fn cpu(profile: &Profile) -> String {
     if profile.samples == 0 {
-        return "No thread was on a CPU in user mode. Does it wait? `--wait` shows where.\n".to_owned();
+        // What is missing says that there was something to see.
+        return match profile.gaps.is_empty() {
+            true => "No thread was on a CPU in user mode. Does it wait? `--wait` shows where.\n".to_owned(),
+            false => "No tick was seen.\n".to_owned(),
+        };
     }
     let mut table = Table::new(&[">SHARE", ">TICKS", "FUNCTION", "MODULE"]);
     for share in profile.functions.iter().take(LISTED) {

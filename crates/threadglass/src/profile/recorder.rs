@@ -6,6 +6,7 @@ use super::image::{Image, Opened, here};
 use super::region::Place as RegionPlace;
 use super::{Options, ProfileError};
 use crate::model::{Gap, SCHEMA};
+use crate::proc::parse_stat;
 use crate::target::{Live, Target, TargetError};
 use crate::unwind::{Place, Walk};
 use crate::{Pid, RemoteAddr};
@@ -20,6 +21,10 @@ const LAST_PATIENCE: Duration = Duration::from_secs(2);
 const MAX_IMAGES: usize = 256;
 /// Stacks and addresses that are told apart.
 const MAX_DISTINCT: usize = 1 << 20;
+/// Fewer ticks than one in so many of what the CPU time of the process would have are told of, once that is many. The
+/// kernel's split into user mode and its own is not exact.
+const MISSING: u64 = 4;
+const MANY: u64 = 50;
 /// Objects that are taken note of as soon as a command of ours has mapped them: it may end at any time.
 const EAGER: usize = 64;
 
@@ -31,6 +36,8 @@ pub(super) struct Recorder<'a> {
     /// Whether it is a command of ours, which may end before it is looked at closely.
     eager: bool,
     process: Process,
+    /// CPU time of the process in user mode, in 100ths of a second: at first, and when it was last looked at.
+    used: Option<(u64, u64)>,
     images: Vec<Image<'a>>,
     /// The images of each process, the latest last.
     of_process: HashMap<i32, Vec<usize>>,
@@ -60,6 +67,7 @@ impl<'a> Recorder<'a> {
             pid,
             eager,
             process: Process { pid, name: name.to_owned(), exe: None },
+            used: user_time(pid).map(|used| (used, used)),
             images: Vec::new(),
             of_process: HashMap::new(),
             samples: 0,
@@ -199,9 +207,18 @@ impl<'a> Recorder<'a> {
 
     /// Notices that a process is new, executes another program, or has mapped more code.
     pub(super) fn follow(&mut self, pid: i32) {
+        if self.eager && pid == self.pid.0 {
+            self.look_at_time();
+        }
         let latest = self.of_process.get(&pid).and_then(|all| all.last()).map(|index| &mut self.images[*index]);
         if latest.is_none_or(|image| !image.live.is_same_image() || image.is_check_due()) {
             self.reopen(pid);
+        }
+    }
+
+    fn look_at_time(&mut self) {
+        if let (Some((_, last)), Some(now)) = (&mut self.used, user_time(self.pid)) {
+            *last = now.max(*last);
         }
     }
 
@@ -244,6 +261,9 @@ impl<'a> Recorder<'a> {
     }
 
     pub(super) fn finish(mut self, end: End, duration: Duration) -> Profile {
+        if !self.eager && matches!(end, End::Time | End::Asked) {
+            self.look_at_time();
+        }
         let (region, histogram) = (self.region.take(), self.histogram.take());
         if region.is_none() && self.options.region.is_some() {
             self.gaps.push(Gap::whole("the region", "the program never had it"));
@@ -315,6 +335,15 @@ impl<'a> Recorder<'a> {
     }
 
     fn tell_gaps(&mut self, all: u64) {
+        let used = self.used.map_or(0, |(from, to)| to - from);
+        let due = used.saturating_mul(u64::from(self.options.rate)) / 100;
+        if due >= MANY && all < due / MISSING {
+            self.gaps.push(Gap::whole(
+                format!("most of {}.{:02} s of CPU time", used / 100, used % 100),
+                "threads that live shorter than a tick have none (a higher rate sees more of them), nor has a program that \
+                 the kernel starts with other rights than ours (set-user-ID): profile its pid, as root",
+            ));
+        }
         let mut tell = |count: u64, what: &str, why: &str| {
             if count > 0 {
                 let what = format!("{what} of {count} samples ({} %)", percent(count, all));
@@ -330,6 +359,12 @@ impl<'a> Recorder<'a> {
         tell(self.unknown, "names", "their process had ended, or there were more programs than are followed");
         tell(self.dropped, "names", "there were too many different addresses");
     }
+}
+
+/// CPU time of a process in user mode, in 100ths of a second.
+fn user_time(pid: Pid) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{}/stat", pid.0)).ok()?;
+    parse_stat(&stat).map(|stat| stat.utime)
 }
 
 fn unknown(ip: u64) -> crate::model::Frame {
