@@ -129,6 +129,11 @@ fn the_clock_of_threads_that_switch_often() {
     let names =
         profile["functions"].as_array().expect("functions").iter().filter_map(|function| function["module"].as_str());
     assert!(names.into_iter().all(|module| !module.contains("tglass")), "others do not count: {profile:#}");
+    // Threads that end before a clock of theirs could tick are seen too.
+    assert_eq!(samples(&profile, "later"), 0);
+    assert_eq!(fixture.ask("brief"), "ok");
+    let profile = record(fixture.pid(), 1500, &["-F", "250"]);
+    assert!(samples(&profile, "later") > 0, "{profile:#}");
     // Children are followed by what they inherit.
     assert_eq!(record(fixture.pid(), 300, &["-F", "250", "--children"])["clock"], "threads");
 }

@@ -84,7 +84,8 @@ fn other_users() {
     assert!(own.text().contains("  seventy < middle < work"), "{}", own.text());
 }
 
-/// The kernel ends the clock of a program that it gives other rights: that it had no ticks does not mean it did not run.
+/// The kernel ends the clock of a program that it gives other rights: that it had no ticks does not mean it did not run,
+/// and clocks of CPUs see it.
 #[test]
 fn a_command_with_the_rights_of_another_user() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -97,11 +98,13 @@ fn a_command_with_the_rights_of_another_user() {
     chown(&program, Some(NOBODY), None).expect("root may give it away");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).expect("an own file");
     assert_eq!(std::fs::metadata(&program).expect("a file").mode() & 0o7777, 0o4755);
-    let answer = tool().run(&["profil", "--", program.to_str().unwrap(), "8000"]);
+    let answer = tool().run(&["profil", "--children", "--", program.to_str().unwrap(), "8000"]);
     if answer.stderr.contains("perf events are not permitted") || answer.stderr.contains("seventy") {
         return skip(test, "perf, or set-user-ID programs, are not permitted here");
     }
     assert_eq!(answer.code, Some(7), "{}", answer.stderr);
     assert!(answer.stderr.contains("No tick was seen") && !answer.stderr.contains("No thread"), "{}", answer.stderr);
     assert!(answer.stderr.contains("set-user-ID"), "{}", answer.stderr);
+    let answer = tool().run(&["profil", "--", program.to_str().unwrap(), "8000"]);
+    assert!(answer.stderr.contains("seventy") && answer.stderr.contains("a clock for each CPU"), "{}", answer.stderr);
 }

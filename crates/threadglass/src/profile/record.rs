@@ -4,7 +4,7 @@ use super::data::{Clock, End, Profile};
 use super::image::Opened;
 use super::recorder::Recorder;
 use super::sampling::{self, Begin};
-use super::switches::Switches;
+use super::switches::{Switches, are_dear};
 use super::{Launched, Options, ProfileError, Progress};
 use crate::Pid;
 use crate::target::Live;
@@ -59,7 +59,8 @@ pub fn record(
         }
     };
     // Children can only be told from others by clocks that they inherit.
-    let mut switches = recorder.live().filter(|_| !options.children).map(|live| (live, Switches::new(live)));
+    let may_widen = ticker.clock == Clock::Threads && !options.children;
+    let mut switches = recorder.live().filter(|_| may_widen).map(|live| (live, Switches::new(live)));
     let nap = if options.stacks || launched.is_some() { VERY_OFTEN } else { OFTEN };
     let cpus = online_cpus().len();
     let mut batch = Vec::new();
@@ -73,7 +74,8 @@ pub fn record(
             None => recorder.has_ended(),
         };
         let over = left == Some(Duration::ZERO);
-        if asked || over || ended.is_some() {
+        let is_last = asked || over || ended.is_some();
+        if is_last {
             ticker.stop();
         }
         let mut collect = |record| {
@@ -83,8 +85,9 @@ pub fn record(
         };
         ticker.drain(&mut collect);
         if let Some((live, counts)) = &mut switches
-            && ended.is_none()
-            && counts.are_dear(live, options.rate, cpus)
+            && !is_last
+            && let Some(often) = counts.look(live)
+            && (are_dear(often, options.rate, cpus) || recorder.misses_ticks())
         {
             ticker.widen(&mut collect);
             switches = None;

@@ -216,6 +216,20 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// Whether its CPU time was good for many more ticks than there are: threads that live too short for a tick of
+    /// their own, or clocks that ended when another program was executed.
+    pub(super) fn misses_ticks(&mut self) -> bool {
+        self.look_at_time();
+        self.missing().is_some()
+    }
+
+    /// The CPU time of which most has no ticks, in 100ths of a second.
+    fn missing(&self) -> Option<u64> {
+        let used = self.used.map_or(0, |(from, to)| to - from);
+        let due = used.saturating_mul(u64::from(self.options.rate)) / 100;
+        (due >= MANY && self.samples < due / MISSING).then_some(used)
+    }
+
     fn look_at_time(&mut self) {
         if let (Some((_, last)), Some(now)) = (&mut self.used, user_time(self.pid)) {
             *last = now.max(*last);
@@ -335,9 +349,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn tell_gaps(&mut self, all: u64) {
-        let used = self.used.map_or(0, |(from, to)| to - from);
-        let due = used.saturating_mul(u64::from(self.options.rate)) / 100;
-        if due >= MANY && all < due / MISSING {
+        if let Some(used) = self.missing() {
             self.gaps.push(Gap::whole(
                 format!("most of {}.{:02} s of CPU time", used / 100, used % 100),
                 "threads that live shorter than a tick have none (a higher rate sees more of them), nor has a program that \

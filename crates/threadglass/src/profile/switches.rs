@@ -35,23 +35,24 @@ impl Switches {
         Self { last: counts, looked, nap: FIRST.max(looked.elapsed() * SHARE) }
     }
 
-    /// Whether ticks of whole CPUs, at this rate, mean less work for the machine. Not more often asked than it is
-    /// worth: in between it gives `false`.
-    pub(super) fn are_dear(&mut self, live: &Live, rate: u32, cpus: usize) -> bool {
+    /// How often in a second they got one since the last look; `None` while it is not worth another.
+    pub(super) fn look(&mut self, live: &Live) -> Option<f64> {
         let elapsed = self.looked.elapsed();
         if elapsed < self.nap {
-            return false;
+            return None;
         }
         self.looked = Instant::now();
         let switches = since(live, &mut self.last);
         self.nap = (self.nap * 2).min(LAST).max(self.looked.elapsed() * SHARE);
-        are_dear(switches as f64 / elapsed.as_secs_f64(), rate, cpus)
+        Some(switches as f64 / elapsed.as_secs_f64())
     }
 }
 
-/// A timer is set and taken away with each switch, and interrupts only where it expires. The nearer the expiry,
-/// the more often it has to be the next one of the CPU, which is what costs.
-fn are_dear(switches_per_second: f64, rate: u32, cpus: usize) -> bool {
+/// Whether ticks of whole CPUs, at this rate, mean less work for the machine.
+///
+/// A thread's timer is set and taken away with each switch, and interrupts only where it expires. The nearer the
+/// expiry, the more often it has to be the next one of the CPU, which is what costs.
+pub(super) fn are_dear(switches_per_second: f64, rate: u32, cpus: usize) -> bool {
     let ticks = (u64::from(rate) + KERNEL) as f64 * cpus as f64;
     switches_per_second > 2.0 * ticks
 }
