@@ -26,8 +26,8 @@ const PAGE: u64 = 4096;
 /// Places in prgregset_t.
 const RAX: usize = 10;
 const ORIG_RAX: usize = 15;
-const RIP: usize = 16;
-const RSP: usize = 19;
+pub(crate) const RIP: usize = 16;
+pub(crate) const RSP: usize = 19;
 const FS_BASE: usize = 21;
 /// Those of a system call's six arguments: rdi, rsi, rdx, r10, r8, r9.
 const ARGUMENTS: [usize; 6] = [14, 13, 12, 7, 9, 8];
@@ -137,7 +137,7 @@ impl<'a> Debugged<'a> {
 }
 
 /// Whether these are the registers of a thread that is asleep in a system call.
-fn is_asleep(registers: &[u8]) -> bool {
+pub(crate) fn is_asleep(registers: &[u8]) -> bool {
     let at = |index| word(registers, index).map(|word| word as i64);
     at(ORIG_RAX).is_some_and(|call| call >= 0) && at(RAX).is_some_and(|result| INTERRUPTED.contains(&result))
 }

@@ -2,6 +2,7 @@
 
 use crate::abi::{SigSet, Td, TdErr, ThrEvents, ThrHandle, ThrInfo, code};
 use crate::agent::{Agent, look_error, thread, thread_or_early};
+use crate::debugged::{RIP, RSP, is_asleep};
 use crate::facts;
 use crate::service::{Service, psaddr, word};
 use std::ffi::c_int;
@@ -63,20 +64,11 @@ pub(crate) fn describe(agent: &Agent, inspector: &Inspector<'_>, descriptor: &De
 
 /// A core has no `/proc`, but its registers tell whether a thread was asleep in a system call.
 fn state_from_registers(thread: &mut Thread, service: Service, lwp: Lwp) {
-    /// Places in prgregset_t.
-    const RAX: usize = 10;
-    const ORIG_RAX: usize = 15;
-    const RIP: usize = 16;
-    const RSP: usize = 19;
     let Ok(registers) = service.registers(lwp, RegisterSet::General) else { return };
-    let at = |index| word(&registers, index);
-    let (Some(rax), Some(orig_rax)) = (at(RAX), at(ORIG_RAX)) else { return };
-    // The kernel's notes to itself that a call was interrupted and will be restarted.
-    let interrupted = matches!(rax as i64, -516 | -514 | -513 | -512);
-    thread.state = if orig_rax as i64 >= 0 && interrupted { ThreadState::Sleep } else { ThreadState::Active };
+    thread.state = if is_asleep(&registers) { ThreadState::Sleep } else { ThreadState::Active };
     thread.state_evidence = Evidence::Derived;
-    thread.pc = at(RIP).map(RemoteAddr);
-    thread.sp = at(RSP).map(RemoteAddr);
+    thread.pc = word(&registers, RIP).map(RemoteAddr);
+    thread.sp = word(&registers, RSP).map(RemoteAddr);
 }
 
 /// The main thread of a program that has not set up its threads: only its LWP is known.

@@ -10,7 +10,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -153,9 +153,12 @@ static void *zombie_start(void *arg)
 
 static void *detached_start(void *arg)
 {
+    struct epoll_event event;
+    int set = epoll_create1(0);
     describe_self(DETACHED);
+    /* A call that is not started again by itself when a debugger stops the thread: it ends with EINTR. */
     for (;;)
-        poll(NULL, 0, -1);
+        epoll_wait(set, &event, 1, -1);
     return arg;
 }
 
@@ -205,7 +208,7 @@ static void wait_for_task_to_go(pid_t lwp)
 }
 
 /* Things a test asks the process to do. */
-enum command { NOTHING, MAKE_A_THREAD, BREAK_LIST_LOOP, BREAK_LIST_NULL, BREAK_LIST_UNMAPPED, EXECUTE };
+enum command { NOTHING, MAKE_A_THREAD, BREAK_LIST_LOOP, BREAK_LIST_NULL, BREAK_LIST_UNMAPPED, EXECUTE, STAY, LEAVE };
 
 static void *short_start(void *arg)
 {
@@ -236,6 +239,12 @@ static void obey(enum command command)
     case EXECUTE:
         execlp("true", "true", (char *)NULL);
         _exit(1);
+    case STAY: /* as another program */
+        execlp("sleep", "sleep", "1000", (char *)NULL);
+        _exit(1);
+    case LEAVE: /* main alone */
+        shared->command = NOTHING;
+        pthread_exit(NULL);
     case NOTHING:
         break;
     }
