@@ -404,13 +404,17 @@ extern const char **td_symbol_list(void);
 
 /*
  * Make an agent for the process or core that ph_p describes. On failure *ta_pp is NULL.
- * TD_BADPH: ph_p is NULL. TD_NOLIBTHREAD: no glibc there (yet). TD_VERSION: a thread library that is not
- * understood, or not x86-64. Any glibc version does (glibc's library wants its own); does not
- * switch tracking of synchronization objects on (illumos may).
+ * TD_BADPH: ph_p is NULL, or from tg_attach_pid() and its process has ended or executed another program.
+ * TD_NOLIBTHREAD: no glibc there (yet). TD_VERSION: a thread library that is not understood, or not x86-64.
+ * Any glibc version does (glibc's library wants its own); does not switch tracking of synchronization
+ * objects on (illumos may).
  */
 extern td_err_e td_ta_new(struct ps_prochandle *ph_p, td_thragent_t **ta_pp);
 
-/* End an agent. Threads it suspended go on; lock tracking stays as it is. A second time: TD_BADPH. */
+/*
+ * End an agent. Threads it suspended go on; lock tracking that was switched on through it ends, unless somebody
+ * else wants it. A second time: TD_BADPH.
+ */
 extern td_err_e td_ta_delete(td_thragent_t *ta_p);
 
 /* The process handle that was given to td_ta_new(). */
@@ -586,7 +590,8 @@ extern td_err_e td_ta_get_stats(const td_thragent_t *ta_p, td_ta_stats_t *tstats
 /*
  * Switch the tracking of synchronization objects on or off; on puts an agent into the process if none is
  * there. On again resets the statistics; off keeps them readable (illumos loses them). In effect when the
- * call returns. TD_NOCAPAB: static program, no glibc, core, not permitted, or traced by another.
+ * call returns. TD_NOCAPAB: static program, no glibc, core, one thread only, not permitted, or traced by
+ * another.
  */
 extern td_err_e td_ta_sync_tracking_enable(const td_thragent_t *ta_p, int on_off);
 

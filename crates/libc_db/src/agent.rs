@@ -90,6 +90,8 @@ impl Agent {
     /// Lets go of everything it holds in the target.
     pub(crate) fn end(&self) {
         self.end_statistics();
+        let inside = lock(&self.inside).take();
+        drop(inside);
         lock(&self.tracer).take();
         let stopped = std::mem::take(&mut *lock(&self.stopped_by_client));
         for lwp in stopped {
@@ -347,6 +349,8 @@ pub unsafe extern "C-unwind" fn td_ta_new(ph: *mut PsProc, out: *mut *mut ThrAge
 
 fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
     let target = process.target();
+    // It may have ended, or run another program by now.
+    target.check_identity().map_err(|_| TdErr::BadPh)?;
     let lwps = target.lwps().map_err(|_| TdErr::BadPh)?;
     // A few threads are enough to check the layout against.
     let facts = target.facts(&lwps[..lwps.len().min(16)]);

@@ -79,6 +79,11 @@ fn bad_arguments_dead_processes_and_corrupt_lists() {
 }
 
 #[test]
+fn a_process_that_goes_on_without_main_or_as_another_program() {
+    checks("goes_on", &client("goes_on.c", &[]), &[]);
+}
+
+#[test]
 fn every_routine_of_the_client_may_fail() {
     checks("service", &client("service.c", &[]), &[]);
 }

@@ -1,7 +1,8 @@
 //! Writing to the memory of a live process.
 
-use crate::RemoteAddr;
-use crate::target::{Live, Memory, MemoryWrite, ReadError, ReadErrorKind, Slot};
+use crate::target::{KernelFacts, Live, Memory, MemoryWrite, ReadError, ReadErrorKind, Slot};
+use crate::{Lwp, RemoteAddr};
+use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_writev};
 use nix::unistd::Pid as NixPid;
 use std::io::IoSlice;
@@ -26,10 +27,23 @@ impl MemoryWrite for LiveWriter<'_> {
         // The pid may be another program's by now.
         self.0.check_identity().map_err(|_| failed(ReadErrorKind::Gone))?;
         let remote = [RemoteIoVec { base: addr.0 as usize, len: bytes.len() }];
-        match process_vm_writev(NixPid::from_raw(self.0.witness().0), &[IoSlice::new(bytes)], &remote) {
+        let through = |lwp: Lwp| process_vm_writev(NixPid::from_raw(lwp.0), &[IoSlice::new(bytes)], &remote);
+        let written = match through(self.0.witness()) {
+            // It has ended, but others of the process may go on.
+            Err(Errno::ESRCH) => {
+                let others = self.0.lwps().unwrap_or_default();
+                others
+                    .into_iter()
+                    .map(through)
+                    .find(|written| *written != Err(Errno::ESRCH))
+                    .unwrap_or(Err(Errno::ESRCH))
+            }
+            written => written,
+        };
+        match written {
             Ok(n) if n == bytes.len() => Ok(()),
-            Ok(_) | Err(nix::errno::Errno::EFAULT) => Err(failed(ReadErrorKind::Unmapped)),
-            Err(nix::errno::Errno::ESRCH) => Err(failed(ReadErrorKind::Gone)),
+            Ok(_) | Err(Errno::EFAULT) => Err(failed(ReadErrorKind::Unmapped)),
+            Err(Errno::ESRCH) => Err(failed(ReadErrorKind::Gone)),
             Err(_) => Err(failed(ReadErrorKind::Denied)),
         }
     }

@@ -15,7 +15,7 @@ const BATCH: usize = 1024;
 pub(crate) enum Refused {
     /// Not allowed, or the call does not exist here: `/proc/PID/mem` may still work.
     Denied,
-    /// The process has gone.
+    /// The thread has gone; others of its process may be there.
     Gone,
 }
 

@@ -19,7 +19,8 @@ pub(super) struct LiveMemory {
     /// Held open because it stays tied to the address space it was opened on: after an exec it
     /// reads nothing, while `process_vm_readv` would happily read the new program.
     file: Result<File, Errno>,
-    /// Set once the kernel refused the batched call (a seccomp filter does that in containers).
+    /// Set once the kernel refused the batched call (a seccomp filter does that in containers), or the thread it
+    /// goes through has ended: others of the process may go on, and the file reads nothing once none does.
     only_file: AtomicBool,
 }
 
@@ -65,8 +66,7 @@ impl Memory for LiveMemory {
         if !self.only_file.load(Ordering::Relaxed) {
             match vm::read(self.lwp, addr, buf) {
                 Ok(outcome) => return outcome,
-                Err(Refused::Gone) => return Err(ReadError { addr, len, kind: ReadErrorKind::Gone }),
-                Err(Refused::Denied) => self.only_file.store(true, Ordering::Relaxed),
+                Err(Refused::Gone | Refused::Denied) => self.only_file.store(true, Ordering::Relaxed),
             }
         }
         self.read_file(addr, buf)
@@ -76,14 +76,7 @@ impl Memory for LiveMemory {
         if self.file.is_ok() && !self.only_file.load(Ordering::Relaxed) {
             match vm::read_many(self.lwp, slots) {
                 Ok(()) => return,
-                Err(Refused::Gone) => {
-                    for slot in slots {
-                        slot.outcome =
-                            Err(ReadError { addr: slot.addr, len: slot.buf.len(), kind: ReadErrorKind::Gone });
-                    }
-                    return;
-                }
-                Err(Refused::Denied) => self.only_file.store(true, Ordering::Relaxed),
+                Err(Refused::Gone | Refused::Denied) => self.only_file.store(true, Ordering::Relaxed),
             }
         }
         for slot in slots {
