@@ -8,6 +8,7 @@
 use crate::abi::{Td, TdErr};
 use crate::agent::{Agent, lock};
 use crate::debugged::Debugged;
+use crate::sync::stats::recorded_kind;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -209,7 +210,11 @@ impl Picture {
             return Ok(None);
         }
         let is_thread = |inner| self.threads.iter().any(|thread| thread.inner_lwp == Some(inner));
-        let Some(kind) = by_content(target, address, &is_thread) else { return Ok(None) };
-        Ok(reread(target, layout, &self.threads, &SyncObject::bare(address, kind, Family::Pthread, Evidence::Inferred)))
+        let known = match by_content(target, address, &is_thread) {
+            Some(kind) => Some((kind, Evidence::Inferred)),
+            None => recorded_kind(agent, address)?,
+        };
+        let Some((kind, evidence)) = known else { return Ok(None) };
+        Ok(reread(target, layout, &self.threads, &SyncObject::bare(address, kind, Family::Pthread, evidence)))
     }
 }

@@ -38,7 +38,8 @@ fn tracking_puts_the_agent_into_a_program_that_runs() {
     let fixture = Fixture::new("track_step.c").settled();
     let client = Source::new("track_inject.c").flags(&[]).with_libc_db().build();
     let mut command = Command::new(&client);
-    command.arg(fixture.pid().to_string()).arg(fixture.truth()["address"].as_str().unwrap_or_default());
+    command.arg(fixture.pid().to_string());
+    command.args(["address", "semaphore"].map(|object| fixture.truth()[object].as_str().unwrap_or_default()));
     let answer = Answer::of(command);
     assert_eq!(answer.code, Some(0), "{}{}", answer.text(), answer.stderr);
 }

@@ -11,9 +11,9 @@ use crate::agent::{Agent, lock};
 use crate::agents;
 use std::collections::HashMap;
 use std::ffi::c_int;
-use threadglass::model::{SyncKind, SyncStats as Counted};
+use threadglass::model::{Evidence, SyncKind, SyncStats as Counted};
 use threadglass::target::{Live, Target};
-use threadglass::track::inject::{self, Injected};
+use threadglass::track::inject::{self, InjectError, Injected};
 use threadglass::track::{self, Tracked, Wanted};
 use threadglass::{Pid, RemoteAddr};
 
@@ -47,23 +47,24 @@ pub unsafe extern "C-unwind" fn td_sync_get_stats(sh: *const SyncHandle, out: *m
         // SAFETY: as above.
         let (agent, address) = unsafe { object(sh) }?;
         let mut ss_un = [0; 16];
+        let mut result = Ok(());
         if let Some((found, is_on)) = counted(&agent, address)? {
             match found {
                 Some(tracked) => {
                     if ss_info.si_type == 0 {
-                        // Idle, and nothing else tells what it is: the agent has seen it used.
+                        // Its bytes are no such object (any more), but its statistics are those of one.
                         (ss_info.si_type, ss_info.si_size) = type_and_size(tracked.kind);
                     }
                     ss_un = words(&tracked.stats);
                 }
                 // Counting, and it was never used.
-                None if is_on => return Err(TdErr::BadSh),
+                None if is_on => result = Err(TdErr::BadSh),
                 None => {}
             }
         }
         // SAFETY: as above.
         unsafe { out.write(SyncStats { ss_info, ss_un }) };
-        Ok(())
+        result
     })())
 }
 
@@ -77,14 +78,15 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
     code((|| {
         let agent = agents::enter(ta)?;
         if agent.core().is_some() {
-            return Err(TdErr::DbErr);
+            return Err(TdErr::NoCapab);
         }
-        let mut tracking = lock(&agent.tracking);
-        let place = if let Tracking::Since(_, place) = &*tracking { *place } else { None };
+        let place = if let Tracking::Since(_, place) = &*lock(&agent.tracking) { *place } else { None };
+        // Nothing is locked meanwhile: the client's routines run.
         let (now, place) = match agent.live().filter(|live| !inject::is_preloaded(live)) {
-            Some(live) => (by_injection(&agent, live.pid(), on != 0)?, None),
+            Some(live) => (by_injection(&agent, live.pid(), on != 0).map_err(refused)?, None),
             None => by_switch(&agent, on != 0, place)?,
         };
+        let mut tracking = lock(&agent.tracking);
         let before = std::mem::take(&mut *tracking);
         *tracking = match (on != 0, before) {
             (true, _) => Tracking::Since(now, place),
@@ -127,20 +129,20 @@ pub(crate) struct Inside {
 }
 
 /// Puts the agent into a program that runs, or takes it off; what it has counted so far. Somebody who traces the program
-/// keeps us from it, be it our own client: then the agent must be there already.
-fn by_injection(agent: &Agent, pid: Pid, on: bool) -> Td<HashMap<RemoteAddr, Tracked>> {
+/// keeps us from it, be it our own client: then the agent must be there already. An error says why it is not, if that
+/// is known.
+fn by_injection(agent: &Agent, pid: Pid, on: bool) -> Result<HashMap<RemoteAddr, Tracked>, Option<InjectError>> {
     let mut place = lock(&agent.inside);
     if on && place.is_none() {
         let attached = inject::attach(pid, &inject::Options::default());
-        let live = Live::open(pid).map_err(|_| TdErr::NoCapab)?;
+        let live = Live::open(pid).map_err(|_| None)?;
         let injected = match attached {
             Ok(injected) => Some(injected),
             // Under a debugger nothing can be put in; what another tool, or the debugger itself, has put in is used.
             Err(error) => {
                 let is_on = track::Agent::find(&live).is_ok_and(|inside| inside.is_some_and(|inside| inside.is_on()));
                 if !is_on {
-                    crate::ps::say(&error.to_string());
-                    return Err(TdErr::NoCapab);
+                    return Err(Some(error));
                 }
                 None
             }
@@ -149,13 +151,21 @@ fn by_injection(agent: &Agent, pid: Pid, on: bool) -> Td<HashMap<RemoteAddr, Tra
     }
     // Off, and it never was on.
     let Some(inside) = place.as_ref() else { return Ok(HashMap::new()) };
-    let found = track::Agent::find(&inside.live).ok().flatten().ok_or(TdErr::NoCapab)?;
+    let found = track::Agent::find(&inside.live).ok().flatten().ok_or(None)?;
     let objects = by_address(found.objects(&inside.live));
     if !on && let Some(injected) = place.take().and_then(|inside| inside.injected) {
         // Slots are restored when this returns, unless the process has gone.
         let _ = injected.detach();
     }
     Ok(objects)
+}
+
+/// The agent is not in the program: the client is told why.
+fn refused(why: Option<InjectError>) -> TdErr {
+    if let Some(error) = why {
+        crate::ps::say(&error.to_string());
+    }
+    TdErr::NoCapab
 }
 
 /// Looks at the agent inside the program, if there is one.
@@ -199,6 +209,16 @@ fn counted(agent: &Agent, address: RemoteAddr) -> Td<Option<(Option<Tracked>, bo
         Tracking::Since(start, _) => (now.and_then(|now| now.since(start.get(&address))), is_on),
         _ => (now, is_on),
     }))
+}
+
+/// What the agent in the program has seen the object at `address` used as.
+pub(crate) fn recorded_kind(agent: &Agent, address: RemoteAddr) -> Td<Option<(SyncKind, Evidence)>> {
+    if let Tracking::Kept(kept) = &*lock(&agent.tracking) {
+        // Whether it was destroyed since then, nobody has seen.
+        return Ok(kept.get(&address).map(|tracked| (tracked.kind, Evidence::Inferred)));
+    }
+    let found = look(agent, |target, inside| inside.object(target, address))?.flatten();
+    Ok(found.map(|tracked| (tracked.kind, Evidence::Recorded)))
 }
 
 /// Addresses of all objects that the agent in the program knows, used since this controller began to count.

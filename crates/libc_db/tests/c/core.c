@@ -86,6 +86,7 @@ int main(int argc, char **argv) {
     CHECK(kept == told, "%d, %d", kept, told);
     CHECK(threads == told, "%d, %d", threads, told);
     CHECK(asleep > 0, "lwp %d", was_lwp);
+    GIVES(TD_NOCAPAB, td_ta_sync_tracking_enable(dead, 1));
     tg_release(core);
     GIVES(TD_BADPH, td_ta_get_nthreads(dead, &kept));
     GIVES(TD_ERR, tg_open_core("/nonexistent", NULL, &core));

@@ -239,6 +239,18 @@ static void callbacks(struct ps_prochandle *ph)
     GIVES(TD_BADPH, td_ta_sync_iter(ta, once, &count));
 }
 
+static int told;
+
+/* Called when tracking is refused. It may call back, as anything of ours may: nothing is held meanwhile. */
+void ps_plog(const char *format, ...)
+{
+    td_synchandle_t sh = object(addresses[0]);
+    td_syncstats_t ss;
+    CHECK(!strcmp(format, "%s"), "format %s", format);
+    GIVES(TD_OK, td_sync_get_stats(&sh, &ss));
+    told++;
+}
+
 static void bad_addresses(struct ps_prochandle *ph)
 {
     td_synchandle_t sh;
@@ -275,6 +287,7 @@ static void bad_addresses(struct ps_prochandle *ph)
     }
     CHECK(count == 0, "%d waiters of nothing", count);
     GIVES(TD_NOCAPAB, td_ta_sync_tracking_enable(ta, 1));
+    CHECK(told == 1, "told %d times why", told);
     GIVES(TD_OK, td_ta_delete(ta));
 }
 
