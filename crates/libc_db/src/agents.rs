@@ -100,12 +100,12 @@ pub(crate) fn delete(ta: *const ThrAgent) -> Td {
     Ok(())
 }
 
-/// Ends the agents of a released handle: the threads they suspended go on.
+/// Ends the agents of a released handle: the threads they suspended go on, and nothing is kept open for them.
 pub(crate) fn release_of(process: &Arc<OwnProcess>) {
     let of_process: Vec<_> = {
-        let agents = AGENTS.read().unwrap_or_else(PoisonError::into_inner);
-        let all = agents.iter().flat_map(HashMap::values).flatten();
-        all.filter(|registered| registered.agent.is_of(process)).cloned().collect()
+        let mut agents = AGENTS.write().unwrap_or_else(PoisonError::into_inner);
+        let entries = agents.iter_mut().flat_map(HashMap::values_mut);
+        entries.filter_map(|entry| entry.take_if(|registered| registered.agent.is_of(process))).collect()
     };
     for registered in of_process {
         registered.agent.end();

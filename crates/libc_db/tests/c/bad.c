@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include "target.h"
 
+#include <dirent.h>
+
 #include "check.h"
 
 static int on_thread(const td_thrhandle_t *th, void *arg)
@@ -199,6 +201,17 @@ static void bad_handles(td_thragent_t *ta)
         GIVES(TD_NOTHR, td_ta_map_lwp2thr(ta, lwps[i], &out.th));
 }
 
+static int open_files(void)
+{
+    int count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
 static void other_agents(struct ps_prochandle *ph)
 {
     struct ps_prochandle *self;
@@ -214,6 +227,7 @@ static void other_agents(struct ps_prochandle *ph)
     every_sync_function(&sh, TD_BADPH);
 
     /* Our own process: another agent, in which that thread does not exist. */
+    int files = open_files();
     GIVES(TD_OK, tg_attach_pid(getpid(), &self));
     GIVES(TD_OK, td_ta_new(self, &own));
     th.th_ta_p = own;
@@ -228,6 +242,7 @@ static void other_agents(struct ps_prochandle *ph)
     tg_release(self);
     tg_release(self);
     every_agent_function(own, TD_BADPH);
+    CHECK(open_files() == files, "%d files, %d before", open_files(), files);
     td_thragent_t *none = (td_thragent_t *)0x55;
     GIVES(TD_BADPH, td_ta_new(self, &none));
     CHECK(none == NULL, "%p", (void *)none);

@@ -163,7 +163,7 @@ static void check_suspension(void)
     td_thragent_t *none = (td_thragent_t *)0x55;
     GIVES(TD_BADPH, td_ta_new(ph, &none));
     CHECK(none == NULL, "%p", (void *)none);
-    GIVES(TD_OK, td_ta_delete(ta));
+    GIVES(TD_BADPH, td_ta_delete(ta));
     GIVES(TD_OK, tg_attach_pid(shared->pid, &ph));
     GIVES(TD_OK, td_ta_new(ph, &ta));
 
