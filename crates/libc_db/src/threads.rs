@@ -59,7 +59,8 @@ fn find(agent: &Agent, inspector: &Inspector<'_>, lwp: Lwp) -> Td<ThrHandle> {
         // Debuggers ask for the main thread before it is set up, and take an error for a refusal.
         return if agent.pid() == Some(lwp.0) { Ok(agent.early_handle()) } else { Err(TdErr::Err) };
     }
-    if lwp.0 <= 0 {
+    // A debugger may have other processes too, in which the same addresses can be threads.
+    if lwp.0 <= 0 || inspector.target.is_some_and(|target| !target.has_thread(lwp)) {
         return Err(TdErr::NoThr);
     }
     // The thread register leads to the descriptor at once.

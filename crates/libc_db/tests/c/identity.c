@@ -110,6 +110,17 @@ int main(void)
     GIVES(TD_OK, td_thr_get_info(&th, &ti));
     CHECK(!memcmp(&ti.ti_sigmask, &shared->of[MASKED].mask, 8), "%#lx", *(long *)&ti.ti_sigmask);
     CHECK(kill(stranger, 0) == 0, "the stranger lives");
+    /* Forked from us as the process was, it has its thread at the same address: still that is none of the process. */
+    pid_t twin = fork();
+    if (twin == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+    GIVES(TD_OK, td_ta_map_lwp2thr(ta, shared->of[MAIN].lwp, &th));
+    GIVES(TD_NOTHR, td_ta_map_lwp2thr(ta, twin, &th));
+    kill(twin, SIGKILL);
+    waitpid(twin, NULL, 0);
     GIVES(TD_OK, td_ta_delete(ta));
     kill(stranger, SIGKILL);
     waitpid(stranger, NULL, 0);
