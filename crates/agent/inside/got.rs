@@ -162,8 +162,12 @@ fn pass(
         object.for_each_slot(|slot| {
             let value = read(slot.address);
             let is_lazy = slot.is_call && object.is_code(value);
+            // Ours may be between theirs.
+            if is_ours(value, ours) {
+                look.patched += 1;
+                return;
+            }
             if !is_lazy && !is_near(value) {
-                look.patched += u32::from(is_ours(value, ours));
                 return;
             }
             let Some(number) = hook_named(slot.name) else { return };
