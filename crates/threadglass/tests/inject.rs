@@ -249,8 +249,9 @@ fn a_program_that_refuses_is_left_alone() {
     assert!(matches!(refusal(fixture.pid()), InjectError::Stopped(_)));
     testkit::signal(fixture.pid(), testkit::Signal::SIGCONT);
     // Filters: some allow all that is needed, which only root can see.
-    for (filter, is_allowed) in [("filter-harmless", testkit::root()), ("filter-kill", false), ("filter-errno", false)]
-    {
+    let killing = ["filter-kill", "filter-restart", "filter-clock", "filter-pidfd"].map(|filter| (filter, false));
+    let others = [("filter-harmless", testkit::root()), ("filter-errno", false)];
+    for (filter, is_allowed) in killing.into_iter().chain(others) {
         let mut fixture = build(filter);
         match is_allowed {
             true => assert!(attach(fixture.pid()).detach().unwrap()),
@@ -258,6 +259,11 @@ fn a_program_that_refuses_is_left_alone() {
         }
         assert_eq!(fixture.ask("alive"), "alive");
     }
+    // One that must know all its threads, such as a sanitizer that is linked into it.
+    let own = Build::new("inject_refuse.c").variant(Variant::Default).flags(&["-DOWN_THREADS", "-rdynamic"]).path();
+    let mut fixture = Fixture::start(&own, &[]).settled();
+    assert!(refusal(fixture.pid()).to_string().contains("pthread_create of its own"));
+    assert_eq!(fixture.ask("alive"), "alive");
     let mut fixture = build("locked");
     assert!(matches!(refusal(fixture.pid()), InjectError::Locked(_)));
     assert_eq!(fixture.ask("alive"), "alive");

@@ -1,9 +1,9 @@
 //! Whether a program can have the agent in it at all.
 
 use crate::sys::file::has_capabilities;
-use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
+use object::elf::{DT_NEEDED, EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, ReadCache};
+use object::{Endianness, ReadCache, ReadRef};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -65,9 +65,33 @@ pub(super) fn misfit_file(path: &Path, name: &str) -> Option<String> {
         return Some(format!("{name} is linked statically: nothing can be loaded into it (look at it from outside)"));
     };
     let path = interpreter.data(endian, &data).ok()?;
-    path.windows(4)
-        .any(|window| window == b"musl")
-        .then(|| format!("{name} uses the C library musl, which the agent does not know: it needs glibc 2.31 or later"))
+    if path.windows(4).any(|window| window == b"musl") {
+        return Some(format!(
+            "{name} uses the C library musl, which the agent does not know: it needs glibc 2.31 or later"
+        ));
+    }
+    // It would refuse to come behind the agent, or crash.
+    let library = needed(header, endian, &data).into_iter().find(|library| is_sanitizer(library))?;
+    Some(format!(
+        "{name} is built with a sanitizer, whose {library} must come before the agent: link that into the program \
+         (-static-libasan, -static-libtsan)"
+    ))
+}
+
+/// The libraries that a program asks for.
+fn needed<'a>(header: &FileHeader64<Endianness>, endian: Endianness, data: impl ReadRef<'a>) -> Vec<String> {
+    let Ok(sections) = header.sections(endian, data) else { return Vec::new() };
+    let Ok(Some((entries, strings))) = sections.dynamic(endian, data) else { return Vec::new() };
+    let Ok(strings) = sections.strings(endian, data, strings) else { return Vec::new() };
+    let entries = entries.iter().filter(|entry| entry.d_tag.get(endian) == DT_NEEDED);
+    let names = entries.filter_map(|entry| strings.get(u32::try_from(entry.d_val.get(endian)).ok()?).ok());
+    names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
+/// Whether a library is that of a sanitizer which takes over memory and threads, gcc's or clang's.
+pub(super) fn is_sanitizer(library: &str) -> bool {
+    let name = library.strip_prefix("libclang_rt.").or_else(|| library.strip_prefix("lib")).unwrap_or_default();
+    ["asan", "tsan", "msan", "hwasan"].iter().any(|it| name.starts_with(it))
 }
 
 #[cfg(test)]
@@ -106,6 +130,14 @@ mod tests {
                 assert!(misfit(program.as_os_str()).unwrap().contains("rights"));
             }
         }
+        assert!(is_sanitizer("libtsan.so.2") && is_sanitizer("libclang_rt.asan-x86_64.so"));
+        assert!(!is_sanitizer("libclang_rt.ubsan_standalone-x86_64.so") && !is_sanitizer("libc.so.6"));
+        // A program that asks for a library of that name.
+        let library =
+            Build::new("inject_plugin.c").variant(Variant::Library).flags(&["-Wl,-soname,libtsan.so.2"]).path();
+        let needs = ["-Wl,--no-as-needed", library.to_str().unwrap()];
+        let program = Build::new("many.c").variant(Variant::Default).flags(&needs).path();
+        assert!(misfit(program.as_os_str()).unwrap().contains("libtsan.so.2 must come before"));
         if has_static_libc("only_what_cannot_have_the_agent_is_refused") {
             let program = Build::new("many.c").variant(Variant::Static).path();
             assert!(misfit(program.as_os_str()).unwrap().contains("statically"));

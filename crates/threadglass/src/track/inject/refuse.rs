@@ -1,5 +1,6 @@
 //! Which processes are left alone, and why: told before anything is changed.
 
+use super::super::fits::is_sanitizer;
 use super::{InjectError, seccomp};
 use crate::RemoteAddr;
 use crate::elf::Image;
@@ -27,10 +28,12 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         ));
     }
     // Their allocators know their own threads only.
-    let has_sanitizer =
-        |name: &str| ["libasan", "libtsan", "libmsan", "libhwasan"].iter().any(|it| name.starts_with(it));
-    if live.modules().iter().any(|module| has_sanitizer(&module.name())) {
-        return Err(InjectError::Misfit("the program is built with a sanitizer, which watches its threads".to_owned()));
+    if live.modules().iter().any(|module| is_sanitizer(&module.name())) || has_own_threads(live) {
+        return Err(InjectError::Misfit(
+            "the program is built with a sanitizer, or has an allocator and a pthread_create of its own: it must know all \
+             threads"
+                .to_owned(),
+        ));
     }
     // libc forgoes its locks while there is but one thread: another would come upon it in the middle of something.
     let is_single = match single_thread_word(live).and_then(|word| live.read_u32(word).ok()) {
@@ -68,6 +71,16 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         }
     }
     if is_filtered && !force { seccomp::check(live) } else { Ok(()) }
+}
+
+/// Whether the program itself stands in for libc where memory and threads are made: what is linked into it does so.
+fn has_own_threads(live: &Live) -> bool {
+    let program = live.modules().iter().find(|module| live.is_program(module));
+    let image = program.and_then(|module| Image::load(live, module.base).ok()).and_then(|mut image| {
+        image.load_symbols(live).ok()?;
+        Some(image)
+    });
+    image.is_some_and(|image| ["pthread_create", "malloc"].iter().all(|name| image.address_of(name).is_some()))
 }
 
 /// Where libc keeps whether there is but one thread: in the program, if that refers to it.

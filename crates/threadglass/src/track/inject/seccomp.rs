@@ -1,13 +1,15 @@
 //! Whether a process's seccomp filters let it do what loading the agent takes.
 
 use super::InjectError;
-use crate::control::StoppedThread;
+use super::rescue::{Regs, at};
+use crate::control::{ControlError, RegisterSet, StoppedThread};
 use crate::sys::ptrace::seccomp_filter;
 use crate::target::Live;
+use std::time::Duration;
 
 /// The system calls that are made, with the arguments that filters may look at. What may fail with an error and no
 /// more is marked so.
-const CALLS: [(u32, [u64; 6], bool); 28] = {
+const CALLS: [(u32, [u64; 6], bool); 36] = {
     const NONE: [u64; 6] = [0; 6];
     const fn plain(number: u32) -> (u32, [u64; 6], bool) {
         (number, NONE, false)
@@ -18,8 +20,10 @@ const CALLS: [(u32, [u64; 6], bool); 28] = {
     [
         (9, [0, 1 << 16, 5, 0x22, u64::MAX, 0], false), // mmap, of code
         (9, [0, 1 << 16, 5, 0x812, 3, 0], false),       // of a file
-        plain(56),                                      // clone
+        (56, [0x2d_0f00, 0, 0, 0, 0, 0], false),        // clone, ours
+        (56, [0x3d_0f00, 0, 0, 0, 0, 0], false),        // libc's
         spare(435),                                     // clone3
+        plain(219),                                     // restart_syscall
         plain(10),                                      // mprotect
         plain(11),                                      // munmap
         plain(14),                                      // rt_sigprocmask
@@ -28,6 +32,7 @@ const CALLS: [(u32, [u64; 6], bool); 28] = {
         plain(186),                                     // gettid
         plain(39),                                      // getpid
         plain(35),                                      // nanosleep
+        plain(228),                                     // clock_gettime, which programs have without a call
         plain(202),                                     // futex
         plain(319),                                     // memfd_create
         plain(257),                                     // openat
@@ -36,14 +41,19 @@ const CALLS: [(u32, [u64; 6], bool); 28] = {
         plain(5),                                       // fstat
         spare(262),                                     // newfstatat
         plain(3),                                       // close
+        spare(12),                                      // brk
         spare(28),                                      // madvise
-        spare(157),                                     // prctl
+        (157, [15, 0, 0, 0, 0, 0], true),               // prctl, of a thread's name
+        (157, [0x5356_4d41, 0, 0, 0, 0, 0], true),      // of memory's
         spare(436),                                     // close_range
         plain(293),                                     // pipe2
         plain(7),                                       // poll
         spare(273),                                     // set_robust_list
         spare(334),                                     // rseq
         spare(234),                                     // tgkill, of no signal
+        spare(434),                                     // pidfd_open
+        spare(310),                                     // process_vm_readv, in a forked child
+        spare(311),                                     // process_vm_writev
     ]
 };
 
@@ -70,10 +80,21 @@ pub(super) fn check(live: &Live) -> Result<(), InjectError> {
 
 /// Reads all filters of a thread, which is **stopped** for that: one that does not notice.
 fn read(live: &Live) -> Result<Vec<Vec<[u8; 8]>>, String> {
-    let snapshot = crate::threads::collect(live).map_err(|error| error.to_string())?;
-    let candidates = super::victim::candidates(live, &snapshot);
-    let lwp = candidates.first().map(|victim| victim.lwp).ok_or("no thread can be asked without noticing it")?;
-    let stopped = StoppedThread::stop(live.pid(), lwp).map_err(|error| error.to_string())?;
+    let find = || -> Result<_, String> {
+        let snapshot = crate::threads::collect(live).map_err(|error| error.to_string())?;
+        Ok(super::victim::candidates(live, &snapshot).into_iter().find(|victim| !victim.is_limited))
+    };
+    let mut tried = 1;
+    let victim = loop {
+        match find()? {
+            Some(victim) => break victim,
+            None if tried == super::TRIES => return Err("no thread can be asked without noticing it".to_owned()),
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+        tried += 1;
+    };
+    let stopped = StoppedThread::stop(live.pid(), victim.lwp).map_err(|error| error.to_string())?;
+    begin_anew(&stopped).map_err(|error| error.to_string())?;
     let mut filters = Vec::new();
     while filters.len() < 1024 {
         match seccomp_filter(stopped.lwp(), filters.len()) {
@@ -83,6 +104,21 @@ fn read(live: &Live) -> Result<Vec<Vec<[u8; 8]>>, String> {
         }
     }
     Ok(filters)
+}
+
+/// Whether it may make the call by which one with a time limit goes on is not known yet: it makes the same one again. That
+/// has a point in time, or is one that a thread has come to since it was seen running.
+fn begin_anew(stopped: &StoppedThread) -> Result<(), ControlError> {
+    const RESTART_BLOCK: u64 = -516_i64 as u64;
+    let bytes = stopped.registers(RegisterSet::General)?;
+    let Some(mut regs) = Regs::from_bytes(&bytes) else { return Ok(()) };
+    if regs.0[at::RAX] == RESTART_BLOCK && (regs.0[at::ORIG_RAX] as i64) >= 0 {
+        // What the kernel tells of all other calls: it does the rest itself.
+        const RESTART: u64 = -514_i64 as u64;
+        regs.0[at::RAX] = RESTART;
+        stopped.set_registers(RegisterSet::General, &regs.bytes())?;
+    }
+    Ok(())
 }
 
 const ACTION: u32 = 0xffff_0000;
