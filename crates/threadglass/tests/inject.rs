@@ -260,9 +260,19 @@ fn a_program_that_refuses_is_left_alone() {
         assert_eq!(fixture.ask("alive"), "alive");
     }
     // One that must know all its threads, such as a sanitizer that is linked into it.
-    let own = Build::new("inject_refuse.c").variant(Variant::Default).flags(&["-DOWN_THREADS", "-rdynamic"]).path();
-    let mut fixture = Fixture::start(&own, &[]).settled();
+    let own = |flags: &[&str]| {
+        let build = Build::new("inject_refuse.c").variant(Variant::Default).flags(&["-DOWN_THREADS", "-rdynamic"]);
+        Fixture::start(&build.flags(flags).path(), &[]).settled()
+    };
+    let mut fixture = own(&["-DOWN_MEMORY"]);
     assert!(refusal(fixture.pid()).to_string().contains("pthread_create of its own"));
+    assert_eq!(fixture.ask("alive"), "alive");
+    // Without that it can have the agent, which then lies between two functions that it leads on to.
+    let mut fixture = own(&[]);
+    let first = attach(fixture.pid());
+    eventually("the second look should be over", || attach(fixture.pid()).slots() == first.slots());
+    assert_ne!(first.slots().0, 0);
+    assert!(first.detach().unwrap());
     assert_eq!(fixture.ask("alive"), "alive");
     let mut fixture = build("locked");
     assert!(matches!(refusal(fixture.pid()), InjectError::Locked(_)));
