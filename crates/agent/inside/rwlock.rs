@@ -85,11 +85,11 @@ pub unsafe extern "C" fn wrlock(lock: *mut c_void, site: usize) -> c_int {
     lock_by(lock, Side::Write, site, real!(pthread_rwlock_wrlock(*mut c_void)))
 }
 
-/// Whether a time limit is one that the C library accepts. It looks at it even when the lock is free.
+/// Whether a time limit is one that the C library accepts. It looks at it even when the lock is free, and takes none
+/// for a wait without end.
 fn is_valid(until: *const c_void) -> bool {
-    // SAFETY: the program's own `timespec`.
-    let nanoseconds = unsafe { until.cast::<i64>().add(1).read() };
-    (0..1_000_000_000).contains(&nanoseconds)
+    // SAFETY: the program's own `timespec`, if it gives one.
+    until.is_null() || unsafe { (0..1_000_000_000).contains(&until.cast::<i64>().add(1).read()) }
 }
 
 macro_rules! timed {

@@ -140,9 +140,8 @@ fn pointer(value: usize) -> *mut c_void {
 
 /// Whether the C library will accept a time limit; it counts no wait that it refuses.
 fn is_valid(until: usize) -> bool {
-    // SAFETY: the program's own `timespec`.
-    let nanoseconds = unsafe { pointer(until).cast::<i64>().add(1).read() };
-    (0..1_000_000_000).contains(&nanoseconds)
+    // SAFETY: the program's own `timespec`, if it gives one.
+    until != 0 && unsafe { (0..1_000_000_000).contains(&pointer(until).cast::<i64>().add(1).read()) }
 }
 
 fn is_clock(clock: usize) -> bool {
