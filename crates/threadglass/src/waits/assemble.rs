@@ -74,7 +74,7 @@ pub fn collect_unnamed(target: &dyn Target, scope: Scope, variables: &[LockVaria
     collect_look(target, scope, &[], Namer::knowing(target, variables), &|_, _| false)
 }
 
-/// Everything. `named` says which objects are to be named: whether it is part of a finding is its second
+/// Everything. `named` says which objects are to be named: whether it is shown with a finding is its second
 /// argument.
 fn collect_look(
     target: &dyn Target,
@@ -121,13 +121,24 @@ fn collect_look(
         let lwps: Vec<Lwp> = facts.keys().copied().collect();
         facts = target.facts(&lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
     }
-    let shown: HashSet<RemoteAddr> =
-        snapshot.findings.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
+    let shown = shown(&snapshot);
     looker.namer.name(&mut snapshot, &facts, &|object| named(object, shown.contains(&object.address)));
     words::describe(&mut snapshot, &facts, &strangers);
     target.check_identity()?;
     tell_threads(&mut snapshot, &facts);
     Ok(snapshot)
+}
+
+/// The objects that are shown with the findings: their own, and all others that their threads wait for or hold.
+fn shown(snapshot: &Snapshot) -> HashSet<RemoteAddr> {
+    let findings = || snapshot.findings.iter();
+    let threads: HashSet<Lwp> = findings().flat_map(|it| it.threads.iter().chain(&it.behind)).copied().collect();
+    let concerns = |object: &&SyncObject| {
+        let waiters = object.waiters.iter().map(|waiter| waiter.lwp);
+        waiters.chain(object.holders.iter().filter_map(|holder| holder.lwp)).any(|lwp| threads.contains(&lwp))
+    };
+    let theirs = snapshot.objects.iter().filter(concerns).map(|object| object.address);
+    theirs.chain(findings().flat_map(|finding| finding.objects.iter().copied())).collect()
 }
 
 /// Gives each thread what it waits for and what it holds.
