@@ -11,7 +11,7 @@ fn tool() -> Tool {
 }
 
 /// Scenarios of `deadlocks.c`.
-const SCENARIOS: [&str; 20] = [
+const SCENARIOS: [&str; 23] = [
     "abba",
     "abba_heap",
     "two_cycles",
@@ -32,6 +32,9 @@ const SCENARIOS: [&str; 20] = [
     "cond_alone",
     "timed",
     "semaphores",
+    "heir_self",
+    "heir_abba",
+    "chain_cond",
 ];
 
 fn why(target: &str) -> Answer {
@@ -73,7 +76,8 @@ fn every_scenario_alive() {
 
 #[test]
 fn without_symbols() {
-    for scenario in ["abba", "abba_heap", "philosophers", "self", "writers", "joins", "join_mutex", "owner_exited"] {
+    let scenarios = ["abba", "abba_heap", "philosophers", "self", "writers", "joins", "join_mutex", "owner_exited"];
+    for scenario in scenarios.into_iter().chain(["heir_self", "heir_abba"]) {
         assert_found(scenario, &start("deadlocks.c", Variant::Stripped, &[scenario]));
     }
 }
@@ -135,8 +139,9 @@ fn in_cores() {
 fn in_other_languages() {
     for variant in [Variant::Default, Variant::Stripped] {
         assert_found(&format!("c++, {variant:?}"), &start("deadlock_cxx.cc", variant, &[]));
+        assert_found(&format!("c++ statics, {variant:?}"), &start("deadlock_cxx.cc", variant, &["statics"]));
     }
-    for place in ["static", "arc"] {
+    for place in ["static", "arc", "once"] {
         assert_found(&format!("rust, {place}"), &start("deadlock_rust.rs", Variant::Default, &[place]));
     }
 }
@@ -156,6 +161,12 @@ fn between_processes() {
             assert_eq!(holder[field], told[field], "{field}: {object:#}");
         }
     }
+}
+
+/// A process that has ended holds nothing, though its parent has not asked for its status yet.
+#[test]
+fn an_owner_that_is_a_zombie() {
+    assert_found("ended", &start("deadlock_forked.c", Variant::Default, &["ended"]));
 }
 
 #[test]

@@ -174,3 +174,16 @@ fn threads_say_what_they_wait_for() {
     let said = threads(&snapshot).iter().filter(|thread| !thread["waits_for"].is_null()).count();
     assert_eq!(said, waiting, "others do not wait");
 }
+
+/// A wait that was made past libc is none for an object of libc's, whatever lies around the word.
+#[test]
+fn a_wait_past_libc() {
+    let fixture = start("own_futex.c", Variant::Default);
+    let snapshot = tool().look("locks", &fixture.pid().to_string(), &[]);
+    let seen = |field: &str| {
+        let address = &fixture.truth()[field];
+        objects(&snapshot).iter().find(|object| object["address"] == *address).map(|object| object["kind"].clone())
+    };
+    assert_eq!(seen("real"), Some("barrier".into()), "{snapshot:#}");
+    assert_eq!(seen("own"), Some("futex".into()), "{snapshot:#}");
+}

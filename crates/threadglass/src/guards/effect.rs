@@ -50,6 +50,11 @@ pub(super) fn named(name: &str) -> Named {
         return Named::Never;
     }
     let plain = name.trim_start_matches('_');
+    match plain {
+        "cxa_guard_acquire" => return Named::Lock(Effect::Take),
+        "cxa_guard_release" | "cxa_guard_abort" => return Named::Lock(Effect::Release),
+        _ => {}
+    }
     let rest = ["pthread_mutex_", "pthread_rwlock_", "pthread_spin_", "mtx_"]
         .iter()
         .find_map(|prefix| plain.strip_prefix(prefix));
@@ -156,7 +161,7 @@ mod tests {
         {
             assert_eq!(named(name), Named::Lock(Effect::Take), "{name}");
         }
-        for name in ["pthread_rwlock_unlock", "sem_post", "mtx_unlock"] {
+        for name in ["pthread_rwlock_unlock", "sem_post", "mtx_unlock", "__cxa_guard_release", "__cxa_guard_abort"] {
             assert_eq!(named(name), Named::Lock(Effect::Release), "{name}");
         }
         for name in ["pthread_mutex_init", "pthread_rwlock_destroy", "sem_init", "sem_getvalue", "read"] {

@@ -39,17 +39,7 @@ const KEPT: [usize; 7] = [3, 4, 5, 12, 13, 14, 15];
 
 /// All clues that the stacks of `standers` give.
 pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], standers: &[Stander]) -> Vec<Clue> {
-    let mut search = Search {
-        target,
-        space,
-        code: Code::new(space),
-        pages: Pages::new(target),
-        pads: HashMap::new(),
-        recovered: HashMap::new(),
-        references: References::default(),
-        blocks: ByAddress::default(),
-        found: Vec::new(),
-    };
+    let mut search = Search::new(target, space);
     let mut stacks: Vec<Vec<u8>> = standers.iter().map(|stander| vec![0; stack_size(stander)]).collect();
     let mut slots: Vec<Slot<'_>> =
         standers.iter().zip(&mut stacks).map(|(stander, stack)| Slot::new(stander.sp, stack)).collect();
@@ -67,6 +57,28 @@ pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], 
         search.pass(&rest, standers, &stacks, true);
     }
     search.found
+}
+
+/// The first argument of the call that led from the innermost frame outside of the C library into it.
+pub(super) fn first_argument(target: &dyn Target, space: &Space<'_>, stander: &Stander) -> Option<u64> {
+    let mut search = Search::new(target, space);
+    let mut stack = vec![0; stack_size(stander)];
+    let got = target.read_at(stander.sp, &mut stack).ok()?;
+    stack.truncate(got);
+    let mut frames = search.frames(stander, &stack);
+    search.pages.set_stack(stander.sp.0, stack);
+    let mut relevant = vec![[true; MAX_LOCKS]; frames.len()];
+    search.replay(&mut frames, &mut relevant, &[], stander.start);
+    let frame = frames.first().filter(|frame| !frame.place.exact)?;
+    let call = search.at_call(frame, frame.place.pc.0)?;
+    call.regs[RDI].get(8).or_else(|| {
+        // Not set just before the call: it may be what the function itself was given.
+        let mut start = search.at_call(frames.get(frame.caller?)?, frames[frame.caller?].place.pc.0)?;
+        start.pc = search.code.known.row(space, frame.place.lookup().0)?.function.0;
+        start.set_sp(frame.top?.wrapping_sub(8));
+        let here = (call.pc, frame.registers.sp.0);
+        Explorer::arrival(&mut search.code, &mut search.pages, start, here, 0)?[RDI].get(8)
+    })
 }
 
 /// Follows code from one place, with nothing but the stack pointer known.
@@ -115,7 +127,21 @@ struct Frame {
     top: Option<u64>,
 }
 
-impl Search<'_> {
+impl<'s> Search<'s> {
+    fn new(target: &'s dyn Target, space: &'s Space<'s>) -> Self {
+        Self {
+            target,
+            space,
+            code: Code::new(space),
+            pages: Pages::new(target),
+            pads: HashMap::new(),
+            recovered: HashMap::new(),
+            references: References::default(),
+            blocks: ByAddress::default(),
+            found: Vec::new(),
+        }
+    }
+
     /// Looks at all stacks, at `all` their frames or at those that show an address of a lock.
     fn pass(&mut self, wanted: &[Wanted], standers: &[Stander], stacks: &[Vec<u8>], all: bool) {
         let mut without = HashSet::new();
@@ -304,7 +330,9 @@ impl Search<'_> {
                 let unwound = unwound && (!ahead.takes || waits(lock));
                 // What became of it in a function whose end was not seen is not known: as much as can be.
                 if ahead.ends || ahead.takes {
-                    debts[*index] = i8::from(ahead.keeps || !ahead.ends);
+                    // Who has waited for a once goes on when it is done, without having taken anything.
+                    let keeps = ahead.keeps && lock.kind != SyncKind::Once;
+                    debts[*index] = i8::from(keeps || !ahead.ends);
                 }
                 if !(unwound || holds(ahead)) {
                     continue;

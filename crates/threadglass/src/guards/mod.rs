@@ -114,6 +114,13 @@ pub fn suspects_in(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], st
     suspects.collect()
 }
 
+/// The first argument of the call by which a blocked thread's program entered the C library, as far as its code
+/// and registers tell.
+pub(crate) fn first_argument(target: &dyn Target, lwp: Lwp, sp: RemoteAddr, pc: RemoteAddr) -> Option<RemoteAddr> {
+    let stander = Stander { lwp, sp, pc, stack_base: None, start: None, waits_on: None, futex: None };
+    frames::first_argument(target, &Space::of_target(target), &stander).map(RemoteAddr)
+}
+
 /// Follows the code at `pc` in plain memory, for tests and fuzzing; whether it releases a Rust mutex at `lock`.
 pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: RemoteAddr) -> bool {
     let lock = Wanted { address: lock, size: 4, kind: SyncKind::Mutex, family: Family::RustStd };

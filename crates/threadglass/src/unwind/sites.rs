@@ -28,6 +28,9 @@ pub(crate) struct Site {
     pub(crate) places: Vec<Place>,
     /// The words from the stack pointer on.
     pub(crate) words: Vec<u64>,
+    /// Whether the system call was made past a libc that is an object of its own: by another library, or by the
+    /// program itself.
+    pub(crate) past_libc: bool,
 }
 
 /// Finds call sites.
@@ -81,6 +84,8 @@ impl<'a> Sites<'a> {
             Walker { space: &self.space, known: &mut self.known, start_routine: None, enough: self.enough };
         let walk = walker.walk(&mut stack, registers);
         let call = call_site(&self.space, &mut self.known, &walk.places);
-        Site { call, places: walk.places, words }
+        let innermost = walk.places.first().map(|place| place.lookup().0);
+        let past_libc = self.space.has_libc() && innermost.is_some_and(|pc| !self.space.is_libc(pc));
+        Site { call, places: walk.places, words, past_libc }
     }
 }

@@ -6,13 +6,19 @@ use super::guess::Around;
 use super::rust;
 use crate::glibc::Layout;
 use crate::glibc::sync::{CondLayout, Decoded, decode, size_of};
-use crate::model::{Detail, Evidence, Family, SyncKind, SyncState};
+use crate::guards;
+use crate::model::{CallSite, Detail, Evidence, Family, MutexProtocol, SyncKind, SyncState};
 use crate::proc::SyscallFile;
 use crate::symbols::Symbolizer;
 use crate::target::{Memory, Slot, Target};
 use crate::unwind::{Site, Sites};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::{HashMap, HashSet};
+
+/// Of the guard of a C++ variable: its first byte says that it is initialised, a bit of its second that somebody is
+/// at it.
+const GUARD_DONE: u32 = 1;
+const GUARD_PENDING: u32 = 1 << 8;
 
 /// A thread, as far as its waits go.
 #[derive(Clone, Debug)]
@@ -39,6 +45,7 @@ pub(super) struct Wait {
 
 /// Looks for what threads wait for.
 pub struct Survey<'a> {
+    target: &'a dyn Target,
     memory: &'a (dyn Memory + Sync),
     layout: Option<&'a Layout>,
     sites: Sites<'a>,
@@ -66,6 +73,7 @@ impl<'a> Survey<'a> {
             }
         }
         Self {
+            target,
             memory,
             layout,
             sites: Sites::new(target, memory),
@@ -107,8 +115,12 @@ impl<'a> Survey<'a> {
         }
         let places: Vec<_> = chosen.iter().map(|(lwp, sp, pc, _)| (*lwp, *sp, *pc)).collect();
         let sites = self.sites.find(&places);
-        let found: Vec<_> =
-            chosen.iter().zip(&sites).map(|((_, _, _, futex), site)| self.look_closely(futex, site)).collect();
+        let found: Vec<_> = places
+            .iter()
+            .zip(&chosen)
+            .zip(&sites)
+            .map(|((at, chosen), site)| self.look_closely(at, &chosen.3, site))
+            .collect();
         futexes
             .iter()
             .filter_map(|(sleeper, futex, _, pc)| {
@@ -118,15 +130,24 @@ impl<'a> Survey<'a> {
             .collect()
     }
 
-    /// What a wait is for, and the mutex given up for it.
-    fn look_closely(&mut self, futex: &FutexWait, site: &Site) -> Option<(Class, Option<RemoteAddr>)> {
-        let function = site.call.as_ref().map(|call| call.function.clone());
+    /// What a wait is for, and the mutex given up for it. `at` is the thread, with its stack pointer and program
+    /// counter.
+    fn look_closely(
+        &mut self,
+        at: &(Lwp, RemoteAddr, RemoteAddr),
+        futex: &FutexWait,
+        site: &Site,
+    ) -> Option<(Class, Option<RemoteAddr>)> {
+        let locks = |call: &&CallSite| Waiting::in_libc(&call.function) == Some(Waiting::Mutex);
+        if let Some(call) = site.call.as_ref().filter(locks).filter(|_| futex.is_put_off() && self.may_be_glibc(site)) {
+            return Some((self.put_off(at, futex, call.evidence), None));
+        }
         let class = self.by_call(futex, site);
         let class = match class {
             Some(class) => class,
             // A restarted call may be any call.
             None if futex.restarted => return None,
-            None => self.by_numbers(futex, function.as_deref()),
+            None => self.by_numbers(futex, site),
         };
         let mutex = match class.kind {
             SyncKind::Cond if class.family == Family::Pthread => self.given_up(class.address, &site.words),
@@ -142,6 +163,7 @@ impl<'a> Survey<'a> {
         match &site.call {
             Some(call) => match Waiting::in_libc(&call.function)? {
                 Waiting::Raw => self.by_caller(futex, site),
+                _ if !self.may_be_glibc(site) => None,
                 waiting => classify(waiting, futex, call.evidence, cond, &mut is_mutex),
             },
             // No call leads out of libc: it is a part of the program, whose functions may have names.
@@ -150,6 +172,7 @@ impl<'a> Survey<'a> {
                 let evidence = if place.firm { Evidence::Derived } else { place.evidence };
                 match Waiting::in_libc(&name) {
                     Some(Waiting::Raw) | None => rust::by_name(&name, futex).or_else(|| self.parked(&name, futex)),
+                    Some(_) if !self.may_be_glibc(site) => None,
                     Some(waiting) => classify(waiting, futex, evidence, cond, &mut is_mutex),
                 }
             }),
@@ -160,6 +183,11 @@ impl<'a> Survey<'a> {
     fn by_caller(&mut self, futex: &FutexWait, site: &Site) -> Option<Class> {
         let outside = site.places.last()?;
         let name = self.name_of(outside.lookup());
+        // A static variable of a function that another thread initialises.
+        if name.as_deref() == Some("__cxa_guard_acquire") {
+            let (kind, family, evidence) = (SyncKind::Once, Family::Cxx, Evidence::Derived);
+            return Some(Class { kind, family, address: futex.word, side: None, evidence });
+        }
         if let Some(name) = &name
             && let Some(class) = rust::by_name(name, futex).or_else(|| self.parked(name, futex))
         {
@@ -193,16 +221,45 @@ impl<'a> Survey<'a> {
         })
     }
 
-    fn by_numbers(&mut self, futex: &FutexWait, function: Option<&str>) -> Class {
+    /// Whether a wait can be one of glibc's: there is one, and the system call was not made past it. Objects of
+    /// another libc look different, and so do those of libraries that wait by themselves.
+    fn may_be_glibc(&self, site: &Site) -> bool {
+        self.layout.is_some() && !site.past_libc
+    }
+
+    /// What a thread waits for that libc has put to sleep for ever (or until its time is over), because the kernel
+    /// found that the mutex it wants can never be had: it waits on a word of its own, and only the argument of the
+    /// call says for which mutex.
+    fn put_off(&self, at: &(Lwp, RemoteAddr, RemoteAddr), futex: &FutexWait, evidence: Evidence) -> Class {
+        let inherits = |addr: &RemoteAddr| {
+            let mut bytes = [0; 40];
+            let decoded = self.memory.read_exact(*addr, &mut bytes).ok();
+            decoded.and_then(|()| decode(SyncKind::Mutex, &bytes, CondLayout::Unknown)).is_some_and(|mutex| {
+                let is_inherit = matches!(mutex.detail, Detail::Mutex { protocol: MutexProtocol::Inherit, .. });
+                mutex.is_plausible && is_inherit && mutex.owner.is_some()
+            })
+        };
+        let (lwp, sp, pc) = *at;
+        let class = |kind, family, address, evidence| Class { kind, family, address, side: None, evidence };
+        match guards::first_argument(self.target, lwp, sp, pc).filter(inherits) {
+            Some(mutex) => class(SyncKind::Mutex, Family::Pthread, mutex, evidence),
+            None => class(SyncKind::Futex, Family::Libc, futex.word, Evidence::Recorded),
+        }
+    }
+
+    fn by_numbers(&mut self, futex: &FutexWait, site: &Site) -> Class {
         let class = |kind, family, evidence| Class { kind, family, address: futex.word, side: None, evidence };
+        let function = site.call.as_ref().map(|call| call.function.as_str());
         if self.joined(futex.word).is_some() && !futex.private {
             return class(SyncKind::Join, Family::Pthread, Evidence::Derived);
         }
         // Called by way of syscall(2), none of libc's own objects is meant.
-        if function != Some("syscall") {
+        if function != Some("syscall") && !site.past_libc {
             let around =
                 Around { memory: self.memory, cond: self.cond(), is_thread: &|tid| self.threads.contains(&tid) };
-            if let Some(class) = around.guess(futex) {
+            if self.layout.is_some()
+                && let Some(class) = around.guess(futex)
+            {
                 return class;
             }
             // Nothing of libc's: in a program that has no libc of its own beside it, Rust's library may wait.
@@ -297,6 +354,14 @@ impl<'a> Survey<'a> {
             (Family::ParkingLot, kind) => {
                 let (size, state, detail) = rust::decode_parking_lot(kind, bytes);
                 bare(size, state, detail)
+            }
+            (Family::Cxx, SyncKind::Once) => {
+                let state = match (word & GUARD_DONE != 0, word & GUARD_PENDING != 0) {
+                    (true, _) => SyncState::Done,
+                    (false, true) => SyncState::InProgress,
+                    (false, false) => SyncState::New,
+                };
+                bare(Some(8), state, Detail::Futex { value: word })
             }
             (Family::Cxx | Family::Other, _) => bare(Some(4), SyncState::Unknown, Detail::Futex { value: word }),
         }

@@ -1,7 +1,7 @@
 //! Threads of other processes, which locks in shared memory or copied by a fork may name.
 
 use super::{Live, leader_file, parent_of};
-use crate::proc::parse_status;
+use crate::proc::{KernelState, parse_stat, parse_status};
 use crate::sys::file;
 use crate::target::Elsewhere;
 use crate::{InnerTid, Lwp, Pid};
@@ -27,6 +27,8 @@ impl Live {
         };
         match found {
             None => Elsewhere::Nowhere,
+            // What is left of it until its parent has asked how it ended.
+            Some((_, lwp)) if state_of(lwp).is_some_and(KernelState::has_ended) => Elsewhere::Nowhere,
             Some((pid, lwp)) if Some(pid) == parent && self.is_copy_of(pid) => Elsewhere::Parent(pid, lwp),
             Some((pid, lwp)) => Elsewhere::Process(pid, lwp),
         }
@@ -65,6 +67,10 @@ fn thread_with(pid: Pid, inner: InnerTid) -> Option<Lwp> {
 
 fn owner_of(lwp: Lwp) -> Option<Pid> {
     status_of(lwp)?.tgid
+}
+
+fn state_of(lwp: Lwp) -> Option<KernelState> {
+    parse_stat(&std::fs::read(format!("/proc/{lwp}/stat")).ok()?).map(|stat| stat.state)
 }
 
 fn status_of(lwp: Lwp) -> Option<crate::proc::Status> {
