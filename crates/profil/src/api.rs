@@ -188,7 +188,8 @@ impl Profile {
     }
 
     /// Stops counting for a while. The time to the next tick of each thread is kept, so that the sum of many
-    /// short stretches is as exact as one long one.
+    /// short stretches is as exact as one long one; with perf's clock, that is: timers begin anew, and stretches
+    /// shorter than their period have no ticks.
     pub fn pause(&self) {
         let _state = state::lock();
         self.session.pause();

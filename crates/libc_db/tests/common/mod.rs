@@ -108,7 +108,9 @@ impl Source {
     pub fn with_libc_db(self) -> Self {
         let mut source = self.flags(&["-I", &include().display().to_string()]);
         let dir = library_dir().display().to_string();
-        source.libraries.extend([format!("-L{dir}"), "-lc_db".to_owned(), format!("-Wl,-rpath,{dir}")]);
+        // As the older kind of path, which comes before that of the environment, where cargo may have left another.
+        let path = format!("-Wl,--disable-new-dtags,-rpath,{dir}");
+        source.libraries.extend([format!("-L{dir}"), "-lc_db".to_owned(), path]);
         source
     }
 
