@@ -11,8 +11,8 @@ use crate::target::Live;
 use profil::perf::{Record, online_cpus};
 use std::time::{Duration, Instant};
 
-/// How often samples are collected.
-const OFTEN: Duration = Duration::from_millis(50);
+/// How often samples are collected: each time somebody may have to give way for it.
+const OFTEN: Duration = Duration::from_millis(100);
 /// The same when each carries a stack: rings are small, and stacks must be undone while the process lives.
 const VERY_OFTEN: Duration = Duration::from_millis(10);
 
