@@ -152,6 +152,7 @@ fn shares_of_a_running_process() {
             (&json!("threadglass/1"), &json!("asked"), &json!("cpu"))
         );
         assert_eq!((&profile["rate"], &profile["threads"]), (&json!(997), &json!(1)));
+        assert_eq!(profile["clock"], "threads", "it computes");
         assert!(profile["lost"].is_u64() && profile["throttled"].is_u64(), "{profile:#}");
         assert!(profile["duration_ms"].as_u64().expect("a time") > 0);
         // 400 ms of CPU time were there to be ticked in; a busy machine may take some of it into the kernel.

@@ -8,7 +8,7 @@ use super::switches::{Switches, are_dear};
 use super::{Launched, Options, ProfileError, Progress};
 use crate::Pid;
 use crate::target::Live;
-use profil::perf::{Record, online_cpus};
+use profil::perf::{Record, Sample, online_cpus};
 use std::time::{Duration, Instant};
 
 /// How often samples are collected: each time somebody may have to give way for it.
@@ -78,25 +78,20 @@ pub fn record(
         if is_last {
             ticker.stop();
         }
-        let mut collect = |record| {
-            if let Record::Sample(sample) = record {
-                batch.push(sample);
-            }
-        };
-        ticker.drain(&mut collect);
-        if let Some((live, counts)) = &mut switches
-            && !is_last
-            && let Some(often) = counts.look(live)
-            && (are_dear(often, options.rate, cpus) || recorder.misses_ticks())
-        {
-            ticker.widen(&mut collect);
-            switches = None;
-        }
+        ticker.drain(|record| keep(record, &mut batch));
         if ended == Some(End::Execed) && ticker.clock == Clock::Cpus {
             // Those clocks do not end with the program: what came last may be of the next one.
             batch.clear();
         }
         recorder.take(batch.drain(..));
+        if let Some((live, counts)) = &mut switches
+            && !is_last
+            && let Some(often) = counts.look(live)
+            && (are_dear(often, options.rate, cpus) || recorder.misses_ticks())
+        {
+            ticker.widen(|record| keep(record, &mut batch));
+            switches = None;
+        }
         if launched.is_some() && ended.is_none() {
             // It may end at any time: what it has mapped meanwhile is taken note of, ticks or not.
             recorder.follow(pid.0);
@@ -114,4 +109,10 @@ pub fn record(
     let mut profile = recorder.finish(end, begun.elapsed());
     (profile.lost, profile.throttled, profile.clock) = (losses.lost, losses.throttled, Some(clock));
     Ok(profile)
+}
+
+fn keep(record: Record, samples: &mut Vec<Sample>) {
+    if let Record::Sample(sample) = record {
+        samples.push(sample);
+    }
 }
