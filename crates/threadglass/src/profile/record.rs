@@ -58,6 +58,7 @@ pub fn record(
             (ticker, Some(launched))
         }
     };
+    recorder.begin();
     // Children can only be told from others by clocks that they inherit.
     let may_widen = ticker.clock == Clock::Threads && !options.children;
     let mut switches = recorder.live().filter(|_| may_widen).map(|live| (live, Switches::new(live)));
@@ -76,6 +77,9 @@ pub fn record(
         let over = left == Some(Duration::ZERO);
         let is_last = asked || over || ended.is_some();
         if is_last {
+            if ended.is_none() {
+                recorder.look_at_time();
+            }
             ticker.stop();
         }
         ticker.drain(|record| keep(record, &mut batch));

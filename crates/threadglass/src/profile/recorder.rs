@@ -67,7 +67,7 @@ impl<'a> Recorder<'a> {
             pid,
             eager,
             process: Process { pid, name: name.to_owned(), exe: None },
-            used: user_time(pid).map(|used| (used, used)),
+            used: None,
             images: Vec::new(),
             of_process: HashMap::new(),
             samples: 0,
@@ -219,8 +219,15 @@ impl<'a> Recorder<'a> {
     /// Whether its CPU time was good for many more ticks than there are: threads that live too short for a tick of
     /// their own, or clocks that ended when another program was executed.
     pub(super) fn misses_ticks(&mut self) -> bool {
+        // By the time of the last look: ticks of what was used since may still be under way.
+        let misses = self.missing().is_some();
         self.look_at_time();
-        self.missing().is_some()
+        misses
+    }
+
+    /// Says that it ticks from now on.
+    pub(super) fn begin(&mut self) {
+        self.used = user_time(self.pid).map(|used| (used, used));
     }
 
     /// The CPU time of which most has no ticks, in 100ths of a second.
@@ -230,7 +237,8 @@ impl<'a> Recorder<'a> {
         (due >= MANY && self.samples < due / MISSING).then_some(used)
     }
 
-    fn look_at_time(&mut self) {
+    /// Takes note of the CPU time so far.
+    pub(super) fn look_at_time(&mut self) {
         if let (Some((_, last)), Some(now)) = (&mut self.used, user_time(self.pid)) {
             *last = now.max(*last);
         }
@@ -275,9 +283,6 @@ impl<'a> Recorder<'a> {
     }
 
     pub(super) fn finish(mut self, end: End, duration: Duration) -> Profile {
-        if !self.eager && matches!(end, End::Time | End::Asked) {
-            self.look_at_time();
-        }
         let (region, histogram) = (self.region.take(), self.histogram.take());
         if region.is_none() && self.options.region.is_some() {
             self.gaps.push(Gap::whole("the region", "the program never had it"));
