@@ -54,18 +54,17 @@ pub(super) fn open(pid: Pid, options: &Options, begin: Begin) -> Result<Ticker, 
 }
 
 impl Ticker {
-    /// Lets CPUs tick instead of threads. `false` if that is not permitted: then nothing has changed.
-    pub(super) fn widen(&mut self, take: impl FnMut(Record)) -> bool {
+    /// Lets CPUs tick instead of threads, if that is permitted.
+    pub(super) fn widen(&mut self, take: impl FnMut(Record)) {
         // No tick is counted twice; a few may be missed.
         self.stop();
         let Ok(sampler) = Sampler::of_cpus(self.wanted) else {
             let _ = self.sampler.enable();
-            return false;
+            return;
         };
         self.drain(take);
         self.earlier = self.losses();
         (self.sampler, self.clock) = (sampler, Clock::Cpus);
-        true
     }
 
     /// Ends the ticks; those that are there can still be had.
