@@ -14,8 +14,8 @@ use threadglass::glibc::Layout;
 use threadglass::model::{Evidence, ThreadState};
 use threadglass::proc::{KernelState, MapEntry, StackLimit, SyscallFile};
 use threadglass::target::{
-    Elsewhere, Identity, KernelFacts, Live, LwpFacts, Memory, Module, ReadError, ReadErrorKind, SchedCounters, Symbols,
-    Target, TargetError,
+    Elsewhere, Identity, KernelFacts, Limits, Live, LwpFacts, Memory, Module, ReadError, ReadErrorKind, SchedCounters,
+    Symbols, Target, TargetError,
 };
 use threadglass::threads::Inspector;
 use threadglass::{InnerTid, Lwp, Pid, RemoteAddr};
@@ -46,6 +46,7 @@ pub(crate) struct Debugged<'a> {
     lwps: OnceLock<Vec<Lwp>>,
     /// Whether one of the client's routines failed where it should not have.
     failed: AtomicBool,
+    limits: Limits,
 }
 
 // SAFETY: the pointer inside `service` is what keeps this from being so by itself. It is used on `thread`
@@ -61,6 +62,7 @@ impl<'a> Debugged<'a> {
             live,
             lwps: OnceLock::new(),
             failed: AtomicBool::new(false),
+            limits: Limits::default(),
         }
     }
 
@@ -222,6 +224,10 @@ impl Target for Debugged<'_> {
 
     fn identity(&self) -> Identity {
         self.live.map_or_else(Identity::default, Target::identity)
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     fn denial(&self) -> Option<Denial> {

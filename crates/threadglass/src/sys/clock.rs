@@ -30,6 +30,12 @@ pub(crate) fn own_cpu() -> Duration {
     time.map_or(Duration::ZERO, Duration::from)
 }
 
+/// CPU time of all our threads.
+pub(crate) fn all_own_cpu() -> Duration {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    time.map_or(Duration::ZERO, Duration::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

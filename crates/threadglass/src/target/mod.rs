@@ -12,6 +12,7 @@
 mod bytes;
 mod core;
 mod facts;
+mod limits;
 mod live;
 mod module;
 mod symbols;
@@ -19,6 +20,7 @@ mod symbols;
 pub use self::core::{Core, CoreError, CoreFault, CoreOptions, GeneralRegisters};
 pub use bytes::Bytes;
 pub use facts::{Elsewhere, KernelFacts, LwpFacts, SchedCounters};
+pub use limits::{Limits, Running, Share};
 pub use live::Live;
 pub(crate) use live::parallel::in_parallel;
 pub use module::Module;
@@ -176,6 +178,9 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
 
     /// Who it is.
     fn identity(&self) -> Identity;
+
+    /// What looking at it may cost.
+    fn limits(&self) -> &Limits;
 
     /// Why its memory may not be read, or `None` when it may.
     fn denial(&self) -> Option<Denial>;

@@ -83,6 +83,7 @@ fn collect_look(
     namer: Namer<'_>,
     named: &dyn Fn(&SyncObject, bool) -> bool,
 ) -> Result<Snapshot, TargetError> {
+    let _look = target.limits().begin();
     let Collected { mut snapshot, layout, mut facts } = collect_with(target, &mut Symbolizer::new(target))?;
     if target.denial().is_some() {
         // The threads' gap says why.

@@ -28,7 +28,7 @@ pub use records::GeneralRegisters;
 
 use super::module::{Module, group};
 use super::symbols::GlibcSymbols;
-use super::{Identity, Memory, ReadError, Symbols, Target, TargetError};
+use super::{Identity, Limits, Memory, ReadError, Symbols, Target, TargetError};
 use crate::access::Denial;
 use crate::model::{CoreInfo, CoreWriter, Gap};
 use crate::proc::{MapEntry, StackLimit};
@@ -77,6 +77,7 @@ pub struct Core {
     modules: OnceLock<Vec<Module>>,
     files: OnceLock<Files>,
     symbols: OnceLock<GlibcSymbols>,
+    limits: Limits,
 }
 
 impl fmt::Debug for Core {
@@ -153,6 +154,7 @@ impl Core {
             modules: OnceLock::new(),
             files: OnceLock::new(),
             symbols: OnceLock::new(),
+            limits: Limits::default(),
         })
     }
 
@@ -271,6 +273,10 @@ impl Target for Core {
             tracer: None,
             core: Some(self.info()),
         }
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     fn denial(&self) -> Option<Denial> {

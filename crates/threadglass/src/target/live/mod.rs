@@ -11,7 +11,7 @@ mod symbols;
 
 use super::module::Module;
 use super::symbols::GlibcSymbols;
-use super::{Identity, Target, TargetError, room_in};
+use super::{Identity, Limits, Target, TargetError, room_in};
 use crate::access::Denial;
 use crate::proc::{
     AuxVector, MapEntry, StackLimit, Stat, Status, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status,
@@ -48,6 +48,7 @@ pub struct Live {
     symbols: OnceLock<GlibcSymbols>,
     /// `None` inside where it cannot be used.
     iterator: OnceLock<Option<iterator::TaskIterator>>,
+    limits: Limits,
 }
 
 impl Live {
@@ -94,6 +95,7 @@ impl Live {
             inner_ids: Mutex::default(),
             symbols: OnceLock::new(),
             iterator: OnceLock::new(),
+            limits: Limits::default(),
         };
         if live.leader.state.has_ended() {
             // The other threads carry on: any of them can tell of the address space.
@@ -202,6 +204,10 @@ impl Target for Live {
             tracer: (self.status.tracer != 0).then_some(self.status.tracer),
             core: None,
         }
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     fn denial(&self) -> Option<Denial> {
