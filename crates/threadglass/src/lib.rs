@@ -29,6 +29,7 @@ pub mod glibc;
 pub mod guards;
 mod ids;
 pub mod model;
+pub mod own_dir;
 pub mod proc;
 #[cfg(feature = "profile")]
 pub mod profile;

@@ -4,31 +4,24 @@
 //! environment, when descriptors of ours have long been closed.
 
 use super::FILE_NAME;
+use crate::own_dir::{Access, own_dir};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Why there is no place for the agent.
 #[derive(Debug, thiserror::Error)]
-#[error("no directory for the agent: {} (set XDG_RUNTIME_DIR to a directory of yours from which programs may be loaded)", .0.join("; "))]
+#[error("no directory for the agent: {} (a directory below which only this user can write and from which programs may be loaded is needed: root uses /run and /var/cache, others XDG_RUNTIME_DIR, XDG_CACHE_HOME, HOME or /tmp)", .0.join("; "))]
 pub struct NoPlace(Vec<String>);
 
 /// The agent's file, written if it is not there already.
 pub fn place() -> Result<PathBuf, NoPlace> {
     let uid = nix::unistd::geteuid().as_raw();
-    let variable = |name: &str| std::env::var_os(name).filter(|value| Path::new(value).is_absolute());
-    let candidates = [
-        variable("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("threadglass")),
-        variable("XDG_CACHE_HOME").map(|dir| PathBuf::from(dir).join("threadglass")),
-        variable("HOME").map(|dir| PathBuf::from(dir).join(".cache/threadglass")),
-        Some(PathBuf::from(format!("/tmp/threadglass-{uid}"))),
-        Some(PathBuf::from(format!("/var/tmp/threadglass-{uid}"))),
-    ];
     let mut reasons = Vec::new();
-    for dir in candidates.into_iter().flatten() {
+    for dir in candidates(uid, |name| std::env::var_os(name)) {
         match in_dir(&dir, uid, agent::AGENT) {
             Ok(path) => return Ok(path),
             Err(error) => reasons.push(format!("{}: {error}", dir.display())),
@@ -37,24 +30,34 @@ pub fn place() -> Result<PathBuf, NoPlace> {
     Err(NoPlace(reasons))
 }
 
+/// Where to try. Root asks nobody's variables: they may still be those of the user who became root.
+fn candidates(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    if uid == 0 {
+        return ["/run/threadglass", "/var/cache/threadglass"].map(PathBuf::from).into();
+    }
+    let variable = |name: &str| variable(name).map(PathBuf::from).filter(|value| value.is_absolute());
+    let places = [
+        variable("XDG_RUNTIME_DIR").map(|dir| dir.join("threadglass")),
+        variable("XDG_CACHE_HOME").map(|dir| dir.join("threadglass")),
+        variable("HOME").map(|dir| dir.join(".cache/threadglass")),
+        Some(PathBuf::from(format!("/tmp/threadglass-{uid}"))),
+        Some(PathBuf::from(format!("/var/tmp/threadglass-{uid}"))),
+    ];
+    places.into_iter().flatten().collect()
+}
+
 fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 fn in_dir(dir: &Path, uid: u32, bytes: &[u8]) -> io::Result<PathBuf> {
+    // What root starts may go on as another user, and load the agent again in what it starts itself.
+    let dir = own_dir(dir, if uid == 0 { Access::Search } else { Access::Private })?;
     // Colons and spaces separate the names in LD_PRELOAD.
     if dir.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b':' | b' ')) {
         return Err(refused("a name with a colon or space cannot be preloaded"));
     }
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let about = fs::symlink_metadata(dir)?;
-    if !about.is_dir() || about.uid() != uid || about.mode() & 0o077 != 0 {
-        return Err(refused("not a directory of this user alone (mode 0700)"));
-    }
-    let flags = nix::sys::statvfs::statvfs(dir)?.flags();
+    let flags = nix::sys::statvfs::statvfs(&dir)?.flags();
     if flags.contains(nix::sys::statvfs::FsFlags::ST_NOEXEC) {
         return Err(refused("programs may not be loaded from there (noexec)"));
     }
@@ -62,7 +65,7 @@ fn in_dir(dir: &Path, uid: u32, bytes: &[u8]) -> io::Result<PathBuf> {
     bytes.hash(&mut hash);
     let path = dir.join(format!("lib{FILE_NAME}-{:016x}.so", hash.finish()));
     if !is_there(&path, uid, bytes) {
-        write(dir, &path, bytes)?;
+        write(&dir, &path, bytes)?;
     }
     Ok(path)
 }
@@ -84,7 +87,7 @@ fn is_there(path: &Path, uid: u32, bytes: &[u8]) -> bool {
 fn write(dir: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let partial = dir.join(format!(".{}.partial", std::process::id()));
     let _ = fs::remove_file(&partial);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o500).open(&partial)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o555).open(&partial)?;
     let written = file.write_all(bytes).and_then(|()| fs::rename(&partial, path));
     if written.is_err() {
         let _ = fs::remove_file(&partial);
@@ -121,21 +124,35 @@ mod tests {
         let dir = base.path().join("agent");
         let path = in_dir(&dir, uid, b"first").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first");
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o500);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o555 & !umask());
         // The same again, and with other contents under the same name.
         assert_eq!(in_dir(&dir, uid, b"first").unwrap(), path);
         fs::remove_file(&path).unwrap();
         fs::write(&path, b"wrong").unwrap();
         in_dir(&dir, uid, b"first").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first");
-        // Not where others may write, nor by a link, nor of somebody else.
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o770)).unwrap();
-        assert!(in_dir(&dir, uid, b"first").is_err());
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
-        let link = base.path().join("link");
-        std::os::unix::fs::symlink(&dir, &link).unwrap();
-        assert!(in_dir(&link, uid, b"first").is_err());
-        assert!(in_dir(&dir, uid + 1, b"first").is_err());
+        // Not where others may write: in it, or above it.
+        for above in [&dir, base.path()] {
+            fs::set_permissions(above, fs::Permissions::from_mode(0o770)).unwrap();
+            assert!(in_dir(&dir, uid, b"first").is_err());
+            fs::set_permissions(above, fs::Permissions::from_mode(0o700)).unwrap();
+        }
         assert!(in_dir(&base.path().join("a b"), uid, b"first").is_err());
+    }
+
+    #[test]
+    fn root_asks_no_variables() {
+        let variable = |name: &str| Some(OsString::from(format!("/home/other/{name}")));
+        let other = |dir: &PathBuf| dir.starts_with("/home/other");
+        assert!(!candidates(0, variable).iter().any(other));
+        assert!(candidates(0, variable).iter().all(|dir| !dir.starts_with("/tmp") && !dir.starts_with("/var/tmp")));
+        assert_eq!(candidates(1000, variable).iter().filter(|dir| other(dir)).count(), 3);
+    }
+
+    fn umask() -> u32 {
+        use nix::sys::stat::{Mode, umask};
+        let now = umask(Mode::empty());
+        umask(now);
+        now.bits()
     }
 }

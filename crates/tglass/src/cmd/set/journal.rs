@@ -2,13 +2,14 @@
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use threadglass::control::set_state::{Plan, Sharers};
 use threadglass::model::Family;
+use threadglass::own_dir::{Access, own_dir};
 use threadglass::target::Live;
 
 const SCHEMA: &str = "threadglass/set/1";
@@ -92,7 +93,6 @@ impl Journal {
     pub fn create(&self) -> Result<PathBuf> {
         let dir = directory()?;
         let cannot = || format!("cannot write a journal to {} (without one nothing is changed)", dir.display());
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir).with_context(cannot)?;
         let mut at = self.written_at_ms;
         loop {
             let path = dir.join(format!("{}-{}-{at}.json", self.pid, self.start_time));
@@ -161,12 +161,14 @@ impl Journal {
     }
 }
 
-/// Where journals are kept.
+/// Where journals are kept: what they say is written to processes, so nobody else may write them. The variables may be
+/// those of another user, who then became root.
 fn directory() -> Result<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     let state = state.context("nowhere to keep a journal, so nothing is changed (set HOME or XDG_STATE_HOME)")?;
-    Ok(state.join("threadglass"))
+    own_dir(&state.join("threadglass"), Access::Private)
+        .context("nowhere to keep a journal, so nothing is changed (set XDG_STATE_HOME to a directory of yours alone)")
 }
 
 fn boot_id() -> String {
