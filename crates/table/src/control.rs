@@ -68,7 +68,7 @@ pub mod step {
     pub const RAW: u32 = 1;
     /// The real thread runs.
     pub const REAL: u32 = 2;
-    /// There is a file in memory, to be filled from outside.
+    /// There is a file in memory, and the wait for what it is to hold.
     pub const FILE: u32 = 3;
     /// It is being loaded.
     pub const LOADING: u32 = 4;
@@ -82,7 +82,7 @@ pub mod step {
     pub const NO_FILE: u32 = 0x102;
     /// It was not loaded.
     pub const NOT_LOADED: u32 = 0x103;
-    /// Nobody came to fill the file.
+    /// Nobody brought what the file is to hold, or it did not fit.
     pub const ABANDONED: u32 = 0x104;
     /// Memory could not be made writable.
     pub const NO_MEMORY: u32 = 0x105;
@@ -140,7 +140,7 @@ pub struct Mail {
     pub mask: u64,
     /// A nap, as `nanosleep` has it.
     pub nap: [u64; 2],
-    /// How many of them to wait at most.
+    /// How many of them to wait at most: whoever is outside answers at once, or has gone.
     pub naps: u64,
     /// Room for a `pthread_t`.
     pub thread: u64,
@@ -162,6 +162,10 @@ pub struct Mail {
     pub keys: u64,
     /// The raw thread's values for them: pairs of a sequence number and a value.
     pub values: u64,
+    /// What the file in memory is to hold: put here from outside while the program waits in [`step::FILE`].
+    pub payload: u64,
+    /// Bytes of it.
+    pub payload_size: u64,
 }
 
 /// Keys whose values are in a thread's descriptor itself.

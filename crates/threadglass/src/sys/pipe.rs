@@ -1,8 +1,15 @@
-//! Writing into a pipe whose reader may have gone.
+//! Pipes of other processes: opening one that its process names, writing into one whose reader may have gone.
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::statfs::{FsType, fstatfs};
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// Where the kernel keeps pipes that have no name.
+const PIPEFS: FsType = FsType(0x5049_5045);
 
 /// Writes all of a short message. When the reader has gone that is an error and no signal, whatever our host program
 /// does with SIGPIPE.
@@ -23,14 +30,54 @@ pub(crate) fn send(pipe: &File, message: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// A copy of descriptor `fd` of the thread `lwp`, which may have a table of its own.
-pub(crate) fn copy_descriptor(lwp: i32, fd: u32) -> Result<File, Errno> {
-    const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
-    // SAFETY: numbers only; what is returned is a new descriptor of ours.
-    unsafe {
-        let handle = Errno::result(libc::syscall(libc::SYS_pidfd_open, lwp, PIDFD_THREAD))?;
-        let handle = File::from_raw_fd(handle as i32);
-        let copy = Errno::result(libc::syscall(libc::SYS_pidfd_getfd, handle.as_raw_fd(), fd, 0))?;
-        Ok(File::from_raw_fd(copy as i32))
+/// Opens for writing the pipe that `link`, a descriptor of another process, leads to: an anonymous pipe that `uid` has made.
+///
+/// The number of the descriptor is that process's claim, and it may be anything: a file of somebody else's, a device, a
+/// FIFO that nobody reads. So first a handle is taken that opens nothing. What is opened in the end is what was examined.
+/// A pipe of `uid`'s is one that `uid` could open for writing as well.
+pub(crate) fn open_anonymous(link: &Path, uid: u32) -> Result<File, Errno> {
+    let handle = open(link, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+    let about = fstat(&handle)?;
+    let is_fifo = about.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFIFO.bits();
+    if !is_fifo || fstatfs(&handle)?.filesystem_type() != PIPEFS || about.st_uid != uid {
+        return Err(Errno::ESTALE);
+    }
+    let again = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    open(again.as_str(), flags, Mode::empty()).map(File::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::PathBuf;
+
+    fn link(fd: &impl AsRawFd) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd()))
+    }
+
+    #[test]
+    fn nothing_but_an_anonymous_pipe_is_opened() {
+        let me = nix::unistd::geteuid().as_raw();
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        for end in [&reader, &writer] {
+            assert!(open_anonymous(&link(end), me).is_ok());
+            assert_eq!(open_anonymous(&link(end), me + 1).unwrap_err(), Errno::ESTALE, "of another user");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (file, fifo) = (dir.path().join("file"), dir.path().join("fifo"));
+        std::fs::write(&file, "secret").unwrap();
+        nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+        for path in [&file, &fifo, &PathBuf::from("/dev/null")] {
+            // As a process that may not open it can have it all the same.
+            let path_only = File::options().read(true).custom_flags(libc::O_PATH).open(path).unwrap();
+            assert_eq!(open_anonymous(&link(&path_only), me).unwrap_err(), Errno::ESTALE, "{path:?}");
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"secret");
+        // Full: nobody waits.
+        let pipe = open_anonymous(&link(&reader), me).unwrap();
+        while send(&pipe, &[0; 4096]).is_ok() {}
+        assert_eq!(send(&pipe, &[0; 8]).unwrap_err(), Errno::EAGAIN);
     }
 }

@@ -3,11 +3,12 @@
 use super::InjectError;
 use super::turn::Turn;
 use crate::elf::Image;
-use crate::sys::pipe::{copy_descriptor, send};
+use crate::proc::parse_status;
+use crate::sys::pipe::{open_anonymous, send};
 use crate::target::{Live, Memory, Target};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use nix::errno::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use table::control::{ATTACH_SYMBOL, CONTROL_SIZE, CONTROL_SYMBOL, ControlView, MESSAGE, attached, message};
@@ -46,16 +47,19 @@ impl Control {
         ControlView::read(&bytes).ok_or(InjectError::Track(super::TrackError::Version(0)))
     }
 
-    /// Opens the pipe of an agent that listens.
-    fn open(&self, live: &Live, view: &ControlView) -> Result<File, Errno> {
+    /// Opens the pipe of an agent that listens. Which descriptor that is, is the program's claim.
+    fn open(&self, live: &Live, view: &ControlView) -> Result<File, InjectError> {
         let lwp = live.lwp_of_inner(InnerTid(view.tid as i32)).unwrap_or(Lwp(0));
-        let path = format!("/proc/{}/task/{lwp}/fd/{}", live.pid(), view.fd);
-        let by_name = OpenOptions::new().write(true).open(path);
-        // Whoever may trace it, but not open its files, can still have a copy of the descriptor.
-        let file = by_name.or_else(|_| copy_descriptor(lwp.0, view.fd))?;
-        match file.metadata() {
-            Ok(about) if about.ino() == view.inode => Ok(file),
-            _ => Err(Errno::ESTALE),
+        let task = format!("/proc/{}/task/{lwp}", live.pid());
+        let status = std::fs::read(format!("{task}/status")).ok().and_then(|text| parse_status(&text));
+        let uid = status.and_then(|status| status.euid).ok_or(InjectError::NoPipe)?;
+        let pipe = open_anonymous(format!("{task}/fd/{}", view.fd).as_ref(), uid).map_err(|errno| match errno {
+            Errno::ESTALE | Errno::ENOENT => InjectError::NoPipe,
+            errno => InjectError::System(errno),
+        })?;
+        match pipe.metadata() {
+            Ok(about) if about.ino() == view.inode => Ok(pipe),
+            _ => Err(InjectError::NoPipe),
         }
     }
 
@@ -71,7 +75,7 @@ impl Control {
         if view.state == attached::FAILED {
             return Err(InjectError::Inside("the agent could not set itself up (no memory, or an unknown C library)"));
         }
-        let pipe = self.open(live, &view).map_err(InjectError::System)?;
+        let pipe = self.open(live, &view)?;
         // First who we are, where that means anything to the program: then we are watched from the first moment.
         let words = [(message::HELLO, 0), (message::PID, std::process::id())];
         let is_visible = same_pids(live.pid());
@@ -197,7 +201,7 @@ pub fn detach(pid: Pid) -> Result<bool, InjectError> {
         }
         attached::LEAVING => {}
         _ => {
-            let pipe = control.open(&live, &view).map_err(InjectError::System)?;
+            let pipe = control.open(&live, &view)?;
             match send(&pipe, &bytes_of(message::LEAVE, 0)) {
                 Ok(()) | Err(Errno::EPIPE) => {}
                 Err(errno) => return Err(InjectError::System(errno)),

@@ -5,15 +5,18 @@
 
 use super::InjectError;
 use super::code::Code;
+use super::places::{self, Place, is_abandoned};
 use super::rescue::{Frame, Regs, at, frame};
 use super::room::{Room, Shared, Wanted, shared};
 use super::victim::Victim;
 use crate::control::{ControlError, RegisterSet, StoppedThread, nap};
 use crate::glibc::Layout;
+use crate::model::Snapshot;
+use crate::proc::{parse_maps, parse_status};
 use crate::signals::SignalSet;
 use crate::sys::priority::Hurry;
 use crate::sys::ptrace::{AT_SYSCALL, Change, get_signal_mask, go_to_syscall, poll_change, rseq_area, tell_syscalls};
-use crate::target::{Live, Memory};
+use crate::target::{KernelFacts, Live, Memory};
 use crate::{Lwp, Pid, RemoteAddr};
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};
@@ -25,6 +28,9 @@ const MUNMAP: u64 = 11;
 const CLONE: u64 = 56;
 /// VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, CHILD_CLEARTID: a thread like others.
 const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x20_0000;
+
+/// So often a call is made again that was stopped in the middle.
+const TRIES: usize = 64;
 
 /// A system call takes so long only if the kernel waits for something.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,6 +49,8 @@ pub(super) struct Made {
 /// What is known before anybody is stopped.
 pub(super) struct Prepared<'a> {
     pub(super) live: &'a Live,
+    /// Its threads, when it was last looked at.
+    pub(super) snapshot: &'a Snapshot,
     pub(super) layout: &'a Layout,
     pub(super) code: &'a Code,
     pub(super) room: &'a Room,
@@ -86,13 +94,44 @@ impl<'a> Hijacked<'a> {
         if !self.is_masked.replace(true) {
             self.stopped.set_signal_mask(SignalSet(u64::MAX))?;
         }
-        self.to_syscall()?;
-        self.to_syscall()?;
-        let bytes = self.stopped.registers(RegisterSet::General)?;
-        let after = Regs::from_bytes(&bytes).ok_or(InjectError::NoVictim)?;
-        match after.0[at::RAX] as i64 {
-            error @ -4095..=-1 => Err(InjectError::Call(number as i64, Errno::from_raw(-error as i32))),
-            result => Ok(result as u64),
+        for _ in 0..TRIES {
+            self.to_syscall()?;
+            self.to_syscall()?;
+            let bytes = self.stopped.registers(RegisterSet::General)?;
+            let after = Regs::from_bytes(&bytes).ok_or(InjectError::NoVictim)?;
+            match after.0[at::RAX] as i64 {
+                // Stopped in the middle (SIGSTOP cannot be blocked), and nothing was done: once more.
+                -516..=-512 => self.stopped.set_registers(RegisterSet::General, &regs.bytes())?,
+                error @ -4095..=-1 => return Err(InjectError::Call(number as i64, Errno::from_raw(-error as i32))),
+                result => return Ok(result as u64),
+            }
+        }
+        Err(InjectError::NoVictim)
+    }
+
+    /// Memory that can be executed, at a place that the next tool would find, and how much.
+    fn map(&self, prepared: &Prepared<'_>) -> Result<(RemoteAddr, u64), InjectError> {
+        const READ_EXECUTE: u64 = 1 | 4;
+        const PRIVATE_ANONYMOUS: u64 = 2 | 0x20;
+        const FIXED: u64 = 0x10;
+        const FIXED_NOREPLACE: u64 = 0x10_0000;
+        let Prepared { live, snapshot, code, room, .. } = prepared;
+        let map = |at: u64, size: u64, flags: u64| {
+            let args = [at, size, READ_EXECUTE, PRIVATE_ANONYMOUS | flags, u64::MAX, 0];
+            self.call(code.syscall_ret, MMAP, args, 0).map(|start| (RemoteAddr(start), size))
+        };
+        let victim = self.stopped.lwp();
+        let place = match places::find(live.maps()) {
+            Some(Place::Left(..)) => left_behind(live, snapshot, victim),
+            place => place,
+        };
+        match place {
+            Some(Place::Left(start, size)) => map(start.0, room.size.max(size), FIXED),
+            Some(Place::Free(start)) => match map(start.0, room.size, FIXED_NOREPLACE) {
+                Err(InjectError::Call(_, Errno::EEXIST | Errno::EINVAL)) => map(0, room.size, 0),
+                other => other,
+            },
+            None => map(0, room.size, 0),
         }
     }
 
@@ -130,29 +169,27 @@ pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
 
 /// **Stops** a thread, makes a raw thread by it, and lets it go.
 pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
-    let Prepared { live, layout, code, room, wanted } = prepared;
+    let Prepared { live, layout, code, room, wanted, .. } = prepared;
     let shared: Shared = shared(*live, victim.pointer).ok_or(InjectError::NoVictim)?;
     let hurry = Hurry::new();
     let stopped = StoppedThread::stop(live.pid(), victim.lwp)?;
     let begun = stopped.asked();
+    // It goes by numbers up to here. Now that one of its threads is ours, they cannot become another process's.
+    live.check_identity()?;
     let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
     if !victim.has_room(live, RemoteAddr(regs.0[at::RSP])) || is_in_sequence(live, victim.lwp) {
         return Err(InjectError::NoVictim);
     }
     let hijacked = Hijacked::new(&stopped, regs, mem, code)?;
-    const READ_EXECUTE: u64 = 1 | 4;
-    const PRIVATE_ANONYMOUS: u64 = 2 | 0x20;
-    let start =
-        hijacked.call(code.syscall_ret, MMAP, [0, room.size, READ_EXECUTE, PRIVATE_ANONYMOUS, u64::MAX, 0], 0)?;
-    let start = RemoteAddr(start);
-    let made = hijacked.write(&room.fill(start, layout, code, shared, *wanted)).and_then(|()| {
+    let (start, size) = hijacked.map(prepared)?;
+    let made = hijacked.write(&room.fill((start, size), layout, code, shared, *wanted)).and_then(|()| {
         let tcb = start.offset(room.tcb);
         let args = [THREAD, start.offset(room.stack).0, 0, tcb.offset(layout.tid).0, tcb.0, 0];
         // The stub begins with the call, and a return for the thread that makes it.
         hijacked.call(start, CLONE, args, Room::mail(start).0)
     });
     if made.is_err() {
-        let _ = hijacked.call(code.syscall_ret, MUNMAP, [start.0, room.size, 0, 0, 0, 0], 0);
+        let _ = hijacked.call(code.syscall_ret, MUNMAP, [start.0, size, 0, 0, 0, 0], 0);
     }
     let interrupted = stopped.visible_interruption();
     drop(hijacked);
@@ -160,6 +197,21 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     let pause = begun.elapsed();
     drop(hurry);
     made.map(|_| Made { start, pause, interrupted })
+}
+
+/// What an injection has left behind, if nobody can be using it; otherwise a place that is free. Looked at anew, now that we
+/// have a thread: whoever else has one by now sees that too, and leaves it alone.
+fn left_behind(live: &Live, snapshot: &Snapshot, victim: Lwp) -> Option<Place> {
+    let pid = live.pid();
+    let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).ok();
+    let (maps, _) = parse_maps(&read("maps")?);
+    let tasks = live.lwps().ok()?.into_iter().map(|lwp| {
+        let status = parse_status(&read(&format!("task/{lwp}/status"))?)?;
+        Some((lwp, status.tracer))
+    });
+    let known = snapshot.threads.iter().filter(|thread| thread.id.is_some()).filter_map(|thread| thread.lwp).collect();
+    let is_abandoned = tasks.collect::<Option<Vec<_>>>().is_some_and(|tasks| is_abandoned(&tasks, victim, &known));
+    if is_abandoned { places::find(&maps) } else { places::find_free(&maps) }
 }
 
 /// Whether a stopped thread is in a sequence that the kernel would have it begin anew.
@@ -203,8 +255,9 @@ mod tests {
         let layout = Layout::discover(&live, &live, &[]).unwrap();
         let code = code::find(&live, &layout).unwrap();
         let wanted = Wanted { mode: 1, objects: 0, attach: None };
-        let room = Room::new(&live, &layout);
-        let prepared = Prepared { live: &live, layout: &layout, code: &code, room: &room, wanted };
+        let room = Room::new(&live, &layout, 0);
+        let snapshot = &crate::threads::collect(&live).unwrap();
+        let prepared = Prepared { live: &live, snapshot, layout: &layout, code: &code, room: &room, wanted };
         let mem = open_memory(live.pid(), live.witness()).unwrap();
         let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
         let mut done = [0_u32; 5];

@@ -12,6 +12,7 @@
 mod code;
 mod control;
 mod hijack;
+mod places;
 mod refuse;
 mod rescue;
 mod room;
@@ -30,8 +31,6 @@ use control::Control;
 use hijack::{Made, Prepared};
 use nix::errno::Errno;
 use room::{Room, Wanted};
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::mem::offset_of;
 use std::time::{Duration, Instant};
 use table::control::{MAIL_SIZE, Mail, attached, go, step};
@@ -94,6 +93,9 @@ pub enum InjectError {
         "the program did not answer in time: its loader or allocator may be stuck (nothing was changed in it; a thread of ours ends when they go on)"
     )]
     Silent,
+    /// Whatever it names as the agent's pipe is none, or not its own.
+    #[error("what the program names as the pipe of its agent is not that (nothing was opened or written)")]
+    NoPipe,
     /// Something of the system.
     #[error("cannot put the agent into the program: {0}")]
     System(Errno),
@@ -167,12 +169,13 @@ fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Inject
     let attach = there.as_ref().map(|control| control.attach);
     let mode = if options.exact { table::mode::EXACT } else { table::mode::SAMPLED };
     let wanted = Wanted { mode, objects: options.size.unwrap_or(0), attach };
-    let room = Room::new(live, &layout);
+    let payload = if attach.is_some() { 0 } else { agent::AGENT.len() };
+    let room = Room::new(live, &layout, payload);
     let mem = hijack::open_memory(live.pid(), live.witness())?;
     let mut tried = 0;
     let (made, victim) = loop {
         let snapshot = crate::threads::collect(live)?;
-        let prepared = Prepared { live, layout: &layout, code: &code, room: &room, wanted };
+        let prepared = Prepared { live, snapshot: &snapshot, layout: &layout, code: &code, room: &room, wanted };
         let mut made = None;
         for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
             match hijack::make_thread(&prepared, &victim, &mem) {
@@ -191,11 +194,11 @@ fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Inject
             None => std::thread::sleep(Duration::from_millis(5)),
         }
     };
-    settle(live, &made, victim)
+    settle(live, &made, &room, victim)
 }
 
 /// Follows the threads inside until the agent is at work.
-fn settle(live: &Live, made: &Made, victim: Lwp) -> Result<Injected, InjectError> {
+fn settle(live: &Live, made: &Made, room: &Room, victim: Lwp) -> Result<Injected, InjectError> {
     let mail = Room::mail(made.start);
     let writer = crate::control::LiveWriter(live);
     let at = |field: usize| mail.offset(field as u64);
@@ -215,9 +218,9 @@ fn settle(live: &Live, made: &Made, victim: Lwp) -> Result<Injected, InjectError
                 return control.join(&live, Some(made.pause), made.interrupted).map(|it| it.by(victim));
             }
             step::FILE if !is_filled => {
-                if let Err(errno) = fill(live, &writer, mail, word(offset_of!(Mail, file))) {
+                if let Err(error) = bring(&writer, made.start, room, word(offset_of!(Mail, file))) {
                     let _ = tell(go::AWAY);
-                    return Err(InjectError::System(errno));
+                    return Err(error.into());
                 }
                 tell(go::ON)?;
                 is_filled = true;
@@ -250,15 +253,11 @@ fn settle(live: &Live, made: &Made, victim: Lwp) -> Result<Injected, InjectError
     }
 }
 
-/// Writes the agent into the file that the program has made, and its name where the program looks for it.
-fn fill(live: &Live, writer: &dyn MemoryWrite, mail: RemoteAddr, fd: u32) -> Result<(), Errno> {
-    let errno = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-    let path = format!("/proc/{}/fd/{fd}", live.witness());
-    let mut file = OpenOptions::new().write(true).open(path).map_err(errno)?;
-    file.write_all(agent::AGENT).map_err(errno)?;
-    drop(file);
+/// Writes the agent into the program's memory, from where its own thread puts it into the file that it has made. No
+/// descriptor of the program is touched: what its number leads to is the program's own affair.
+fn bring(writer: &dyn MemoryWrite, start: RemoteAddr, room: &Room, file: u32) -> Result<(), ReadError> {
+    writer.write_at(room.payload(start), agent::AGENT)?;
     // Written in a way that no program has: the loader would take an object of the same name for this one.
-    let name = format!("/proc/self/fd/./{fd}\0");
-    let at = mail.offset(offset_of!(Mail, path) as u64);
-    writer.write_at(at, name.as_bytes()).map_err(|_| Errno::EFAULT)
+    let name = format!("/proc/self/fd/./{file}\0");
+    writer.write_at(Room::mail(start).offset(offset_of!(Mail, path) as u64), name.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! What the raw thread finds in its memory: the stub, the mail, a descriptor of zeros, a stack.
+//! What the raw thread finds in its memory: the stub, the mail, a descriptor of zeros, a stack, and room for the agent.
 
 use super::code::Code;
 use crate::RemoteAddr;
@@ -27,6 +27,8 @@ pub(super) struct Room {
     pub(super) tcb: u64,
     /// Where its stack begins, from the start.
     pub(super) stack: u64,
+    /// Where the agent's bytes are put, from the start, and how many they are.
+    payload: (u64, u64),
     slots: u64,
     /// What thread-local data begin as: so far below the thread pointer, and bytes.
     data: Vec<(u64, Vec<u8>)>,
@@ -52,7 +54,8 @@ pub(super) struct Wanted {
 
 impl Room {
     /// Large enough for the thread-local data of all objects, with what those begin as: the allocator's, above all.
-    pub(super) fn new(live: &Live, layout: &Layout) -> Self {
+    /// `payload` bytes are to be brought later.
+    pub(super) fn new(live: &Live, layout: &Layout, payload: usize) -> Self {
         let fixed = layout.tls.map(|tls| tls.fixed(live)).unwrap_or_default();
         let images: Vec<_> = live.modules().iter().filter_map(|module| Image::load(live, module.base).ok()).collect();
         let mut data = Vec::new();
@@ -71,7 +74,8 @@ impl Room {
         let tables = (MAIL_SIZE as u64).next_multiple_of(64) + 16 * (slots + 1);
         let tcb = PAGE + tables.next_multiple_of(PAGE) + below;
         let stack = tcb + DESCRIPTOR + STACK;
-        Self { size: stack, tcb, stack, slots, data }
+        let payload = payload as u64;
+        Self { size: (stack + payload).next_multiple_of(PAGE), tcb, stack, payload: (stack, payload), slots, data }
     }
 
     /// Where the mail is.
@@ -79,10 +83,15 @@ impl Room {
         start.offset(PAGE)
     }
 
-    /// What to write, and where, if the memory is at `start`.
+    /// Where the agent's bytes go.
+    pub(super) fn payload(&self, start: RemoteAddr) -> RemoteAddr {
+        start.offset(self.payload.0)
+    }
+
+    /// What to write, and where, if the memory is at `start`, `size` bytes long.
     pub(super) fn fill(
         &self,
-        start: RemoteAddr,
+        (start, size): (RemoteAddr, u64),
         layout: &Layout,
         code: &Code,
         shared: Shared,
@@ -94,7 +103,7 @@ impl Room {
         let mut mail = vec![0; MAIL_SIZE];
         let mut put = |at: usize, value: u64| mail[at..at + 8].copy_from_slice(&value.to_le_bytes());
         put(offset_of!(Mail, region), mail_at.0);
-        put(offset_of!(Mail, region_size), self.size - PAGE);
+        put(offset_of!(Mail, region_size), size - PAGE);
         put(offset_of!(Mail, code), start.0);
         put(offset_of!(Mail, code_size), PAGE);
         put(offset_of!(Mail, syscall_ret), code.syscall_ret.0);
@@ -109,8 +118,11 @@ impl Room {
         put(offset_of!(Mail, attach), wanted.attach.map_or(0, |at| at.0));
         // All but the two that the C library sends to itself: others wait until they have been handled.
         put(offset_of!(Mail, mask), !(1 << 31 | 1 << 32));
-        put(offset_of!(Mail, nap) + 8, 100_000);
-        put(offset_of!(Mail, naps), 40_000);
+        // Two seconds, and not much more: a nap is never much longer than it should be.
+        put(offset_of!(Mail, nap) + 8, 500_000);
+        put(offset_of!(Mail, naps), 4_000);
+        put(offset_of!(Mail, payload), self.payload(start).0);
+        put(offset_of!(Mail, payload_size), self.payload.1);
         put(offset_of!(Mail, mode), u64::from(wanted.mode));
         put(offset_of!(Mail, objects), wanted.objects);
         put(offset_of!(Mail, end_objects), code.end_objects.0);

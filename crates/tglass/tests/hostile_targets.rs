@@ -1,0 +1,117 @@
+//! Programs that were written to be looked at: they must not get anything from whoever does, nor make it wait for ever.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use testkit::{Answer, Build, Fixture, NOBODY, Public, Tool, Variant, is_root};
+
+/// That of the table which the agent and its readers share.
+const TABLE_VERSION: &str = "3";
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+/// The program, as a user without rights; under a name by which the agent would be recognised, if it is to be.
+fn hostile(public: &Public, args: &[&str]) -> Fixture {
+    let program = Build::new("hostile_inject.c").variant(Variant::Default).flags(&["-rdynamic"]).path();
+    let program = public.copy(&program, if args[0] == "control" { "threadglass-agent-not" } else { "program" });
+    let mut command = testkit::as_user(NOBODY, &program);
+    command.args(args);
+    Fixture::command(command).settled()
+}
+
+/// A file that only root may open, but anybody can name.
+fn secret(public: &Public) -> PathBuf {
+    let path = public.path().join("secret");
+    std::fs::write(&path, "of root").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+fn fifo(public: &Public) -> PathBuf {
+    let path = public.path().join("fifo");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    path
+}
+
+/// What root does to such a program: all that puts the agent in, talks to it or takes it off. Each must end by itself.
+fn root_does(pid: i32) -> Vec<Answer> {
+    let pid = pid.to_string();
+    let ways: [&[&str]; 3] = [&["detach", &pid], &["contend", &pid, "-d", "10ms"], &["locks", &pid, "--track", "10ms"]];
+    ways.iter().map(|args| tool().run(args)).collect()
+}
+
+#[test]
+fn a_descriptor_that_a_program_names_is_never_written_to() {
+    if !is_root("a_descriptor_that_a_program_names_is_never_written_to", "to look at another user's program") {
+        return;
+    }
+    let public = Public::new();
+    let (secret, fifo) = (secret(&public), fifo(&public));
+    for (what, path) in [("control", &secret), ("control", &fifo), ("mail", &secret), ("mail", &fifo)] {
+        let mut fixture = hostile(&public, &[what, path.to_str().unwrap(), TABLE_VERSION]);
+        for answer in root_does(fixture.pid()) {
+            assert!(matches!(answer.code, Some(0 | 2)), "{what} {path:?}: {answer:?}");
+            assert_eq!(answer.stderr.lines().count(), usize::from(answer.code == Some(2)), "{answer:?}");
+        }
+        assert_eq!(std::fs::read(&secret).unwrap(), b"of root", "{what}");
+        assert_eq!(fixture.ask("alive"), "alive");
+    }
+}
+
+/// Mappings that are neither of a file nor named: what an injection could leave behind.
+fn nameless_code(pid: i32) -> Vec<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    maps.lines()
+        .filter(|line| line.contains("r-xp") && line.split_whitespace().count() == 5)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn what_an_injection_leaves_behind_does_not_grow() {
+    let public = Public::new();
+    let program = Build::new("hostile_inject.c").variant(Variant::Default).flags(&["-rdynamic"]).path();
+    let program = public.copy(&program, "no-thread");
+    let mut command = std::process::Command::new(program);
+    command.arg("leave");
+    let mut fixture = Fixture::command(command).settled();
+    for round in 0..8 {
+        let answer = tool().run(&["contend", &fixture.pid().to_string(), "-d", "10ms"]);
+        assert_eq!(answer.code, Some(2), "{answer:?}");
+        assert!(answer.stderr.contains("could not make another thread"), "{answer:?}");
+        assert!(nameless_code(fixture.pid()).len() <= 1, "after {round}: {:?}", nameless_code(fixture.pid()));
+    }
+    assert_eq!(fixture.ask("alive"), "alive");
+}
+
+/// `tglass run` of root with the environment of another user: nothing of that user's is loaded.
+#[test]
+fn root_loads_nothing_from_where_another_user_can_write() {
+    let test = "root_loads_nothing_from_where_another_user_can_write";
+    if !is_root(test, "to be root with another user's environment") {
+        return;
+    }
+    let public = Public::new();
+    let home = public.path().join("home");
+    let cache = home.join(".cache/threadglass");
+    std::fs::create_dir_all(&cache).unwrap();
+    // Its last directory is root's, so that nothing but those above it is wrong.
+    std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(0o700)).unwrap();
+    for dir in [&home, &home.join(".cache")] {
+        std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let variables =
+        [("HOME", home.clone()), ("XDG_RUNTIME_DIR", home.join(".cache")), ("XDG_CACHE_HOME", home.join(".cache"))];
+    let mut command = tool().command(&["run", "--", "sh", "-c", "echo $LD_PRELOAD"]);
+    command.envs(variables.clone());
+    let answer = Answer::of(command);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let preloaded = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+    assert!(!Path::new(&preloaded).starts_with(public.path()), "{preloaded}");
+    for dir in Path::new(&preloaded).ancestors().skip(1) {
+        let about = std::fs::symlink_metadata(dir).unwrap();
+        assert_eq!((about.uid(), about.mode() & 0o022, about.is_dir()), (0, 0, true), "{}", dir.display());
+    }
+    assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 0, "nothing was put there either");
+}
