@@ -112,7 +112,7 @@ pub struct Mail {
     pub region: u64,
     /// Bytes of it.
     pub region_size: u64,
-    /// The page with the code.
+    /// The page with the code, right before the region.
     pub code: u64,
     /// Bytes of it.
     pub code_size: u64,
@@ -166,6 +166,8 @@ pub struct Mail {
     pub payload: u64,
     /// Bytes of it.
     pub payload_size: u64,
+    /// Tells one injection from another.
+    pub nonce: u64,
 }
 
 /// Keys whose values are in a thread's descriptor itself.

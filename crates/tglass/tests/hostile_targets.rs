@@ -115,3 +115,35 @@ fn root_loads_nothing_from_where_another_user_can_write() {
     }
     assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 0, "nothing was put there either");
 }
+
+/// Killed at each of its calls in turn, also between the two that have the program map memory and use it.
+#[test]
+fn a_tool_killed_at_any_call_leaves_at_most_one_piece_of_memory() {
+    let test = "a_tool_killed_at_any_call_leaves_at_most_one_piece_of_memory";
+    if !testkit::have(test, "strace") {
+        return;
+    }
+    let mut fixture = testkit::hammer();
+    let pid = fixture.pid().to_string();
+    let mut left = 0;
+    for number in 1.. {
+        let kill = format!("inject=ptrace,pwrite64:signal=KILL:when={number}");
+        let mut command = std::process::Command::new("strace");
+        command.args(["-f", "-o", "/dev/null", "-e", "trace=ptrace,pwrite64", "-e", &kill]);
+        command.arg(env!("CARGO_BIN_EXE_tglass")).args(["contend", &pid, "-d", "10ms"]);
+        let answer = Answer::of(command);
+        let was_killed = answer.code != Some(0);
+        // What goes on without the tool ends by itself.
+        testkit::eventually("no thread of ours should stay", || testkit::agent_threads(fixture.pid()) == 0);
+        testkit::eventually("the memory in use should be given back", || nameless_code(fixture.pid()).len() <= 1);
+        left += nameless_code(fixture.pid()).len();
+        testkit::goes_on(&mut fixture, &["loads"]);
+        if !was_killed {
+            assert!(number > 10, "{answer:?}");
+            break;
+        }
+    }
+    assert!(left > 0, "no kill came between the two calls");
+    // The last one was not killed, and has used it up.
+    assert_eq!(nameless_code(fixture.pid()), Vec::<String>::new());
+}

@@ -148,10 +148,6 @@ global_asm!(
     "mov [rbx + {error}], eax",
     "mov [rbx + {state}], ecx",
     "call 40f",
-    "mov r8, [rbx + {code}]",
-    "mov r9, [rbx + {code_size}]",
-    "mov rdx, [rbx + {syscall_ret}]",
-    "push rdx",
     "mov rdx, [rbx + {raw_tid}]",
     // The raw thread must have ended before its stack goes.
     "31:",
@@ -165,15 +161,12 @@ global_asm!(
     "pop rdx",
     "jmp 31b",
     "32:",
-    "mov rdi, [rbx + {region}]",
-    "mov rsi, [rbx + {region_size}]",
-    "mov eax, 11",
-    "syscall",
-    "pop rdx",
+    // All of it at once, this code too, by a call from the C library, which returns to where this thread came from.
+    "mov rdi, [rbx + {code}]",
+    "mov rsi, [rbx + {code_size}]",
+    "add rsi, [rbx + {region_size}]",
+    "mov rdx, [rbx + {syscall_ret}]",
     "pop rbx",
-    // Our own page last, by a call from the C library, which returns to where this thread came from.
-    "mov rdi, r8",
-    "mov rsi, r9",
     "mov eax, 11",
     "jmp rdx",
     // --- waits until it is told to go on, for a time

@@ -5,18 +5,16 @@
 
 use super::InjectError;
 use super::code::Code;
-use super::places::{self, Place, is_abandoned};
+use super::places::{self, Leftover};
 use super::rescue::{Frame, Regs, at, frame};
 use super::room::{Room, Shared, Wanted, shared};
 use super::victim::Victim;
 use crate::control::{ControlError, RegisterSet, StoppedThread, nap};
 use crate::glibc::Layout;
-use crate::model::Snapshot;
-use crate::proc::{parse_maps, parse_status};
 use crate::signals::SignalSet;
 use crate::sys::priority::Hurry;
 use crate::sys::ptrace::{AT_SYSCALL, Change, get_signal_mask, go_to_syscall, poll_change, rseq_area, tell_syscalls};
-use crate::target::{KernelFacts, Live, Memory};
+use crate::target::{Live, Memory};
 use crate::{Lwp, Pid, RemoteAddr};
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};
@@ -49,8 +47,8 @@ pub(super) struct Made {
 /// What is known before anybody is stopped.
 pub(super) struct Prepared<'a> {
     pub(super) live: &'a Live,
-    /// Its threads, when it was last looked at.
-    pub(super) snapshot: &'a Snapshot,
+    /// What an earlier injection has left in it.
+    pub(super) leftover: Option<Leftover>,
     pub(super) layout: &'a Layout,
     pub(super) code: &'a Code,
     pub(super) room: &'a Room,
@@ -115,19 +113,16 @@ impl<'a> Hijacked<'a> {
         const PRIVATE_ANONYMOUS: u64 = 2 | 0x20;
         const FIXED: u64 = 0x10;
         const FIXED_NOREPLACE: u64 = 0x10_0000;
-        let Prepared { live, snapshot, code, room, .. } = prepared;
+        let Prepared { live, leftover, code, room, .. } = prepared;
         let map = |at: u64, size: u64, flags: u64| {
             let args = [at, size, READ_EXECUTE, PRIVATE_ANONYMOUS | flags, u64::MAX, 0];
             self.call(code.syscall_ret, MMAP, args, 0).map(|start| (RemoteAddr(start), size))
         };
-        let victim = self.stopped.lwp();
-        let place = match places::find(live.maps()) {
-            Some(Place::Left(..)) => left_behind(live, snapshot, victim),
-            place => place,
-        };
-        match place {
-            Some(Place::Left(start, size)) => map(start.0, room.size.max(size), FIXED),
-            Some(Place::Free(start)) => match map(start.0, room.size, FIXED_NOREPLACE) {
+        if let Some(left) = leftover.filter(|left| left.is_still_there(live, self.stopped.lwp())) {
+            return map(left.start.0, room.size.max(left.size), FIXED);
+        }
+        match places::free(live.maps()) {
+            Some(start) => match map(start.0, room.size, FIXED_NOREPLACE) {
                 Err(InjectError::Call(_, Errno::EEXIST | Errno::EINVAL)) => map(0, room.size, 0),
                 other => other,
             },
@@ -199,21 +194,6 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     made.map(|_| Made { start, pause, interrupted })
 }
 
-/// What an injection has left behind, if nobody can be using it; otherwise a place that is free. Looked at anew, now that we
-/// have a thread: whoever else has one by now sees that too, and leaves it alone.
-fn left_behind(live: &Live, snapshot: &Snapshot, victim: Lwp) -> Option<Place> {
-    let pid = live.pid();
-    let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).ok();
-    let (maps, _) = parse_maps(&read("maps")?);
-    let tasks = live.lwps().ok()?.into_iter().map(|lwp| {
-        let status = parse_status(&read(&format!("task/{lwp}/status"))?)?;
-        Some((lwp, status.tracer))
-    });
-    let known = snapshot.threads.iter().filter(|thread| thread.id.is_some()).filter_map(|thread| thread.lwp).collect();
-    let is_abandoned = tasks.collect::<Option<Vec<_>>>().is_some_and(|tasks| is_abandoned(&tasks, victim, &known));
-    if is_abandoned { places::find(&maps) } else { places::find_free(&maps) }
-}
-
 /// Whether a stopped thread is in a sequence that the kernel would have it begin anew.
 fn is_in_sequence(live: &Live, lwp: Lwp) -> bool {
     rseq_area(lwp).is_some_and(|area| live.read_u64(RemoteAddr(area).offset(8)) != Ok(0))
@@ -256,8 +236,7 @@ mod tests {
         let code = code::find(&live, &layout).unwrap();
         let wanted = Wanted { mode: 1, objects: 0, attach: None };
         let room = Room::new(&live, &layout, 0);
-        let snapshot = &crate::threads::collect(&live).unwrap();
-        let prepared = Prepared { live: &live, snapshot, layout: &layout, code: &code, room: &room, wanted };
+        let prepared = Prepared { live: &live, leftover: None, layout: &layout, code: &code, room: &room, wanted };
         let mem = open_memory(live.pid(), live.witness()).unwrap();
         let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
         let mut done = [0_u32; 5];

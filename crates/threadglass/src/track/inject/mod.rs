@@ -30,6 +30,7 @@ use crate::{Lwp, Pid, RemoteAddr};
 use control::Control;
 use hijack::{Made, Prepared};
 use nix::errno::Errno;
+use places::Leftover;
 use room::{Room, Wanted};
 use std::mem::offset_of;
 use std::time::{Duration, Instant};
@@ -172,10 +173,11 @@ fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Inject
     let payload = if attach.is_some() { 0 } else { agent::AGENT.len() };
     let room = Room::new(live, &layout, payload);
     let mem = hijack::open_memory(live.pid(), live.witness())?;
+    let leftover = Leftover::find(live);
     let mut tried = 0;
     let (made, victim) = loop {
         let snapshot = crate::threads::collect(live)?;
-        let prepared = Prepared { live, snapshot: &snapshot, layout: &layout, code: &code, room: &room, wanted };
+        let prepared = Prepared { live, leftover, layout: &layout, code: &code, room: &room, wanted };
         let mut made = None;
         for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
             match hijack::make_thread(&prepared, &victim, &mem) {

@@ -4,9 +4,12 @@
 //! and a thread that cannot make another one leaves the page of code that it runs in. At an address that is known, the
 //! next tool finds what was left, and has the program map it anew in its place. So it does not grow with every try.
 
-use crate::proc::MapEntry;
+use super::room::Room;
+use crate::proc::{MapEntry, parse_maps, parse_status};
+use crate::sys::robust::robust_head;
+use crate::target::{KernelFacts, Live, Memory};
 use crate::{Lwp, RemoteAddr};
-use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 /// Far from where the kernel, the heap and programs without a base of their own put anything.
 const FIRST: u64 = 0x2074_6700_0000;
@@ -23,19 +26,75 @@ pub(super) enum Place {
     Left(RemoteAddr, u64),
 }
 
-/// The first address at which something was left behind, or else the first that is free; `None` if other things are at
-/// all of them.
-pub(super) fn find(maps: &[MapEntry]) -> Option<Place> {
-    let places = (0..COUNT).map(|n| RemoteAddr(FIRST + n * STRIDE));
-    let seen: Vec<Place> = places.filter_map(|start| look(maps, start)).collect();
-    let left = seen.iter().find(|place| matches!(place, Place::Left(..)));
-    left.or(seen.first()).copied()
+/// What an injection has left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leftover {
+    pub(super) start: RemoteAddr,
+    pub(super) size: u64,
+    /// Whose it was; `None` if nothing but its code is left.
+    nonce: Option<u64>,
 }
 
-/// The first that is free.
-pub(super) fn find_free(maps: &[MapEntry]) -> Option<Place> {
-    let places = (0..COUNT).map(|n| RemoteAddr(FIRST + n * STRIDE));
-    places.filter_map(|start| look(maps, start)).find(|place| matches!(place, Place::Free(_)))
+fn places(maps: &[MapEntry]) -> impl Iterator<Item = Place> {
+    (0..COUNT).filter_map(|n| look(maps, RemoteAddr(FIRST + n * STRIDE)))
+}
+
+/// The first that is free; `None` if other things are at all of them.
+pub(super) fn free(maps: &[MapEntry]) -> Option<RemoteAddr> {
+    places(maps).find_map(|place| match place {
+        Place::Free(start) => Some(start),
+        Place::Left(..) => None,
+    })
+}
+
+impl Leftover {
+    fn read(live: &Live, maps: &[MapEntry]) -> Option<Self> {
+        places(maps).find_map(|place| match place {
+            // A thread that has begun gives it back itself.
+            Place::Left(start, _) if live.read_u32(Room::mail(start)).is_ok_and(|state| state != 0) => None,
+            Place::Left(start, size) => Some(Self { start, size, nonce: live.read_u64(Room::nonce(start)).ok() }),
+            Place::Free(_) => None,
+        })
+    }
+
+    /// What is there, if nobody uses it. The thread of an injection that goes on would: one that the C library does not
+    /// know, and which has no list of robust mutexes, as all others have but when they begin or end.
+    pub(super) fn find(live: &Live) -> Option<Self> {
+        let found = Self::read(live, &maps_now(live)?)?;
+        let begun = Instant::now();
+        // Threads that are born later are not those of a tool that has gone.
+        let mut suspects = live.lwps().ok()?;
+        loop {
+            suspects.retain(|lwp| robust_head(*lwp).is_none() && live.has_thread(*lwp));
+            if suspects.is_empty() {
+                return Some(found);
+            }
+            if begun.elapsed() > PATIENCE {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether it is still what was found, now that we have stopped `victim`: nobody else has taken it, or is about to.
+    /// Another tool that has a thread by now sees ours, too, and both leave it alone.
+    pub(super) fn is_still_there(&self, live: &Live, victim: Lwp) -> bool {
+        let is_untraced = |lwp: Lwp| {
+            let status = std::fs::read(format!("/proc/{}/task/{lwp}/status", live.pid())).unwrap_or_default();
+            lwp == victim || parse_status(&status).is_none_or(|status| status.tracer == 0)
+        };
+        let is_ours_alone = || live.lwps().is_ok_and(|lwps| lwps.into_iter().all(is_untraced));
+        is_ours_alone() && maps_now(live).and_then(|maps| Self::read(live, &maps)) == Some(*self)
+    }
+}
+
+/// How long a thread takes to begin or to end.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Read anew, whatever is known of them.
+fn maps_now(live: &Live) -> Option<Vec<MapEntry>> {
+    let text = std::fs::read(format!("/proc/{}/task/{}/maps", live.pid(), live.witness())).ok()?;
+    Some(parse_maps(&text).0)
 }
 
 fn look(maps: &[MapEntry], start: RemoteAddr) -> Option<Place> {
@@ -60,20 +119,13 @@ fn look(maps: &[MapEntry], start: RemoteAddr) -> Option<Place> {
     Some(Place::Left(start, end.0 - start.0))
 }
 
-/// Whether nobody can be using what was left: of the threads of the process, none is traced but `victim`, which we
-/// have, and all are `known` to its C library. A thread of an injection that goes on is not, before it has made a real one.
-pub(super) fn is_abandoned(tasks: &[(Lwp, i32)], victim: Lwp, known: &HashSet<Lwp>) -> bool {
-    tasks.iter().all(|(lwp, tracer)| known.contains(lwp) && (*tracer == 0 || *lwp == victim))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::parse_maps;
 
     fn find_in(text: &str) -> Option<Place> {
         let text = format!("{text}7f0000000000-7f0000001000 r-xp 00000000 08:01 5 /lib/x.so\n");
-        find(&parse_maps(text.as_bytes()).0)
+        places(&parse_maps(text.as_bytes()).0).next()
     }
 
     #[test]
@@ -96,13 +148,5 @@ mod tests {
         ] {
             assert_eq!(find_in(other), Some(Place::Free(second)), "{other}");
         }
-    }
-
-    #[test]
-    fn what_somebody_may_use_is_not_taken() {
-        let known: HashSet<Lwp> = [Lwp(1), Lwp(2)].into();
-        assert!(is_abandoned(&[(Lwp(1), 99), (Lwp(2), 0)], Lwp(1), &known));
-        assert!(!is_abandoned(&[(Lwp(1), 99), (Lwp(2), 98)], Lwp(1), &known), "another tool is at it");
-        assert!(!is_abandoned(&[(Lwp(1), 99), (Lwp(2), 0), (Lwp(3), 0)], Lwp(1), &known), "a thread that nobody knows");
     }
 }

@@ -83,6 +83,11 @@ impl Room {
         start.offset(PAGE)
     }
 
+    /// Where the number is by which one injection is told from another.
+    pub(super) fn nonce(start: RemoteAddr) -> RemoteAddr {
+        Self::mail(start).offset(offset_of!(Mail, nonce) as u64)
+    }
+
     /// Where the agent's bytes go.
     pub(super) fn payload(&self, start: RemoteAddr) -> RemoteAddr {
         start.offset(self.payload.0)
@@ -123,6 +128,7 @@ impl Room {
         put(offset_of!(Mail, naps), 4_000);
         put(offset_of!(Mail, payload), self.payload(start).0);
         put(offset_of!(Mail, payload_size), self.payload.1);
+        put(offset_of!(Mail, nonce), nonce());
         put(offset_of!(Mail, mode), u64::from(wanted.mode));
         put(offset_of!(Mail, objects), wanted.objects);
         put(offset_of!(Mail, end_objects), code.end_objects.0);
@@ -159,6 +165,12 @@ impl Room {
         parts.extend(data);
         parts
     }
+}
+
+/// A number that no other injection has.
+fn nonce() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// What a thread shares with all others, from its descriptor.
