@@ -395,6 +395,9 @@ pub struct SuspendArgs {
     /// Resume after this long (`300ms`, `2s`, `0.5s`); until Ctrl-C otherwise
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub limit: Option<Duration>,
+    /// Suspend the thread even if its seccomp filters may kill it when it resumes
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -147,3 +147,55 @@ fn a_tool_killed_at_any_call_leaves_at_most_one_piece_of_memory() {
     // The last one was not killed, and has used it up.
     assert_eq!(nameless_code(fixture.pid()), Vec::<String>::new());
 }
+
+/// A control group with a limit, for one process; it goes when this is dropped.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(name: &str, limit: u64) -> Option<Self> {
+        let dir = Path::new("/sys/fs/cgroup/memory").join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir(&dir).ok()?;
+        let group = Self(dir);
+        std::fs::write(group.0.join("memory.limit_in_bytes"), limit.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_program_without_memory_to_spare_is_not_made_to_use_more() {
+    let test = "a_program_without_memory_to_spare_is_not_made_to_use_more";
+    let (Some(tight), Some(wide)) = (Group::new("tg-tight", 2 << 20), Group::new("tg-wide", 64 << 20)) else {
+        testkit::skip(test, "needs root and a memory controller of control groups, version 1");
+        return;
+    };
+    let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
+    for (group, fits) in [(&tight, false), (&wide, true)] {
+        let mut fixture = Fixture::start(&program, &[]).settled();
+        std::fs::write(group.0.join("cgroup.procs"), fixture.pid().to_string()).unwrap();
+        let answer = tool().run(&["contend", &fixture.pid().to_string(), "-d", "10ms"]);
+        assert_eq!(answer.code, Some(if fits { 0 } else { 2 }), "{answer:?}");
+        assert_eq!(answer.stderr.contains("KiB of memory left"), !fits, "{answer:?}");
+        assert_eq!(fixture.ask("alive"), "alive");
+    }
+}
+
+#[test]
+fn a_thread_that_a_stop_might_kill_is_suspended_by_force_only() {
+    let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
+    let mut fixture = Fixture::start(&program, &["filter-futex"]).settled();
+    let pid = fixture.pid().to_string();
+    let threads = tool().threads(fixture.pid(), &[]);
+    let sleeper = testkit::threads(&threads).iter().find(|thread| thread["lwp"] != fixture.pid()).unwrap();
+    let answer = tool().run(&["suspend", &pid, &sleeper["lwp"].to_string(), "--for", "1ms"]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stderr.contains("seccomp") && answer.stderr.contains("--force"), "{answer:?}");
+    // Those that stand still are not stopped for their stacks either.
+    assert_eq!(tool().run(&["threads", &pid, "--stacks", "--stop"]).code, Some(0));
+    assert_eq!(fixture.ask("alive"), "alive");
+}

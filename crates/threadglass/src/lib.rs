@@ -33,6 +33,7 @@ pub mod own_dir;
 pub mod proc;
 #[cfg(feature = "profile")]
 pub mod profile;
+pub(crate) mod seccomp;
 pub mod signals;
 pub mod stats;
 pub mod symbols;

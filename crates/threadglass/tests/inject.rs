@@ -237,6 +237,63 @@ fn what_cannot_have_it_is_refused_and_unchanged() {
     assert!(matches!(refusal(i32::MAX), InjectError::Target(_)));
 }
 
+/// Filters that look at what a call is to do: each kills for something that loading the agent does.
+#[test]
+fn filters_that_look_at_arguments_are_heeded() {
+    if !testkit::is_root("filters_that_look_at_arguments_are_heeded", "to read filters") {
+        return;
+    }
+    let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
+    let killing = [
+        ("319", "1", "has", "0x10"),    // memfd_create: may be executed
+        ("319", "1", "is", "1"),        // the same for older kernels
+        ("293", "1", "has", "0x800"),   // pipe2: without waiting
+        ("257", "2", "has", "0x80000"), // openat: closed on exec
+        ("9", "3", "has", "0x4000"),    // mmap: not reserved
+        ("9", "3", "has", "0x100000"),  // at an address that is free
+        ("9", "2", "has", "4"),         // code
+        ("10", "2", "is", "3"),         // mprotect: to be written
+        ("28", "2", "is", "18"),        // madvise: wiped on fork
+        ("28", "2", "is", "14"),        // large pages
+        ("7", "2", "is", "5000"),       // poll: for so long
+        ("436", "2", "has", "2"),       // close_range: a table of its own
+        ("56", "0", "has", "0x80000"),  // clone: with thread-local data
+        ("157", "0", "is", "15"),       // prctl: a thread's name
+        ("202", "1", "is", "0x85"),     // futex: change and wake
+        ("1", "0", "is", "7"),          // write: to some descriptor
+        ("14", "0", "is", "2"),         // rt_sigprocmask: set
+    ];
+    for (number, argument, how, value) in killing {
+        let mut fixture = Fixture::start(&program, &["filter-argument", number, argument, how, value]).settled();
+        let refused = refusal(fixture.pid());
+        assert!(matches!(refused, InjectError::Seccomp(..)), "{number} {argument} {how} {value}: {refused}");
+        assert_eq!(fixture.ask("alive"), "alive", "{number} {argument} {how} {value}");
+    }
+    // And one that kills for something that is not done.
+    let mut fixture = Fixture::start(&program, &["filter-argument", "319", "1", "has", "4", "busy"]).settled();
+    assert!(attach(fixture.pid()).detach().unwrap());
+    assert_eq!(fixture.ask("alive"), "alive");
+}
+
+/// Threads that sleep in calls which filters have forbidden since: the stop alone would kill them.
+#[test]
+fn a_thread_that_may_not_repeat_its_call_is_not_stopped() {
+    use threadglass::control::{ControlError, StoppedThread};
+    let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
+    let mut fixture = Fixture::start(&program, &["filter-futex"]).settled();
+    let refused = refusal(fixture.pid());
+    assert!(matches!(refused, InjectError::Seccomp(..)), "{refused}");
+    let live = Live::open(Pid(fixture.pid())).unwrap();
+    let sleepers: Vec<_> = threadglass::target::KernelFacts::lwps(&live).unwrap();
+    let mut kept = 0;
+    for lwp in sleepers.into_iter().filter(|lwp| *lwp != Pid(fixture.pid()).leader()) {
+        assert!(matches!(StoppedThread::stop(Pid(fixture.pid()), lwp), Err(ControlError::Filtered(..))), "{lwp}");
+        kept += 1;
+    }
+    assert_eq!(kept, 3);
+    assert_eq!(fixture.ask("alive"), "alive");
+}
+
 #[test]
 fn a_program_that_refuses_is_left_alone() {
     let build = |what: &str| {

@@ -1,9 +1,9 @@
 //! `tglass suspend`
 
 use crate::cli::SuspendArgs;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use std::process::ExitCode;
-use threadglass::control::{HoldEnd, Suspended};
+use threadglass::control::{ControlError, HoldEnd, Suspended};
 use threadglass::proc::syscall_name;
 use threadglass::target::Live;
 use threadglass::{Lwp, Pid};
@@ -12,7 +12,13 @@ pub fn run(args: &SuspendArgs) -> Result<ExitCode> {
     let (pid, lwp) = (Pid(args.pid), Lwp(args.lwp));
     // Opened first for its errors: a zombie or kernel thread is named as such.
     Live::open(pid)?;
-    let held = Suspended::suspend(pid, lwp)?;
+    let held = match args.force {
+        true => Suspended::suspend_by_force(pid, lwp)?,
+        false => Suspended::suspend(pid, lwp).map_err(|error| match error {
+            ControlError::Filtered(..) => anyhow!("{error} (--force suspends it all the same)"),
+            error => error.into(),
+        })?,
+    };
     let until = match args.limit {
         Some(limit) => format!("for {limit:?}"),
         None => "until Ctrl-C".to_owned(),

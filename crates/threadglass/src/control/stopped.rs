@@ -1,6 +1,7 @@
 //! One thread of a live process, stopped for as long as a guard lives.
 
 use crate::proc::{SyscallFile, parse_status, parse_syscall};
+use crate::seccomp::{danger_of_stop, may_restart};
 use crate::signals::SignalSet;
 use crate::sys::ptrace::{Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask};
 use crate::{Lwp, Pid};
@@ -11,7 +12,7 @@ use nix::unistd::Pid as NixPid;
 use std::time::{Duration, Instant};
 
 /// Why a thread cannot be acted upon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     /// The thread does not exist, or has gone.
     #[error("process {0} has no thread {1} (`tglass threads {0}` lists those that live)")]
@@ -22,6 +23,9 @@ pub enum ControlError {
     /// Not permitted.
     #[error("not permitted to stop thread {0} (run as its user, as root, or with CAP_SYS_PTRACE; see `tglass doctor`)")]
     Denied(Lwp),
+    /// A stop might kill it.
+    #[error("thread {0} is not stopped, since its seccomp filters might kill it for that: {1}")]
+    Filtered(Lwp, String),
     /// Anything else.
     #[error("cannot stop or change thread {0}: {1}")]
     System(Lwp, Errno),
@@ -37,6 +41,8 @@ pub struct StoppedThread {
     lwp: Lwp,
     interrupted: Option<i64>,
     asked: Instant,
+    /// Whether it has seccomp filters.
+    filtered: bool,
     released: bool,
     _not_send: std::marker::PhantomData<*const ()>,
 }
@@ -67,14 +73,29 @@ pub(crate) fn nap(begun: Instant) {
 }
 
 impl StoppedThread {
-    /// Stops thread `lwp` of `pid`, and nothing else.
+    /// Stops thread `lwp` of `pid`, and nothing else; but not one that might be killed by that.
     pub fn stop(pid: Pid, lwp: Lwp) -> Result<Self, ControlError> {
+        Self::stop_if(pid, lwp, false)
+    }
+
+    /// The same, though a seccomp filter may kill the thread for it.
+    pub fn stop_by_force(pid: Pid, lwp: Lwp) -> Result<Self, ControlError> {
+        Self::stop_if(pid, lwp, true)
+    }
+
+    fn stop_if(pid: Pid, lwp: Lwp, by_force: bool) -> Result<Self, ControlError> {
         let task = format!("/proc/{pid}/task/{lwp}");
         let read = |name: &str| std::fs::read(format!("{task}/{name}"));
         let status = read("status").map_err(|_| ControlError::NoThread(pid, lwp))?;
-        let tracer = parse_status(&status).map_or(0, |status| status.tracer);
+        let (tracer, seccomp) = parse_status(&status).map_or((0, 0), |status| (status.tracer, status.seccomp));
         if tracer != 0 {
             return Err(ControlError::Traced(lwp, tracer));
+        }
+        if seccomp != 0
+            && !by_force
+            && let Some(danger) = danger_of_stop(pid, lwp, seccomp)
+        {
+            return Err(ControlError::Filtered(lwp, danger));
         }
         let interrupted = match read("syscall").ok().and_then(|bytes| parse_syscall(&bytes)) {
             Some(SyscallFile::Inside { number, .. }) => Some(number),
@@ -88,7 +109,15 @@ impl StoppedThread {
             errno => ControlError::System(lwp, errno),
         })?;
         let asked = Instant::now();
-        let mut guard = Self { pid, lwp, interrupted, asked, released: false, _not_send: std::marker::PhantomData };
+        let mut guard = Self {
+            pid,
+            lwp,
+            interrupted,
+            asked,
+            filtered: seccomp != 0,
+            released: false,
+            _not_send: std::marker::PhantomData,
+        };
         ptrace::interrupt(raw).map_err(|errno| ControlError::System(lwp, errno))?;
         let begun = Instant::now();
         let deadline = begun + PATIENCE;
@@ -169,6 +198,28 @@ impl StoppedThread {
         set_signal_mask(self.lwp, mask).map_err(|errno| self.failed(errno))
     }
 
+    /// A call with a time limit goes on by another call, `restart_syscall`, which its filters may not allow. Then the same
+    /// call is made again, with all of its time: it is one that the thread has come to while it was being stopped.
+    fn avoid_restart_syscall(&self) {
+        const RESTART_BLOCK: u64 = -516_i64 as u64;
+        const RESTART_IF_NOT_HANDLED: u64 = -514_i64 as u64;
+        let (rax, orig_rax) = (10 * 8, 15 * 8);
+        let Ok(mut bytes) = self.registers(RegisterSet::General) else { return };
+        let word = |bytes: &[u8], at: usize| {
+            bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes)
+        };
+        let is_in_call = word(&bytes, orig_rax).is_some_and(|number| (number as i64) >= 0);
+        if is_in_call && word(&bytes, rax) == Some(RESTART_BLOCK) && !self.may_restart() {
+            bytes[rax..rax + 8].copy_from_slice(&RESTART_IF_NOT_HANDLED.to_le_bytes());
+            let _ = self.set_registers(RegisterSet::General, &bytes);
+        }
+    }
+
+    fn may_restart(&self) -> bool {
+        let live = crate::target::Live::open(self.pid).ok();
+        live.and_then(|live| live.seccomp_filters(self.lwp)).is_some_and(|filters| may_restart(&filters))
+    }
+
     fn failed(&self, errno: Errno) -> ControlError {
         match errno {
             Errno::ESRCH => ControlError::NoThread(self.pid, self.lwp),
@@ -180,6 +231,9 @@ impl StoppedThread {
 impl Drop for StoppedThread {
     fn drop(&mut self) {
         if !self.released {
+            if self.filtered {
+                self.avoid_restart_syscall();
+            }
             // Detaching needs a stopped tracee. If the stop never came (an uninterruptible sleep), our
             // exit releases it all the same; nothing is pending that would stop it later.
             let _ = ptrace::detach(NixPid::from_raw(self.lwp.0), None);

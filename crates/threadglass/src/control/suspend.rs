@@ -36,6 +36,12 @@ impl Suspended {
         StoppedThread::stop(pid, lwp).map(|stopped| Self { stopped })
     }
 
+    /// The same, though a seccomp filter may kill the thread when it goes on.
+    pub fn suspend_by_force(pid: Pid, lwp: Lwp) -> Result<Self, ControlError> {
+        name_suspender();
+        StoppedThread::stop_by_force(pid, lwp).map(|stopped| Self { stopped })
+    }
+
     /// See [`StoppedThread::visible_interruption`].
     pub fn visible_interruption(&self) -> Option<i64> {
         self.stopped.visible_interruption()

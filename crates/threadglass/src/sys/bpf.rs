@@ -114,11 +114,19 @@ pub(crate) fn load_iterator(insns: &[Insn], license: &CStr, name: &str, attach_b
 /// Binds a loaded iterator to the threads of process `tgid`, a number in our pid namespace. Kernels
 /// before 6.1, whose iterators know no processes, refuse.
 pub(crate) fn attach_to_process(program: &OwnedFd, tgid: u32) -> Result<OwnedFd, Errno> {
-    let info = TaskLinkInfo { pid: tgid, ..TaskLinkInfo::default() };
+    attach(program, &TaskLinkInfo { pid: tgid, ..TaskLinkInfo::default() })
+}
+
+/// The same for the one thread `tid`.
+pub(crate) fn attach_to_thread(program: &OwnedFd, tid: u32) -> Result<OwnedFd, Errno> {
+    attach(program, &TaskLinkInfo { tid, ..TaskLinkInfo::default() })
+}
+
+fn attach(program: &OwnedFd, info: &TaskLinkInfo) -> Result<OwnedFd, Errno> {
     let attr = LinkCreate {
         prog_fd: program.as_raw_fd() as u32,
         attach_type: TRACE_ITER,
-        iter_info: &raw const info as u64,
+        iter_info: std::ptr::from_ref(info) as u64,
         iter_info_len: size_of::<TaskLinkInfo>() as u32,
         ..LinkCreate::default()
     };

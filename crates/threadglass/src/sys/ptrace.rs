@@ -135,7 +135,7 @@ pub(crate) fn rseq_area(lwp: Lwp) -> Option<u64> {
     (rc > 0 && about[0] != 0).then_some(about[0])
 }
 
-/// One of the seccomp filters of a stopped thread, the newest first: `None` when there are no more. Needs privilege.
+/// One of the seccomp filters of a stopped thread, the oldest first: `None` when there are no more. Needs privilege.
 pub(crate) fn seccomp_filter(lwp: Lwp, number: usize) -> Result<Option<Vec<[u8; 8]>>, Errno> {
     const PTRACE_SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
     let mut program = vec![[0u8; 8]; 4096];

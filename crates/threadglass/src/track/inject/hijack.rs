@@ -3,17 +3,23 @@
 //! It may hold any lock, so it runs nothing but two system calls. At every moment between them we may be killed:
 //! see `rescue.rs`.
 
-use super::InjectError;
 use super::code::Code;
 use super::places::{self, Leftover};
+use super::refuse::Care;
 use super::rescue::{Frame, Regs, at, frame};
 use super::room::{Room, Shared, Wanted, shared};
 use super::victim::Victim;
+use super::{InjectError, calls};
+use crate::access::{CAP_SYS_ADMIN, has_capability};
 use crate::control::{ControlError, RegisterSet, StoppedThread, nap};
 use crate::glibc::Layout;
+use crate::proc::parse_status;
+use crate::seccomp::Filter;
 use crate::signals::SignalSet;
 use crate::sys::priority::Hurry;
-use crate::sys::ptrace::{AT_SYSCALL, Change, get_signal_mask, go_to_syscall, poll_change, rseq_area, tell_syscalls};
+use crate::sys::ptrace::{
+    AT_SYSCALL, Change, get_signal_mask, go_to_syscall, poll_change, rseq_area, seccomp_filter, tell_syscalls,
+};
 use crate::target::{Live, Memory};
 use crate::{Lwp, Pid, RemoteAddr};
 use nix::errno::Errno;
@@ -47,6 +53,7 @@ pub(super) struct Made {
 /// What is known before anybody is stopped.
 pub(super) struct Prepared<'a> {
     pub(super) live: &'a Live,
+    pub(super) care: Care,
     /// What an earlier injection has left in it.
     pub(super) leftover: Option<Leftover>,
     pub(super) layout: &'a Layout,
@@ -164,10 +171,14 @@ pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
 
 /// **Stops** a thread, makes a raw thread by it, and lets it go.
 pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
-    let Prepared { live, layout, code, room, wanted, .. } = prepared;
+    let Prepared { live, care, layout, code, room, wanted, .. } = prepared;
     let shared: Shared = shared(*live, victim.pointer).ok_or(InjectError::NoVictim)?;
     let hurry = Hurry::new();
-    let stopped = StoppedThread::stop(live.pid(), victim.lwp)?;
+    let stopped = match care {
+        Care::Unfiltered => StoppedThread::stop(live.pid(), victim.lwp)?,
+        Care::Filtered => stop_filtered(live, victim.lwp)?,
+        Care::Forced => StoppedThread::stop_by_force(live.pid(), victim.lwp)?,
+    };
     let begun = stopped.asked();
     // It goes by numbers up to here. Now that one of its threads is ours, they cannot become another process's.
     live.check_identity()?;
@@ -192,6 +203,35 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     let pause = begun.elapsed();
     drop(hurry);
     made.map(|_| Made { start, pause, interrupted })
+}
+
+/// **Stops** a thread whose seccomp filters, which its new threads inherit, allow all that is to be done. Where the filters
+/// can be read in no other way, they are read from the stopped thread: one that ran, and so repeats nothing.
+fn stop_filtered(live: &Live, lwp: Lwp) -> Result<StoppedThread, InjectError> {
+    let pid = live.pid();
+    let status = std::fs::read(format!("/proc/{pid}/task/{lwp}/status")).ok().and_then(|text| parse_status(&text));
+    let is_filtered = status.ok_or(InjectError::NoVictim)?.seccomp != 0;
+    let read = if is_filtered { live.seccomp_filters(lwp) } else { Some(Vec::new()) };
+    if let Some(filters) = read {
+        calls::check(pid, &filters)?;
+        return Ok(StoppedThread::stop(pid, lwp)?);
+    }
+    if !has_capability(CAP_SYS_ADMIN) {
+        return Err(InjectError::Seccomp(pid, "what they allow cannot be read from here (root can)".to_owned()));
+    }
+    let stopped = StoppedThread::stop(pid, lwp)?;
+    let mut filters = Vec::new();
+    while filters.len() < 1024 {
+        match seccomp_filter(lwp, filters.len()) {
+            Ok(Some(filter)) => filters.push(Filter::new(filter)),
+            Ok(None) => break,
+            Err(errno) => {
+                let why = format!("what they allow cannot be read from here ({errno})");
+                return Err(InjectError::Seccomp(pid, why));
+            }
+        }
+    }
+    calls::check(pid, &filters).map(|()| stopped)
 }
 
 /// Whether a stopped thread is in a sequence that the kernel would have it begin anew.
@@ -236,7 +276,15 @@ mod tests {
         let code = code::find(&live, &layout).unwrap();
         let wanted = Wanted { mode: 1, objects: 0, attach: None };
         let room = Room::new(&live, &layout, 0);
-        let prepared = Prepared { live: &live, leftover: None, layout: &layout, code: &code, room: &room, wanted };
+        let prepared = Prepared {
+            live: &live,
+            care: Care::Unfiltered,
+            leftover: None,
+            layout: &layout,
+            code: &code,
+            room: &room,
+            wanted,
+        };
         let mem = open_memory(live.pid(), live.witness()).unwrap();
         let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
         let mut done = [0_u32; 5];

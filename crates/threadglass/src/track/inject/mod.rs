@@ -9,6 +9,8 @@
 //! **What it will not do:** load anything on a thread that was hijacked (it may hold the very lock), stop a thread whose
 //! system call would return early, or leave a thread that depends on us.
 
+mod calls;
+mod cgroup;
 mod code;
 mod control;
 mod hijack;
@@ -16,7 +18,6 @@ mod places;
 mod refuse;
 mod rescue;
 mod room;
-mod seccomp;
 mod turn;
 mod victim;
 
@@ -77,6 +78,12 @@ pub enum InjectError {
     /// All its memory is locked.
     #[error("process {0} locks its memory (mlockall): the agent's table would be locked too (--force does it)")]
     Locked(Pid),
+    /// It would be killed for using more memory.
+    #[error(
+        "process {0} has {1} KiB of memory left of the {2} KiB of its control group {3}, and the agent may need {4} KiB: the \
+         kernel would kill it (--force tries)"
+    )]
+    NoMemory(Pid, u64, u64, String, u64),
     /// Filters.
     #[error("process {0} has seccomp filters, which might kill it: {1} (--force tries)")]
     Seccomp(Pid, String),
@@ -163,7 +170,7 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
 
 /// Learns everything first; then stops a thread.
 fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Injected, InjectError> {
-    refuse::check(live, options.force)?;
+    let care = refuse::check(live, options.force)?;
     // A program with a glibc that can be loaded into has the descriptions of it, too.
     let layout = Layout::discover(live, live, &[])?;
     let code = code::find(live, &layout)?;
@@ -175,14 +182,17 @@ fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Inject
     let mem = hijack::open_memory(live.pid(), live.witness())?;
     let leftover = Leftover::find(live);
     let mut tried = 0;
+    let mut filtered = None;
     let (made, victim) = loop {
         let snapshot = crate::threads::collect(live)?;
-        let prepared = Prepared { live, leftover, layout: &layout, code: &code, room: &room, wanted };
+        let prepared = Prepared { live, care, leftover, layout: &layout, code: &code, room: &room, wanted };
         let mut made = None;
         for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
             match hijack::make_thread(&prepared, &victim, &mem) {
                 // It moved to another stack, or has ended.
                 Err(InjectError::NoVictim | InjectError::Control(ControlError::NoThread(..))) => {}
+                // Another may be in a call that it may repeat.
+                Err(InjectError::Control(ControlError::Filtered(_, danger))) => filtered = Some(danger),
                 other => {
                     made = Some((other?, victim.lwp));
                     break;
@@ -192,7 +202,9 @@ fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Inject
         tried += 1;
         match made {
             Some(made) => break made,
-            None if tried == TRIES => return Err(InjectError::NoVictim),
+            None if tried == TRIES => {
+                return Err(filtered.map_or(InjectError::NoVictim, |danger| InjectError::Seccomp(live.pid(), danger)));
+            }
             None => std::thread::sleep(Duration::from_millis(5)),
         }
     };

@@ -1,7 +1,7 @@
 //! Which processes are left alone, and why: told before anything is changed.
 
 use super::super::fits::is_sanitizer;
-use super::{InjectError, seccomp};
+use super::{InjectError, cgroup};
 use crate::RemoteAddr;
 use crate::elf::Image;
 use crate::target::{KernelFacts, Live, Memory, Target};
@@ -10,8 +10,19 @@ use nix::errno::Errno;
 /// Locked memory beyond this is a program that has locked all of it, rather than a few secrets.
 const LOCKED: u64 = 1 << 20;
 
+/// What is to be heeded when one of its threads is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Care {
+    /// Nothing: no thread has seccomp filters.
+    Unfiltered,
+    /// The filters of the thread.
+    Filtered,
+    /// The user wants it, whatever filters there are.
+    Forced,
+}
+
 /// Why nothing may be put into this process.
-pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
+pub(super) fn check(live: &Live, force: bool) -> Result<Care, InjectError> {
     let pid = live.pid();
     if let Some(denial) = live.denial() {
         return Err(InjectError::Denied(pid, denial.to_string()));
@@ -70,7 +81,15 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
             None => {}
         }
     }
-    if is_filtered && !force { seccomp::check(live) } else { Ok(()) }
+    if !force && let Some(spare) = cgroup::spare(pid).filter(|spare| spare.bytes < cgroup::NEEDED) {
+        let group = spare.group.display().to_string();
+        return Err(InjectError::NoMemory(pid, spare.bytes >> 10, spare.limit >> 10, group, cgroup::NEEDED >> 10));
+    }
+    Ok(match (force, is_filtered) {
+        (true, _) => Care::Forced,
+        (false, true) => Care::Filtered,
+        (false, false) => Care::Unfiltered,
+    })
 }
 
 /// Whether the program itself stands in for libc where memory and threads are made: what is linked into it does so.

@@ -15,12 +15,7 @@ pub(super) struct Victim {
     /// Its thread pointer.
     pub(super) pointer: RemoteAddr,
     pub(super) stack: Stack,
-    /// Whether its system call can only go on by another one, `restart_syscall`, which a filter may not allow.
-    pub(super) is_limited: bool,
 }
-
-/// The rank of system calls that have so much time: the kernel remembers how much is left.
-const LIMITED: u8 = 4;
 
 /// How little a thread would notice; `None` if it would.
 fn rank(live: &Live, thread: &Thread) -> Option<u8> {
@@ -36,7 +31,7 @@ fn rank(live: &Live, thread: &Thread) -> Option<u8> {
         // futex: begins anew. All but FUTEX_WAIT have no time limit but a point in time.
         202 if call.args[TIMEOUT] == 0 => Some(0),
         202 if call.args[OPERATION] & COMMAND != 0 => Some(2),
-        202 => Some(LIMITED),
+        202 => Some(4),
         // pause, wait4, waitid, rt_sigsuspend
         34 | 61 | 130 | 247 => Some(3),
         // read, of anything but a socket, which may have a time limit
@@ -44,8 +39,8 @@ fn rank(live: &Live, thread: &Thread) -> Option<u8> {
             let link = std::fs::read_link(format!("/proc/{}/fd/{}", live.pid(), call.args[0] as u32)).ok()?;
             (!link.as_os_str().as_encoded_bytes().starts_with(b"socket:")).then_some(3)
         }
-        // poll, nanosleep, clock_nanosleep: likewise remembered
-        7 | 35 | 230 => Some(LIMITED),
+        // poll, nanosleep, clock_nanosleep: how much time is left is remembered
+        7 | 35 | 230 => Some(4),
         _ => None,
     }
 }
@@ -59,8 +54,7 @@ pub(super) fn candidates(live: &Live, snapshot: &Snapshot) -> Vec<Victim> {
         .filter(|thread| !thread.exiting && !thread.db_suspended)
         .filter_map(|thread| {
             let rank = rank(live, thread)?;
-            let is_limited = rank == LIMITED;
-            let victim = Victim { lwp: thread.lwp?, pointer: thread.id?.0, stack: thread.stack?, is_limited };
+            let victim = Victim { lwp: thread.lwp?, pointer: thread.id?.0, stack: thread.stack? };
             let fits = thread.sp.is_none_or(|sp| victim.has_room(live, sp));
             Some((rank, victim)).filter(|_| fits)
         })

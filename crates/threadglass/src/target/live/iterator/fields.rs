@@ -162,7 +162,7 @@ impl Fields {
 }
 
 /// Offset of a member of exactly `size` bytes, aligned, and within reach of an instruction.
-fn place(btf: &Btf<'_>, root: TypeId, path: &[&str], size: u32) -> Option<i16> {
+pub(super) fn place(btf: &Btf<'_>, root: TypeId, path: &[&str], size: u32) -> Option<i16> {
     let member = btf.member(root, path).filter(|member| member.size == size)?;
     let aligned = member.offset % size.min(8) == 0;
     let end = member.offset.checked_add(size)?;

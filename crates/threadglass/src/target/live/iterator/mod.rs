@@ -23,6 +23,7 @@
 mod btf;
 mod cputime;
 mod fields;
+mod filters;
 mod permission;
 mod program;
 mod record;

@@ -13,16 +13,21 @@ const INITIAL_PID_NAMESPACE: u64 = 0xeffffffc;
 
 /// Whether it may be used on `live`, and its numbers mean the same as those of `/proc`.
 pub(super) fn granted(live: &Live) -> bool {
-    std::env::var_os("THREADGLASS_NO_BPF").is_none_or(|value| value != "1")
+    may_read_kernel(live)
         // Of ourselves we would see the thread that looks as running; `/proc` shows its call.
         && live.pid() != Pid::me()
-        && live.denial().is_none()
         && live.leader_status().namespaces == 1
+        && !has_tickless_cpus()
+}
+
+/// Whether what the kernel knows of threads of `live` may be read from its memory.
+pub(super) fn may_read_kernel(live: &Live) -> bool {
+    std::env::var_os("THREADGLASS_NO_BPF").is_none_or(|value| value != "1")
+        && live.denial().is_none()
         // With this capability `/proc` hides nothing of any thread, whatever user it runs as.
         && has_capability(CAP_SYS_PTRACE)
         && (has_capability(CAP_SYS_ADMIN) || has_capability(CAP_BPF) && has_capability(CAP_PERFMON))
         && fs::metadata("/proc/self/ns/pid").is_ok_and(|ns| ns.ino() == INITIAL_PID_NAMESPACE)
-        && !has_tickless_cpus()
 }
 
 /// On CPUs that run without clock ticks (`nohz_full=`), the times of a running thread are not in its

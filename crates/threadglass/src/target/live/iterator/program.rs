@@ -13,32 +13,32 @@ use crate::sys::bpf::Insn;
 pub(super) const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
 /// Copies kernel memory into the frame.
-const PROBE_READ_KERNEL: i32 = 113;
+pub(super) const PROBE_READ_KERNEL: i32 = 113;
 /// Writes bytes to the iterator's stream.
-const SEQ_WRITE: i32 = 127;
+pub(super) const SEQ_WRITE: i32 = 127;
 /// Address of a task's user registers.
 const TASK_PT_REGS: i32 = 175;
 
-const CONTEXT: u8 = 1;
+pub(super) const CONTEXT: u8 = 1;
 const VALUE: u8 = 1;
-const TASK: u8 = 7;
-const STREAM: u8 = 8;
+pub(super) const TASK: u8 = 7;
+pub(super) const STREAM: u8 = 8;
 const REGISTERS: u8 = 0;
 const OTHER_TASK: u8 = 9;
-const FRAME: u8 = 10;
+pub(super) const FRAME: u8 = 10;
 
 const LOAD_4: u8 = 0x61;
-const LOAD_8: u8 = 0x79;
+pub(super) const LOAD_8: u8 = 0x79;
 const STORE_8: u8 = 0x7b;
-const STORE_8_CONSTANT: u8 = 0x7a;
-const COPY: u8 = 0xbf;
-const SET: u8 = 0xb7;
-const ADD: u8 = 0x07;
-const JUMP_IF_EQUAL: u8 = 0x15;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
+pub(super) const STORE_8_CONSTANT: u8 = 0x7a;
+pub(super) const COPY: u8 = 0xbf;
+pub(super) const SET: u8 = 0xb7;
+pub(super) const ADD: u8 = 0x07;
+pub(super) const JUMP_IF_EQUAL: u8 = 0x15;
+pub(super) const CALL: u8 = 0x85;
+pub(super) const EXIT: u8 = 0x95;
 
-fn insn(code: u8, to: u8, from: u8, off: i16, imm: i32) -> Insn {
+pub(super) fn insn(code: u8, to: u8, from: u8, off: i16, imm: i32) -> Insn {
     Insn { code, regs: to | from << 4, off, imm }
 }
 

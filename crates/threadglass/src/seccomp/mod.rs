@@ -1,0 +1,59 @@
+//! seccomp: what filters say of a system call, and whether a thread can be stopped without being killed by one.
+//!
+//! Filters see numbers: that of a call and its arguments. Those that we know are given; of those that we do not (addresses,
+//! descriptors, lengths) every value is thought of. So the verdict holds whatever they are.
+
+mod run;
+
+pub(crate) use run::{Args, Filter, Verdict, verdict};
+
+use crate::proc::{SyscallFile, parse_syscall};
+use crate::target::Live;
+use crate::{Lwp, Pid};
+
+const READ: i64 = 0;
+const WRITE: i64 = 1;
+const RESTART_SYSCALL: u32 = 219;
+/// poll, nanosleep, futex, clock_nanosleep: what is left of their time the kernel remembers, and they go on by another call.
+const WITH_TIME_LEFT: [i64; 4] = [7, 35, 202, 230];
+
+/// Why a stop might kill a thread whose seccomp mode is `mode`, other than 0; `None` if it cannot. A thread that is stopped
+/// in a system call repeats the call when it goes on, past its filters, and those may have come since.
+pub(crate) fn danger_of_stop(pid: Pid, lwp: Lwp, mode: u32) -> Option<String> {
+    let text = std::fs::read(format!("/proc/{pid}/task/{lwp}/syscall")).unwrap_or_default();
+    let (number, args) = match parse_syscall(&text) {
+        // Whatever it enters from now on its filters have allowed.
+        Some(SyscallFile::Running | SyscallFile::Outside { .. }) => return None,
+        Some(SyscallFile::Inside { number, args, .. }) => (number, args),
+        _ => return Some("which system call it is in cannot be read".to_owned()),
+    };
+    if mode == 1 {
+        let name = crate::model::Syscall { number, args }.name();
+        let is_fine = matches!(number, READ | WRITE);
+        return (!is_fine).then(|| format!("it is confined to four system calls, and {name} is none of them"));
+    }
+    let filters = Live::open(pid).ok().and_then(|live| live.seccomp_filters(lwp));
+    let Some(filters) = filters else {
+        return Some("its filters cannot be read from here without a stop (root can, with BPF)".to_owned());
+    };
+    may_repeat(&filters, number, args)
+}
+
+/// Whether a call with a time limit may go on by the call that the kernel has for that.
+pub(crate) fn may_restart(filters: &[Filter]) -> bool {
+    verdict(filters, RESTART_SYSCALL, &[None; 6]) == Verdict::Allowed
+}
+
+/// Why a thread in this call could not repeat it.
+pub(crate) fn may_repeat(filters: &[Filter], number: i64, args: [u64; 6]) -> Option<String> {
+    let name = |number: i64| crate::model::Syscall { number, args }.name();
+    let Ok(call) = u32::try_from(number) else { return None };
+    if verdict(filters, call, &args.map(Some)) != Verdict::Allowed {
+        return Some(format!("its filters forbid {}, which it would have to repeat", name(number)));
+    }
+    if WITH_TIME_LEFT.contains(&number) && !may_restart(filters) {
+        let (name, other) = (name(number), name(i64::from(RESTART_SYSCALL)));
+        return Some(format!("its filters forbid {other}, by which its {name} would go on"));
+    }
+    None
+}

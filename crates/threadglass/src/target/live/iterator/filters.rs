@@ -1,0 +1,276 @@
+//! The seccomp filters of a thread, read from the kernel while the thread goes on.
+//!
+//! The other way, ptrace, stops the thread, and a thread that is stopped in a system call repeats it: if a filter has come
+//! since that forbids the call, the stop itself kills. So two small programs run for the one thread: the first tells where
+//! its filters are, the second copies one of them, in pieces. In the end the first is run again: what has not moved was
+//! there all the time.
+
+use super::btf::{Btf, Kind};
+use super::fields::place;
+use super::permission;
+use super::program::{
+    ADD, CALL, CONTEXT, COPY, EXIT, FRAME, JUMP_IF_EQUAL, LICENSE, LOAD_8, PROBE_READ_KERNEL, SEQ_WRITE, SET,
+    STORE_8_CONSTANT, STREAM, TASK, insn,
+};
+use crate::Lwp;
+use crate::seccomp::Filter;
+use crate::sys::bpf::{self, Insn};
+use crate::target::Live;
+use nix::errno::Errno;
+use std::sync::OnceLock;
+
+/// More filters than that are not followed. Services that systemd confines have a dozen.
+const FILTERS: usize = 24;
+/// A word for how many there are, and for each where it is and how long.
+const RECORD: usize = 8 + 16 * FILTERS;
+/// Behind the record on the program's stack: a pointer that is being followed.
+const POINTER: i16 = -(RECORD as i16) - 8;
+const _: () = assert!(RECORD + 8 <= 512);
+
+/// What a program copies in one piece, from its stack, and in one run, into the kernel's buffer.
+const PIECE: usize = 256;
+const RUN: usize = 16 << 10;
+/// The kernel allows no longer ones.
+const LONGEST: u64 = 4096;
+
+/// A constant of 64 bits, which takes two instructions.
+const LOAD_CONSTANT: u8 = 0x18;
+const NOT_EQUAL: u8 = 0x55;
+const STORE_8: u8 = 0x7b;
+
+/// Where things are in this kernel.
+#[derive(Clone, Copy, Debug)]
+struct Offsets {
+    function: u32,
+    seq: i16,
+    first: i16,
+    previous: i16,
+    program: i16,
+    original: i16,
+    length: i16,
+    code: i16,
+}
+
+impl Offsets {
+    fn find(types: &[u8]) -> Option<Self> {
+        let wanted = [
+            (Kind::Function, "bpf_iter_task"),
+            (Kind::Struct, "seccomp_filter"),
+            (Kind::Struct, "bpf_prog"),
+            (Kind::Struct, "sock_fprog_kern"),
+        ];
+        let (btf, [function, filter, program, original]) = Btf::parse(types, wanted)?;
+        let (meta, task) = (btf.parameter(function, 0)?, btf.parameter(function, 1)?);
+        let is_right = btf.points_to(filter, "prev", filter)
+            && btf.points_to(filter, "prog", program)
+            && btf.points_to(program, "orig_prog", original);
+        is_right.then_some(())?;
+        Some(Self {
+            function: function.0,
+            seq: place(&btf, meta, &["seq"], 8)?,
+            first: place(&btf, task, &["seccomp", "filter"], 8)?,
+            previous: place(&btf, filter, &["prev"], 8)?,
+            program: place(&btf, filter, &["prog"], 8)?,
+            original: place(&btf, program, &["orig_prog"], 8)?,
+            length: place(&btf, original, &["len"], 2)?,
+            code: place(&btf, original, &["filter"], 8)?,
+        })
+    }
+
+    fn of_this_kernel() -> Option<Self> {
+        static FOUND: OnceLock<Option<Offsets>> = OnceLock::new();
+        *FOUND.get_or_init(|| Self::find(&bpf::KernelTypes::open().ok()?))
+    }
+}
+
+/// Copies `size` bytes from `from + offset` to the frame, at `to`.
+fn probe(from: u8, offset: i16, to: i16, size: i32) -> [Insn; 6] {
+    [
+        insn(COPY, 1, FRAME, 0, 0),
+        insn(ADD, 1, 0, 0, to.into()),
+        insn(SET, 2, 0, 0, size),
+        insn(COPY, 3, from, 0, 0),
+        insn(ADD, 3, 0, 0, offset.into()),
+        insn(CALL, 0, 0, 0, PROBE_READ_KERNEL),
+    ]
+}
+
+fn write(size: i32) -> [Insn; 5] {
+    [
+        insn(COPY, 1, STREAM, 0, 0),
+        insn(COPY, 2, FRAME, 0, 0),
+        insn(ADD, 2, 0, 0, -size),
+        insn(SET, 3, 0, 0, size),
+        insn(CALL, 0, 0, 0, SEQ_WRITE),
+    ]
+}
+
+/// A program around `body`, which is run with the task and the stream, and for nothing at the end of a pass.
+fn program(offsets: &Offsets, body: Vec<Insn>) -> Vec<Insn> {
+    let mut all = vec![
+        insn(LOAD_8, TASK, CONTEXT, 8, 0),
+        insn(LOAD_8, STREAM, CONTEXT, 0, 0),
+        insn(LOAD_8, STREAM, STREAM, offsets.seq, 0),
+        insn(JUMP_IF_EQUAL, TASK, 0, body.len() as i16, 0),
+    ];
+    all.extend(body);
+    all.extend([insn(SET, 0, 0, 0, 0), insn(EXIT, 0, 0, 0, 0)]);
+    all
+}
+
+/// Tells how many filters there are, and for each where its code is and how long. One more than fit is counted.
+fn listing(offsets: &Offsets) -> Vec<Insn> {
+    const FOLLOWED: u8 = 9;
+    let slot = |word: usize| 8 * word as i16 - RECORD as i16;
+    let follow = insn(LOAD_8, FOLLOWED, FRAME, POINTER, 0);
+    let blocks: Vec<Vec<Insn>> = (0..FILTERS)
+        .map(|number| {
+            let mut block = vec![insn(STORE_8_CONSTANT, FRAME, 0, slot(0), number as i32 + 1), follow];
+            // From the filter to its program, from that to what it was made of.
+            block.extend(probe(FOLLOWED, offsets.previous, slot(1 + 2 * number), 8));
+            block.extend(probe(FOLLOWED, offsets.program, POINTER, 8));
+            block.push(follow);
+            block.extend(probe(FOLLOWED, offsets.original, POINTER, 8));
+            block.extend([insn(LOAD_8, 6, FRAME, slot(1 + 2 * number), 0), follow]);
+            block.extend(probe(FOLLOWED, offsets.code, slot(1 + 2 * number), 8));
+            block.extend(probe(FOLLOWED, offsets.length, slot(2 + 2 * number), 2));
+            block.push(insn(STORE_8, FRAME, 6, POINTER, 0));
+            block
+        })
+        .collect();
+    let mut body: Vec<Insn> = (0..=2 * FILTERS).map(|word| insn(STORE_8_CONSTANT, FRAME, 0, slot(word), 0)).collect();
+    body.push(insn(STORE_8_CONSTANT, FRAME, 0, POINTER, 0));
+    body.extend(probe(TASK, offsets.first, POINTER, 8));
+    // Before each: is there another one? At the end: are there too many?
+    let end = [insn(STORE_8_CONSTANT, FRAME, 0, slot(0), FILTERS as i32 + 1)];
+    let mut rest: usize = blocks.iter().map(|block| block.len() + 2).sum::<usize>() + 2 + end.len();
+    for block in blocks {
+        rest -= 2;
+        body.extend([insn(LOAD_8, 1, FRAME, POINTER, 0), insn(JUMP_IF_EQUAL, 1, 0, rest as i16, 0)]);
+        rest -= block.len();
+        body.extend(block);
+    }
+    body.extend([insn(LOAD_8, 1, FRAME, POINTER, 0), insn(JUMP_IF_EQUAL, 1, 0, end.len() as i16, 0)]);
+    body.extend(end);
+    body.extend(write(RECORD as i32));
+    program(offsets, body)
+}
+
+/// Copies `pieces` pieces of the kernel's memory at `from`. Where they cannot be read nothing is written.
+fn copying(offsets: &Offsets, from: u64, pieces: usize) -> Vec<Insn> {
+    const SOURCE: u8 = 6;
+    let mut body = Vec::new();
+    for piece in 0..pieces {
+        let at = from.wrapping_add((piece * PIECE) as u64);
+        body.extend([insn(LOAD_CONSTANT, SOURCE, 0, 0, at as i32), insn(0, 0, 0, 0, (at >> 32) as i32)]);
+        body.extend(probe(SOURCE, 0, -(PIECE as i16), PIECE as i32));
+        let write = write(PIECE as i32);
+        body.push(insn(NOT_EQUAL, 0, 0, write.len() as i16, 0));
+        body.extend(write);
+    }
+    program(offsets, body)
+}
+
+/// Runs a program for one thread.
+fn run(offsets: &Offsets, code: &[Insn], lwp: Lwp) -> Option<Vec<u8>> {
+    let program = bpf::load_iterator(code, LICENSE, "threadglass", offsets.function).ok()?;
+    let link = bpf::attach_to_thread(&program, u32::try_from(lwp.0).ok()?).ok()?;
+    let stream = bpf::start_pass(&link).ok()?;
+    let (mut all, mut buf) = (Vec::new(), vec![0; 2 * RUN]);
+    loop {
+        match nix::unistd::read(&stream, &mut buf) {
+            Ok(0) => return Some(all),
+            Ok(got) => all.extend_from_slice(&buf[..got]),
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(_) => return None,
+        }
+        // No thread has more than one record.
+        if all.len() > 2 * RUN {
+            return None;
+        }
+    }
+}
+
+impl Live {
+    /// The seccomp filters of a thread, the newest first, without a stop; `None` where they cannot be had so.
+    pub(crate) fn seccomp_filters(&self, lwp: Lwp) -> Option<Vec<Filter>> {
+        if !permission::may_read_kernel(self) {
+            return None;
+        }
+        let offsets = Offsets::of_this_kernel()?;
+        let listing = listing(&offsets);
+        let list = || run(&offsets, &listing, lwp).filter(|record| record.len() == RECORD);
+        let record = list()?;
+        let word = |index: usize| u64::from_le_bytes(record[8 * index..][..8].try_into().unwrap_or_default());
+        let count = usize::try_from(word(0)).ok().filter(|count| (1..=FILTERS).contains(count))?;
+        let mut filters = Vec::new();
+        for number in 0..count {
+            let (at, length) = (word(1 + 2 * number), word(2 + 2 * number));
+            // A kernel that does not keep what a filter was made of.
+            if at == 0 || !(1..=LONGEST).contains(&length) {
+                return None;
+            }
+            let size = 8 * length as usize;
+            let mut bytes = Vec::new();
+            while bytes.len() < size {
+                let left = (size - bytes.len()).next_multiple_of(PIECE).min(RUN);
+                let got = run(&offsets, &copying(&offsets, at + bytes.len() as u64, left / PIECE), lwp)?;
+                if got.len() != left {
+                    return None;
+                }
+                bytes.extend(got);
+            }
+            bytes.truncate(size);
+            filters.push(Filter::from_bytes(&bytes));
+        }
+        (list()? == record && self.check_identity().is_ok()).then_some(filters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pid;
+    use crate::control::StoppedThread;
+    use crate::sys::ptrace::seccomp_filter;
+    use testkit::{Build, Fixture, Variant};
+
+    /// By ptrace, from a thread that may be stopped.
+    fn by_stop(lwp: Lwp) -> Vec<Filter> {
+        let _stopped = StoppedThread::stop_by_force(Pid(lwp.0), lwp).unwrap();
+        let filters = (0..).map_while(|number| seccomp_filter(lwp, number).unwrap());
+        let mut filters: Vec<_> = filters.map(Filter::new).collect();
+        // ptrace counts from the oldest.
+        filters.reverse();
+        filters
+    }
+
+    #[test]
+    fn filters_are_the_same_with_and_without_a_stop() {
+        let test = "filters_are_the_same_with_and_without_a_stop";
+        let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
+        let with = |args: &[&str]| Fixture::start(&program, args).settled();
+        let fixture = with(&["filter-argument", "319", "1", "has", "4"]);
+        let live = Live::open(Pid(fixture.pid())).unwrap();
+        if live.seccomp_filters(live.witness()).is_none() {
+            testkit::skip(test, "needs root, and a kernel of 6.1 or later that describes its types");
+            return;
+        }
+        // One; two; the longest there can be, and so many of them that it takes several runs.
+        for args in [&["filter-harmless"][..], &["filter-futex"], &["filter-long", "4096"], &["filter-long", "2100"]] {
+            let fixture = with(args);
+            let live = Live::open(Pid(fixture.pid())).unwrap();
+            let lwp = live.witness();
+            let read = live.seccomp_filters(lwp);
+            assert_eq!(read, Some(by_stop(lwp)), "{args:?}");
+            assert!(read.is_some_and(|filters| !filters.is_empty()), "{args:?}");
+        }
+        // None at all, and too many.
+        let fixture = with(&["none"]);
+        let live = Live::open(Pid(fixture.pid())).unwrap();
+        assert_eq!(live.seccomp_filters(live.witness()), None);
+        let fixture = with(&["filter-many", "30"]);
+        let live = Live::open(Pid(fixture.pid())).unwrap();
+        assert_eq!(live.seccomp_filters(live.witness()), None);
+    }
+}
