@@ -294,6 +294,36 @@ fn a_thread_that_may_not_repeat_its_call_is_not_stopped() {
     assert_eq!(fixture.ask("alive"), "alive");
 }
 
+/// SIGSTOP cannot be blocked, and interrupts the calls that a stopped thread makes for us.
+#[test]
+fn a_program_that_is_stopped_and_continued_all_the_time_can_have_it() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let mut fixture = hammer();
+    let pid = fixture.pid();
+    let is_over = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for signal in [testkit::Signal::SIGSTOP, testkit::Signal::SIGCONT] {
+                    testkit::signal(pid, signal);
+                    std::thread::sleep(std::time::Duration::from_micros(300));
+                }
+            }
+        });
+        let tries = (0..rounds(120)).map(|_| match inject::attach(Pid(pid), &Options::default()) {
+            Ok(injected) => Ok(u32::from(injected.detach().is_ok())),
+            // It happened to be stopped when it was looked at, or for too long.
+            Err(InjectError::Stopped(_) | InjectError::Silent | InjectError::NoVictim) => Ok(0),
+            Err(other) => Err(other.to_string()),
+        });
+        let done: Result<u32, String> = tries.sum();
+        is_over.store(true, Ordering::Relaxed);
+        done
+    });
+    assert!(done.as_ref().is_ok_and(|done| *done > 0), "{done:?}");
+    goes_on(&mut fixture, &[]);
+}
+
 #[test]
 fn a_program_that_refuses_is_left_alone() {
     let build = |what: &str| {
