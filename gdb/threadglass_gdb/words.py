@@ -1,9 +1,19 @@
 """Parts of an answer in words. Everything may come from a hostile program, so it is cut and escaped."""
 
+import re
+
 import gdb
 
 # What is shown of long lists, and of long texts.
 LISTED, FRAMES, WIDTH = 4, 6, 200
+
+# What Python calls printable, and is shown as nothing: fillers, selectors of variations, and what joins letters.
+UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
+
+
+def is_seen(c):
+    """Whether a character may be written to a terminal as it is."""
+    return c.isprintable() and not UNSEEN.match(c)
 
 
 def safe(text):
@@ -11,7 +21,7 @@ def safe(text):
     text = str(text)
     if len(text) > WIDTH:
         text = text[:WIDTH] + ".."
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(c if is_seen(c) else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def say(text):

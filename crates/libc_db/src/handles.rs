@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use threadglass::Pid;
 use threadglass::target::{Core, CoreFault, CoreOptions, Live, Target};
+use threadglass::terminal::safe;
 
 /// What a handle of ours stands for.
 pub(crate) enum Subject {
@@ -64,7 +65,7 @@ thread_local! {
 }
 
 fn remember(message: &str) {
-    LAST_ERROR.set(CString::new(message.replace('\0', " ")).unwrap_or_default());
+    LAST_ERROR.set(CString::new(safe(message)).unwrap_or_default());
 }
 
 /// Makes a handle for live process `pid`.

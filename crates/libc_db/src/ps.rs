@@ -8,6 +8,7 @@
 use crate::abi::{PsAddr, PsProc};
 use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
+use threadglass::terminal::safe;
 
 /// `lwpid_t`.
 pub(crate) type LwpId = c_int;
@@ -97,7 +98,7 @@ pub(crate) const PS_NOXREGS: c_int = 7;
 
 /// Tells the client why something could not be done, if it wants to know.
 pub(crate) fn say(why: &str) {
-    if let (Some(log), Ok(text)) = (imports().plog, std::ffi::CString::new(format!("libc_db: {why}\n"))) {
+    if let (Some(log), Ok(text)) = (imports().plog, std::ffi::CString::new(format!("libc_db: {}\n", safe(why)))) {
         // SAFETY: a format for one string, and that string.
         unsafe { log(c"%s".as_ptr(), text.as_ptr()) };
     }

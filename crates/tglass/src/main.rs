@@ -9,6 +9,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::io::Write;
 use std::process::ExitCode;
+use threadglass::terminal::{may_print, safe};
 
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
@@ -20,8 +21,7 @@ fn main() -> ExitCode {
         // The reader went away (`tglass threads 1 | head`): that is its right.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line: the cause and the next step are in the message.
-            let _ = writeln!(anstream::stderr(), "tglass: {error:#}");
+            cmd::print_error(&error);
             ExitCode::from(2)
         }
     }
@@ -34,7 +34,13 @@ fn refuse(error: &clap::Error) -> ExitCode {
     match (error.kind(), text.lines().next()) {
         (ErrorKind::ValueValidation, Some(line)) => {
             let line = line.strip_prefix("error: ").unwrap_or(line);
-            let _ = writeln!(anstream::stderr(), "tglass: {line} (see tglass --help)");
+            let _ = writeln!(anstream::stderr(), "tglass: {} (see tglass --help)", safe(line));
+        }
+        // Words of the command line may be names of files that somebody else chose.
+        _ if !text.chars().all(|c| c == '\n' || may_print(c)) => {
+            for line in text.lines() {
+                let _ = writeln!(anstream::stderr(), "{}", safe(line));
+            }
         }
         _ => {
             let _ = error.print();

@@ -302,6 +302,22 @@ fn locks_are_those_that_tglass_shows() {
     }
 }
 
+/// What gdb's Python lets through is what the tool lets through.
+#[test]
+fn nothing_unseen_is_printed() {
+    if !have_gdb("nothing_unseen_is_printed") {
+        return;
+    }
+    let code = "python from threadglass_gdb.words import safe; \
+                print([n for n in range(0x110000) if not 0xd800 <= n < 0xe000 and safe(chr(n)) == chr(n)])";
+    let said = says(gdb(&[], &[code]));
+    let numbers: Vec<u32> = testkit::serde_json::from_str(said.of(code).trim()).expect("a list");
+    assert!(numbers.len() > 100_000, "letters are printed: {}", numbers.len());
+    for c in numbers.into_iter().filter_map(char::from_u32) {
+        assert!(threadglass::terminal::may_print(c), "{c:?} reaches the terminal");
+    }
+}
+
 #[test]
 fn without_a_process() {
     if !have_gdb("without_a_process") {

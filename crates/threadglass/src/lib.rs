@@ -40,6 +40,7 @@ pub mod symbols;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
 pub mod target;
+pub mod terminal;
 pub mod threads;
 pub mod track;
 pub mod unwind;

@@ -20,6 +20,7 @@ mod why;
 pub use track::Tracked;
 
 use crate::cli::{Cli, Command, TargetArgs, WhichTarget};
+use crate::render::{json, safe};
 use anyhow::{Result, ensure};
 use std::io::Write;
 use std::process::ExitCode;
@@ -68,10 +69,16 @@ fn print(text: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Says what could not be done, in one line: the cause and the next step are in the message. Names in it are of somebody
+/// else's making.
+pub fn print_error(error: &anyhow::Error) {
+    let _ = writeln!(std::io::stderr(), "tglass: {}", safe(&format!("{error:#}")));
+}
+
 /// Writes a value as JSON: pretty on a terminal's scale of reading, one document.
 fn print_json(value: &impl serde::Serialize) -> Result<ExitCode> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
+    json::pretty(&mut out, value)?;
     writeln!(out)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -71,7 +71,7 @@ fn run_command(args: &ProfilArgs, files: Files) -> Result<ExitCode> {
     };
     // The command has done its work: what we could not do is said, and is not its failure.
     if let Err(error) = profile.map_err(anyhow::Error::from).and_then(|profile| files.write(args, &profile, true)) {
-        let _ = writeln!(anstream::stderr(), "tglass: {error:#}");
+        super::print_error(&error);
     }
     Ok(exit_code(status))
 }
@@ -146,12 +146,12 @@ impl Files {
             }
         }
         match (self.text, args.json) {
-            (Some(file), true) => file.write((serde_json::to_string_pretty(profile)? + "\n").as_bytes())?,
+            (Some(file), true) => file.write(&json(profile)?)?,
             (Some(file), false) => {
                 file.write(anstream::adapter::strip_str(&render::profil::text(profile)).to_string().as_bytes())?;
             }
             (None, true) if is_command => {
-                writeln!(std::io::stderr(), "{}", serde_json::to_string_pretty(profile)?)?;
+                std::io::stderr().write_all(&json(profile)?)?;
             }
             (None, true) => {
                 super::print_json(profile)?;
@@ -163,6 +163,13 @@ impl Files {
         }
         Ok(())
     }
+}
+
+fn json(profile: &Profile) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    render::json::pretty(&mut text, profile)?;
+    text.push(b'\n');
+    Ok(text)
 }
 
 /// Tells a terminal how far we are, and nobody else.

@@ -47,7 +47,8 @@ fn print_json(stats: &Stats, only: bool) -> Result<()> {
     if only {
         return super::print_json(stats).map(drop);
     }
-    let mut line = serde_json::to_vec(stats)?;
+    let mut line = Vec::new();
+    render::json::compact(&mut line, stats)?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
     out.write_all(&line)?;

@@ -23,7 +23,7 @@ fn section(title: &str, checks: &[Check]) -> String {
         };
         out += &format!("  {mark}  {}: {}\n", check.subject, safe(&check.detail));
         if let Some(fix) = &check.fix {
-            out += &format!("           fix: {fix}\n");
+            out += &format!("           fix: {}\n", safe(fix));
         }
     }
     out

@@ -18,7 +18,7 @@ pub fn text(gaps: &[Gap]) -> String {
                 format!(" of {}{more}", named.join(", "))
             }
         };
-        out += &format!("{} {}{whose}: {}\n", paint(FAIR, "not seen:"), gap.what, safe(&gap.why));
+        out += &format!("{} {}{whose}: {}\n", paint(FAIR, "not seen:"), safe(&gap.what), safe(&gap.why));
     }
     if !out.is_empty() {
         out.insert(0, '\n');

@@ -4,6 +4,7 @@ pub mod contend;
 pub mod doctor;
 pub mod flame;
 mod gaps;
+pub mod json;
 pub mod locks;
 pub mod pprof;
 pub mod profil;
@@ -18,6 +19,7 @@ pub mod tsd;
 pub mod why;
 
 use anstyle::{AnsiColor, Style};
+pub use threadglass::terminal::safe;
 
 /// For the one fact of a screen that matters most.
 pub const BOLD: Style = Style::new().bold();
@@ -33,30 +35,4 @@ pub const BAD: Style = AnsiColor::Red.on_default();
 /// `text` in `style`.
 pub fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
-}
-
-/// Text of a target's own making, safe for a terminal: control characters are written out.
-pub fn safe(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            // Besides C0 and C1, those that reorder or hide what stands beside them.
-            c if c.is_control()
-                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}') =>
-            {
-                out.extend(c.escape_default());
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_name_cannot_drive_the_terminal() {
-        assert_eq!(super::safe("a\x1b[31mb\n\u{202e}c\u{9b}"), "a\\u{1b}[31mb\\n\\u{202e}c\\u{9b}");
-        assert_eq!(super::safe("naïve 名前"), "naïve 名前");
-    }
 }

@@ -3,6 +3,7 @@
 //! Written by hand: eight kinds of fields, which have not changed since 2016, are no reason for a code generator.
 //! Names and numbers are those of `profile.proto`.
 
+use super::safe;
 use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -50,7 +51,7 @@ impl Message {
     }
 }
 
-/// Strings by number; the first is empty.
+/// Strings by number; the first is empty. pprof prints them as they are.
 struct Strings {
     numbers: HashMap<String, u64>,
     all: Vec<String>,
@@ -58,12 +59,13 @@ struct Strings {
 
 impl Strings {
     fn number(&mut self, text: &str) -> u64 {
+        let text = &safe(text);
         if let Some(number) = self.numbers.get(text) {
             return *number;
         }
         let number = self.all.len() as u64;
-        self.all.push(text.to_owned());
-        self.numbers.insert(text.to_owned(), number);
+        self.all.push(text.clone());
+        self.numbers.insert(text.clone(), number);
         number
     }
 }

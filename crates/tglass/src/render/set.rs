@@ -1,7 +1,7 @@
 //! The screens of `tglass set`.
 
 use super::sync::{holder, label, state, thread_name};
-use super::{BAD, BOLD, DIM, FAIR, GOOD, paint};
+use super::{BAD, BOLD, DIM, FAIR, GOOD, paint, safe};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub fn intention(report: &Report<'_>) -> String {
     if !plan.consequences.is_empty() {
         out += &format!("\n{}\n", paint(FAIR, "what may break"));
         for sentence in &plan.consequences {
-            let _ = writeln!(out, "  - {sentence}");
+            let _ = writeln!(out, "  - {}", safe(sentence));
         }
     }
     out
@@ -145,7 +145,7 @@ pub fn outcome(report: &Report<'_>, done: &Done) -> String {
             paint(BAD, "not woken"),
             not.lwp,
             not.pid,
-            not.why
+            safe(&not.why)
         );
     }
     for (lwp, call) in &done.kicked.interrupted {
@@ -159,8 +159,8 @@ pub fn outcome(report: &Report<'_>, done: &Done) -> String {
         line(&mut out, "now", &format!("{}{by}", state(&now.object)));
     }
     if let Some(journal) = &done.journal {
-        let path = journal.display();
-        line(&mut out, "journal", &path.to_string());
+        let path = safe(&journal.to_string_lossy());
+        line(&mut out, "journal", &path);
         line(&mut out, "undo", &format!("tglass set --undo {path} --yes   (as long as nobody has used the new state)"));
     }
     out
@@ -176,7 +176,7 @@ pub fn undo(plan: &Plan, journal: &Path, kicked: Option<&Kicked>) -> String {
             out + &format!(
                 "\n{}: nothing was written. To do this:\n  tglass set --undo {} --yes\n",
                 paint(BOLD, "dry run"),
-                journal.display()
+                safe(&journal.to_string_lossy())
             )
         }
         Some(kicked) => {

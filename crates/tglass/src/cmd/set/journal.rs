@@ -1,5 +1,6 @@
 //! What was written to a process, kept before it is written.
 
+use crate::render::json;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -116,9 +117,10 @@ impl Journal {
 
     fn write(&self, path: &Path, options: &mut OpenOptions) -> std::io::Result<()> {
         let mut file = options.mode(0o600).open(path)?;
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        file.write_all(text.as_bytes())?;
+        let mut text = Vec::new();
+        json::pretty(&mut text, self)?;
+        text.push(b'\n');
+        file.write_all(&text)?;
         file.sync_all()
     }
 

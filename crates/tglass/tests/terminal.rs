@@ -1,0 +1,148 @@
+//! Nothing that a target, its files or a name of a file says reaches a terminal as a command, or unseen: in no text, no JSON
+//! and no file of ours.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use testkit::{Answer, Build, Fixture, Public, Tool, Value, Variant, serde_json, skip, thread};
+
+/// Controls of seven and eight bits, a delete, marks of direction, no width, a separator and a tag; not all of it is UTF-8.
+const EVIL: &[u8] =
+    b"e\x1b[2J\x7f\xc2\x9b\xd8\x9c\xe2\x80\xae\xe2\x81\xa9\xe2\x80\x8b\xe2\x80\xa9\xf3\xa0\x80\x81\xff\n";
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+/// Not by the tool's own idea of what is harmless: of what the fixtures here make us print, only these are.
+fn assert_harmless(text: &str) {
+    for c in text.chars() {
+        let harmless = matches!(c, '\n' | ' '..='~' | '\u{fffd}' | '·');
+        assert!(harmless, "{c:?} reaches the terminal: {text:?}");
+    }
+}
+
+/// What a fixture said of its threads: their ids and names.
+fn names(fixture: &Fixture) -> Vec<(i64, String)> {
+    let bytes = |hex: &str| -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    };
+    let truth = fixture.truth().as_object().unwrap().iter();
+    truth
+        .map(|(lwp, hex)| (lwp.parse().unwrap(), String::from_utf8_lossy(&bytes(hex.as_str().unwrap())).into_owned()))
+        .collect()
+}
+
+#[test]
+fn names_of_threads() {
+    let fixture = Fixture::new("names.c").settled();
+    let pid = fixture.pid().to_string();
+    for verb in ["threads", "tsd", "doctor", "why", "locks"] {
+        for options in [&[][..], &["--json"]] {
+            let answer = tool().run(&[&[verb, &pid], options].concat());
+            assert_eq!(answer.code, Some(0), "{verb}: {}", answer.stderr);
+            assert_harmless(&answer.text());
+        }
+    }
+    for options in [&["--stacks"][..], &["--stacks", "--json"]] {
+        assert_harmless(&tool().run(&[&["threads", &pid], options].concat()).text());
+    }
+    // Programs still get the names as they are.
+    let snapshot = tool().threads(fixture.pid(), &[]);
+    for (lwp, name) in names(&fixture) {
+        assert_eq!(thread(&snapshot, lwp)["name"], *name);
+    }
+}
+
+#[test]
+fn names_in_statistics() {
+    let fixture = Fixture::new("names.c").settled();
+    let pid = fixture.pid().to_string();
+    for options in [&[][..], &["--json"], &["--json", "--count", "2"], &["--count", "2"]] {
+        let answer = tool().run(&[&["stats", &pid, "--interval", "50ms"], options].concat());
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        assert_harmless(&answer.text());
+        if options.contains(&"2") && options.contains(&"--json") {
+            let lines: Vec<Value> = answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            for (lwp, name) in names(&fixture) {
+                assert_eq!(thread(&lines[1], lwp)["name"], *name);
+            }
+        }
+    }
+}
+
+/// The program's file has a name that would drive a terminal, and so has everything that is named after it.
+#[test]
+fn names_of_programs_in_profiles() {
+    let public = Public::new();
+    let program = public.copy(&Build::new("profil_spin.c").variant(Variant::Default).path(), OsStr::from_bytes(EVIL));
+    let fixture = Fixture::start(&program, &[]);
+    let pid = fixture.pid().to_string();
+    let files = ["folded", "svg", "pprof", "text", "json"].map(|name| public.writable().join(name));
+    let [folded, svg, pprof, text, json] = files.each_ref().map(|path| path.to_str().unwrap());
+    let profile = ["profil", &pid, "--duration", "300ms"];
+    let answer = tool().run(&[&profile[..], &["--folded", folded, "--svg", svg, "--pprof", pprof]].concat());
+    if answer.stderr.contains("perf events are not permitted") {
+        return skip("names_of_programs_in_profiles", answer.stderr.trim());
+    }
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    assert_harmless(&answer.text());
+    assert_harmless(&tool().run(&[&profile[..], &["--json"]].concat()).text());
+    tool().run(&[&profile[..], &["--output", text]].concat());
+    tool().run(&[&profile[..], &["--json", "--output", json]].concat());
+    for path in [folded, svg, text, json] {
+        let written = std::fs::read_to_string(path).unwrap();
+        assert!(written.contains("[2J"), "{path} has the name: {written}");
+        assert_harmless(&written);
+    }
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(pprof).unwrap()).read_to_end(&mut plain).unwrap();
+    assert!(!plain.windows(4).any(|bytes| bytes == b"\x1b[2J"), "pprof prints names as they are");
+}
+
+/// A command's profile goes to standard error.
+#[test]
+fn names_of_commands_in_profiles() {
+    let public = Public::new();
+    let program = public.copy("/bin/true".as_ref(), OsStr::from_bytes(EVIL));
+    for options in [&["profil"][..], &["profil", "--json"]] {
+        let mut command = tool().command(options);
+        command.arg("--").arg(&program);
+        let answer = Answer::of(command);
+        if answer.stderr.contains("perf events are not permitted") {
+            return skip("names_of_commands_in_profiles", answer.stderr.trim());
+        }
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        assert!(answer.stderr.contains("[2J"), "{}", answer.stderr);
+        assert_harmless(&answer.stderr);
+    }
+}
+
+/// What cannot be done is said of the name that was given, in one line.
+#[test]
+fn names_of_files_in_errors() {
+    let public = Public::new();
+    let missing = public.writable().join(OsStr::from_bytes(EVIL));
+    let empty = public.writable().join(OsStr::from_bytes(&[EVIL, b"empty"].concat()));
+    std::fs::write(&empty, "no core").unwrap();
+    let dashes = std::ffi::OsString::from_vec([b"--".as_slice(), EVIL].concat());
+    for path in [&missing, &empty] {
+        let args: [&[&OsStr]; 7] = [
+            &["why".as_ref(), path.as_ref()],
+            &["stats".as_ref(), path.as_ref()],
+            &["set".as_ref(), "--undo".as_ref(), path.as_ref()],
+            &["run".as_ref(), "--".as_ref(), path.as_ref()],
+            &["profil".as_ref(), "--".as_ref(), path.as_ref()],
+            &["why".as_ref(), "1".as_ref(), "--exe".as_ref(), path.as_ref()],
+            &["why".as_ref(), path.as_ref(), dashes.as_ref()],
+        ];
+        for args in args {
+            // To a pipe no escape sequence is written; to a terminal they are, as to whoever forces it.
+            let mut command = tool().command(args);
+            command.env("CLICOLOR_FORCE", "1");
+            let answer = Answer::of(command);
+            assert_eq!(answer.code, Some(2), "{args:?}: {}", answer.stderr);
+            assert_harmless(&answer.stderr);
+        }
+    }
+}
