@@ -1,10 +1,11 @@
 //! One process under inspection, and the functions about agents themselves.
 
 use crate::abi::{PsProc, SyncHandle, Td, TdErr, ThrAgent, ThrHandle, code};
-use crate::agents::{self, Call};
+use crate::agents::{self, Call, Place};
 use crate::facts::FactCache;
 use crate::handles::{self, OwnProcess, Subject};
 use crate::kernel::Kernel;
+use crate::lists::Lists;
 use crate::picture::{Picture, Variables};
 use crate::service::{Service, Watched, psaddr};
 use crate::stats::Statistics;
@@ -46,6 +47,10 @@ pub(crate) struct Agent {
     /// The last look at what threads wait for.
     pub(crate) picture: Mutex<Option<Arc<Picture>>>,
     pub(crate) statistics: Mutex<Statistics>,
+    /// What iterations go through.
+    pub(crate) lists: Mutex<Lists>,
+    /// The process that made it: what it holds in the target is not its child's.
+    owner: u32,
 }
 
 // SAFETY: the two pointers are only compared and handed back to the client, on the thread that made
@@ -74,6 +79,8 @@ impl Agent {
             inside: Mutex::default(),
             picture: Mutex::default(),
             statistics: Mutex::default(),
+            lists: Mutex::default(),
+            owner: std::process::id(),
         }
     }
 
@@ -87,14 +94,42 @@ impl Agent {
         matches!(&self.backend, Backend::Own(own) if Arc::ptr_eq(own, process))
     }
 
-    /// Lets go of everything it holds in the target.
+    /// Gives up the process of its handle, in the child of a fork.
+    pub(crate) fn lose_process(&self) {
+        if let Backend::Own(process) = &self.backend {
+            process.lose();
+        }
+    }
+
+    /// Whether the process of its handle was given up.
+    pub(crate) fn has_lost_process(&self) -> bool {
+        matches!(&self.backend, Backend::Own(process) if process.is_lost())
+    }
+
+    /// Whether this process made it, and not one that has forked since.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner == std::process::id()
+    }
+
+    /// Lets go of everything it holds in the target, and of what it has read. A call that was left by longjmp keeps the agent
+    /// itself.
     pub(crate) fn end(&self) {
         self.end_statistics();
         let inside = lock(&self.inside).take();
-        drop(inside);
+        match self.is_own() {
+            true => drop(inside),
+            // It is at work for the parent.
+            false => std::mem::forget(inside),
+        }
         lock(&self.tracer).take();
+        lock(&self.lists).end(Place::here());
+        self.forget();
+        std::mem::take(&mut *lock(&self.variables));
+        if let Backend::Client(kernel) = &self.backend {
+            kernel.forget();
+        }
         let stopped = std::mem::take(&mut *lock(&self.stopped_by_client));
-        for lwp in stopped {
+        for lwp in stopped.into_iter().filter(|_| self.is_own()) {
             self.client_continue(lwp);
         }
     }
@@ -338,7 +373,10 @@ pub unsafe extern "C-unwind" fn td_ta_new(ph: *mut PsProc, out: *mut *mut ThrAge
             return Err(TdErr::BadPh);
         }
         let ta = match handles::find(ph) {
-            Some(process) => new_own(ph, process?)?,
+            Some(process) => {
+                let process = process?;
+                process.beginning(|| new_own(ph, process.clone()))?
+            }
             None => new_client(ph)?,
         };
         // SAFETY: as above.
@@ -403,7 +441,9 @@ fn layout_error(error: LayoutError) -> TdErr {
 /// `ta` may be anything: it is only compared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_delete(ta: *mut ThrAgent) -> c_int {
-    if let Ok(agent) = agents::enter(ta) {
+    if let Ok(agent) = agents::enter(ta)
+        && agent.is_own()
+    {
         crate::sync::stats::end(&agent);
     }
     code(agents::delete(ta))

@@ -1,39 +1,106 @@
 //! The agents that exist, by the pointers clients hold.
 
 use crate::abi::{Td, TdErr, ThrAgent};
-use crate::agent::Agent;
+use crate::agent::{Agent, lock};
+use crate::fork::forking_thread;
 use crate::handles::OwnProcess;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// An agent, or the mark that one was deleted there.
 type Entry = Option<Arc<Registered>>;
+type Agents = Option<HashMap<usize, Entry>>;
 
 struct Registered {
     agent: Agent,
-    /// Calls in progress on any thread.
-    active: AtomicUsize,
+    /// Calls in progress on any thread, with their numbers.
+    calls: Mutex<Calls>,
+    /// Whether this is a child, and another thread of its parent's was in a call at the fork: locks of the agent may be held
+    /// by nobody.
+    lost: AtomicBool,
 }
 
-static AGENTS: RwLock<Option<HashMap<usize, Entry>>> = RwLock::new(None);
-
-thread_local! {
-    /// Calls in progress on this thread, by agent: callbacks may call us again.
-    static OWN: RefCell<HashMap<usize, usize>> = RefCell::default();
+#[derive(Default)]
+struct Calls {
+    last: u64,
+    open: Vec<(u64, Place)>,
 }
+
+impl Calls {
+    /// Notes a call, in the place of those that the client has left by longjmp.
+    fn begin(&mut self, place: Place) -> u64 {
+        self.open.retain(|(_, open)| !open.is_left_for(place));
+        self.last += 1;
+        self.open.push((self.last, place));
+        self.last
+    }
+
+    /// Whether a call is in progress on another thread that exists.
+    fn are_elsewhere(&self) -> bool {
+        let here = thread_number();
+        self.open.iter().any(|(_, place)| place.thread != here && exists(place.thread))
+    }
+}
+
+static AGENTS: RwLock<Agents> = RwLock::new(None);
 
 /// How long deleting an agent waits for calls on other threads. One that a client left by longjmp
 /// never ends, so the wait must.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Where a call was made: on which thread, and how deep in its stack.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    thread: i32,
+    frame: usize,
+}
+
+impl Place {
+    /// That of whoever calls this.
+    #[inline(never)]
+    pub(crate) fn here() -> Self {
+        let local = 0u8;
+        Self { thread: thread_number(), frame: (&raw const local).addr() }
+    }
+
+    /// Whether a call made here must have been left, now that its thread makes one at `now`: its frame would be below.
+    /// A client that has several stacks on one thread looks so too, so nothing is freed for this that a call uses.
+    pub(crate) fn is_left_for(self, now: Self) -> bool {
+        self.thread == now.thread && self.frame <= now.frame
+    }
+
+    /// Whether the one made at `now` was made by a callback of this one.
+    pub(crate) fn is_around(self, now: Self) -> bool {
+        self.thread == now.thread && self.frame > now.frame
+    }
+}
+
+pub(crate) fn thread_number() -> i32 {
+    // SAFETY: takes nothing, and cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
+
+/// Whether this process has a thread of that number. Its parent's threads are none of its own.
+fn exists(thread: i32) -> bool {
+    // SAFETY: signal 0 is never sent: only the thread is looked for.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
+}
+
 /// An agent in use by one call. Keeps it alive; holds no lock.
 pub(crate) struct Call {
-    key: usize,
+    number: u64,
+    place: Place,
     registered: Arc<Registered>,
+}
+
+impl Call {
+    /// Where it was made.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
 }
 
 impl Deref for Call {
@@ -47,29 +114,25 @@ impl Deref for Call {
 impl Drop for Call {
     // Also runs when the client's exception passes through.
     fn drop(&mut self) {
-        self.registered.active.fetch_sub(1, Ordering::Release);
-        OWN.with_borrow_mut(|own| {
-            if let Some(count) = own.get_mut(&self.key) {
-                *count -= 1;
-                if *count == 0 {
-                    own.remove(&self.key);
-                }
-            }
-        });
+        lock(&self.registered.calls).open.retain(|(number, _)| *number != self.number);
     }
 }
 
 /// Begins a call on the agent `ta`.
 pub(crate) fn enter(ta: *const ThrAgent) -> Td<Call> {
-    let registered = {
+    let place = Place::here();
+    let (registered, number) = {
         let agents = AGENTS.read().unwrap_or_else(PoisonError::into_inner);
         let entry = agents.as_ref().and_then(|agents| agents.get(&ta.addr())).ok_or(TdErr::BadTa)?;
         let registered = entry.clone().ok_or(TdErr::BadPh)?;
-        registered.active.fetch_add(1, Ordering::AcqRel);
-        registered
+        if registered.lost.load(Ordering::Relaxed) {
+            return Err(TdErr::BadPh);
+        }
+        // While the list of agents is locked: whoever deletes this one sees the call.
+        let number = lock(&registered.calls).begin(place);
+        (registered, number)
     };
-    OWN.with_borrow_mut(|own| *own.entry(ta.addr()).or_default() += 1);
-    let call = Call { key: ta.addr(), registered };
+    let call = Call { number, place, registered };
     if call.is_released() { Err(TdErr::BadPh) } else { Ok(call) }
 }
 
@@ -77,7 +140,7 @@ pub(crate) fn enter(ta: *const ThrAgent) -> Td<Call> {
 pub(crate) fn register(make: impl FnOnce(*mut ThrAgent) -> Agent) -> *mut ThrAgent {
     // As with handles: an address that is never given out again.
     let ta: *mut ThrAgent = Box::into_raw(Box::new(0u64)).cast();
-    let registered = Arc::new(Registered { agent: make(ta), active: AtomicUsize::new(0) });
+    let registered = Arc::new(Registered { agent: make(ta), calls: Mutex::default(), lost: AtomicBool::new(false) });
     let mut agents = AGENTS.write().unwrap_or_else(PoisonError::into_inner);
     agents.get_or_insert_default().insert(ta.addr(), Some(registered));
     ta
@@ -91,9 +154,13 @@ pub(crate) fn delete(ta: *const ThrAgent) -> Td {
         let entry = agents.as_mut().and_then(|agents| agents.get_mut(&ta.addr())).ok_or(TdErr::BadTa)?;
         entry.take().ok_or(TdErr::BadPh)?
     };
-    let own = OWN.with_borrow(|own| own.get(&ta.addr()).copied().unwrap_or(0));
+    if registered.lost.load(Ordering::Relaxed) {
+        // Nothing of it can be touched.
+        std::mem::forget(registered);
+        return Ok(());
+    }
     let deadline = Instant::now() + PATIENCE;
-    while registered.active.load(Ordering::Acquire) > own && Instant::now() < deadline {
+    while lock(&registered.calls).are_elsewhere() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_micros(50));
     }
     registered.agent.end();
@@ -108,6 +175,39 @@ pub(crate) fn release_of(process: &Arc<OwnProcess>) {
         entries.filter_map(|entry| entry.take_if(|registered| registered.agent.is_of(process))).collect()
     };
     for registered in of_process {
-        registered.agent.end();
+        match registered.lost.load(Ordering::Relaxed) {
+            true => std::mem::forget(registered),
+            false => registered.agent.end(),
+        }
+    }
+}
+
+/// All agents, held still while the process forks.
+pub(crate) struct Still(RwLockWriteGuard<'static, Agents>);
+
+impl Still {
+    pub(crate) fn hold() -> Self {
+        Self(AGENTS.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// In the child: gives up the agents, and the handles, in which another thread of the parent's was at work.
+    pub(crate) fn lose_those_in_use(&self) {
+        let all = || self.0.iter().flat_map(HashMap::values).flatten();
+        for registered in all() {
+            // The forking thread holds no lock of ours, and is in no call but those it has around it.
+            let is_in_use = match registered.calls.try_lock() {
+                // Those of the forking thread bear its old number.
+                Ok(calls) => calls.open.iter().any(|(_, place)| place.thread != forking_thread()),
+                Err(_) => true,
+            };
+            if is_in_use {
+                registered.lost.store(true, Ordering::Relaxed);
+                registered.agent.lose_process();
+            }
+        }
+        // What the agents of one handle share may be locked too.
+        for registered in all().filter(|registered| registered.agent.has_lost_process()) {
+            registered.lost.store(true, Ordering::Relaxed);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use threadglass::Pid;
 use threadglass::target::{Core, CoreFault, CoreOptions, Live, Target};
@@ -22,9 +22,41 @@ pub(crate) enum Subject {
 pub(crate) struct OwnProcess {
     pub(crate) subject: Subject,
     released: AtomicBool,
+    /// Agents that are being made of it.
+    beginnings: AtomicUsize,
+    /// Whether this is a child, and another thread of its parent's was at work with it at the fork.
+    lost: AtomicBool,
 }
 
 impl OwnProcess {
+    fn new(subject: Subject) -> Self {
+        Self {
+            subject,
+            released: AtomicBool::new(false),
+            beginnings: AtomicUsize::new(0),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs `make` while everybody can see that something is being made of it.
+    pub(crate) fn beginning<R>(&self, make: impl FnOnce() -> R) -> R {
+        // No foreign code runs: it comes to its end.
+        self.beginnings.fetch_add(1, Ordering::AcqRel);
+        let made = make();
+        self.beginnings.fetch_sub(1, Ordering::AcqRel);
+        made
+    }
+
+    /// Gives it up, in the child of a fork.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was given up.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
     /// It, as what is looked at.
     pub(crate) fn target(&self) -> &dyn Target {
         match &self.subject {
@@ -55,8 +87,29 @@ fn handles() -> MutexGuard<'static, Option<HashMap<usize, Handle>>> {
 /// released one.
 pub(crate) fn find(ph: *mut PsProc) -> Option<Td<Arc<OwnProcess>>> {
     match handles().as_ref()?.get(&ph.addr())? {
+        Handle::Open(process) if process.is_lost() => Some(Err(TdErr::BadPh)),
         Handle::Open(process) => Some(Ok(process.clone())),
         Handle::Released => Some(Err(TdErr::BadPh)),
+    }
+}
+
+/// All handles, held still while the process forks.
+pub(crate) struct Still(MutexGuard<'static, Option<HashMap<usize, Handle>>>);
+
+impl Still {
+    pub(crate) fn hold() -> Self {
+        Self(handles())
+    }
+
+    /// In the child: gives up the handles of which another thread of the parent's was making an agent.
+    pub(crate) fn lose_those_in_use(&self) {
+        for handle in self.0.iter().flat_map(HashMap::values) {
+            if let Handle::Open(process) = handle
+                && process.beginnings.load(Ordering::Acquire) > 0
+            {
+                process.lose();
+            }
+        }
     }
 }
 
@@ -101,7 +154,7 @@ fn register(subject: Subject) -> *mut PsProc {
     // The address of a small allocation that is never freed: no later handle can have the same, so a
     // released handle is known as such for ever.
     let ph: *mut PsProc = Box::into_raw(Box::new(0u64)).cast();
-    let process = Arc::new(OwnProcess { subject, released: AtomicBool::new(false) });
+    let process = Arc::new(OwnProcess::new(subject));
     handles().get_or_insert_default().insert(ph.addr(), Handle::Open(process));
     ph
 }
@@ -147,6 +200,10 @@ pub unsafe extern "C-unwind" fn tg_release(ph: *mut PsProc) {
     if let Handle::Open(process) = released {
         process.released.store(true, Ordering::Release);
         crate::agents::release_of(&process);
+        if process.is_lost() {
+            // Nothing of it can be touched.
+            std::mem::forget(process);
+        }
     }
 }
 

@@ -4,8 +4,10 @@ use crate::abi::{SigSet, TdErr, ThrAgent, ThrIterF, code};
 use crate::agent::{Agent, lock, look_error};
 use crate::agents;
 use crate::info::describe;
+use crate::lists::Pass;
 use std::ffi::{c_int, c_uint, c_void};
 use threadglass::filter::{LOWEST_PRIORITY, ThreadFilter};
+use threadglass::glibc::Descriptor;
 use threadglass::model::ThreadState;
 use threadglass::signals::SignalSet;
 
@@ -44,12 +46,10 @@ pub unsafe extern "C-unwind" fn td_ta_thr_iter(
             return Err(TdErr::NoThr);
         }
         remember_order(&agent, &threads);
-        for descriptor in &threads {
-            if filter != ThreadFilter::default() {
-                let described = agent.inspect(|inspector| describe(&agent, inspector, descriptor));
-                if !filter.matches(&described) {
-                    continue;
-                }
+        let mut threads = Pass::new(&agent, agent.place(), threads);
+        while let Some(descriptor) = threads.next()? {
+            if !is_wanted(&agent, &filter, &descriptor) {
+                continue;
             }
             let handle = agent.handle(descriptor.id);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
@@ -59,6 +59,11 @@ pub unsafe extern "C-unwind" fn td_ta_thr_iter(
         }
         Ok(())
     })())
+}
+
+fn is_wanted(agent: &Agent, filter: &ThreadFilter, descriptor: &Descriptor) -> bool {
+    *filter == ThreadFilter::default()
+        || filter.matches(&agent.inspect(|inspector| describe(agent, inspector, descriptor)))
 }
 
 /// The filter the arguments describe; `None` when no thread can pass because the state does not exist.
@@ -76,7 +81,7 @@ fn filter(state: c_int, priority: c_int, mask: Option<&SigSet>, user_flags: c_ui
     })
 }
 
-fn remember_order(agent: &Agent, threads: &[threadglass::glibc::Descriptor]) {
+fn remember_order(agent: &Agent, threads: &[Descriptor]) {
     let order = agent.inspect(|inspector| match inspector.target {
         Some(target) if !target.is_namespaced() => {
             threads.iter().filter_map(|thread| inspector.lwp_of(thread)).collect()

@@ -33,6 +33,11 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
+    /// Closes the process.
+    pub(crate) fn forget(&self) {
+        *lock(&self.state) = State::Unchecked;
+    }
+
     /// The live process, if there is one and it is the same.
     pub(crate) fn live(&self, service: Service) -> Option<Arc<Live>> {
         match &mut *lock(&self.state) {

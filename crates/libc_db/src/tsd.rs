@@ -3,6 +3,7 @@
 use crate::abi::{KeyIterF, TdErr, ThrAgent, ThrHandle, code};
 use crate::agent::{look_error, thread};
 use crate::agents;
+use crate::lists::Pass;
 use crate::service::psaddr;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -25,7 +26,8 @@ pub unsafe extern "C-unwind" fn td_ta_tsd_iter(
         let _stopped = agent.stopping()?;
         let layout = agent.layout().keys.ok_or(TdErr::NoCapab)?;
         let keys = agent.inspect(|inspector| tsd::keys(inspector.memory, &layout)).map_err(|_| TdErr::DbErr)?;
-        for key in keys {
+        let mut keys = Pass::new(&agent, agent.place(), keys);
+        while let Some(key) = keys.next()? {
             let destructor = key.destructor.map_or(ptr::null_mut(), psaddr);
             // SAFETY: an address in the target, which the client gets as a function pointer because the
             // interface says so, and must not call; a nullable function pointer is pointer-sized.

@@ -112,6 +112,18 @@ fn exceptions_pass_and_callbacks_may_call() {
     }
 }
 
+/// A client that leaves callbacks by longjmp loses no memory and no lock of ours.
+#[test]
+fn jumps_out_of_callbacks_and_routines() {
+    checks("jumping", &client("jumping.c", &[]), &[]);
+}
+
+/// A child of a client waits for nobody who is not there.
+#[test]
+fn a_child_of_the_client() {
+    checks("forked", &client("forked.c", &[]), &[]);
+}
+
 /// Threads that come and go without pause cost no look, and no lasting thread.
 #[test]
 fn a_process_in_motion() {

@@ -4,6 +4,7 @@ use super::{stats, type_of};
 use crate::abi::{PsAddr, SyncHandle, SyncIterF, Td, TdErr, ThrAgent, code};
 use crate::agent::Agent;
 use crate::agents;
+use crate::lists::Pass;
 use crate::picture::Depth;
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
@@ -78,11 +79,8 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
         let agent = agents::enter(ta)?;
         let _stopped = agent.stopping()?;
         // The list is taken whole before the first callback, which may change what is in it.
-        let picture = agent.new_picture(Depth::All)?;
-        let known = picture.objects().filter(|object| type_of(object).is_some() && is_in_use(object));
-        let mut addresses: BTreeSet<RemoteAddr> = known.map(|object| object.address).collect();
-        addresses.extend(stats::registered(&agent));
-        for address in addresses {
+        let mut addresses = Pass::new(&agent, agent.place(), known_objects(&agent)?);
+        while let Some(address) = addresses.next()? {
             let handle = agent.sync_handle(address);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
             if unsafe { callback(&raw const handle, data) } != 0 {
@@ -91,6 +89,15 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
         }
         Ok(())
     })())
+}
+
+/// The objects in use, and those that were seen used, in address order.
+fn known_objects(agent: &Agent) -> Td<Vec<RemoteAddr>> {
+    let picture = agent.new_picture(Depth::All)?;
+    let known = picture.objects().filter(|object| type_of(object).is_some() && is_in_use(object));
+    let mut addresses: BTreeSet<RemoteAddr> = known.map(|object| object.address).collect();
+    addresses.extend(stats::registered(agent));
+    Ok(addresses.into_iter().collect())
 }
 
 /// Whether an object is waited for or held, or was held by somebody who died.

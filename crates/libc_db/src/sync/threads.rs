@@ -4,6 +4,7 @@ use super::info::{is_owner, read_now};
 use super::object;
 use crate::abi::{SyncHandle, SyncIterF, Td, TdErr, ThrHandle, ThrIterF, code};
 use crate::agent::{Agent, look_error, thread};
+use crate::lists::Pass;
 use crate::picture::Depth;
 use std::ffi::{c_int, c_void};
 use threadglass::model::{Holder, HolderStatus, SyncObject};
@@ -26,7 +27,8 @@ pub unsafe extern "C-unwind" fn td_sync_waiters(
         // SAFETY: by the caller's promise.
         let (agent, address) = unsafe { object(sh) }?;
         let _stopped = agent.stopping()?;
-        for id in waiters(&agent, address)? {
+        let mut waiters = Pass::new(&agent, agent.place(), waiters(&agent, address)?);
+        while let Some(id) = waiters.next()? {
             let handle = agent.handle(id);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
             if unsafe { callback(&raw const handle, data) } != 0 {
@@ -65,7 +67,8 @@ pub unsafe extern "C-unwind" fn td_thr_lockowner(
         })?;
         // Whoever has ended holds nothing, whatever it left locked.
         let Some(lwp) = lwp else { return Ok(()) };
-        for address in owned(&agent, id, lwp)? {
+        let mut owned = Pass::new(&agent, agent.place(), owned(&agent, id, lwp)?);
+        while let Some(address) = owned.next()? {
             let handle = agent.sync_handle(address);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
             if unsafe { callback(&raw const handle, data) } != 0 {

@@ -44,7 +44,28 @@ impl Held {
 #[derive(Debug)]
 pub struct Tracer {
     pid: Pid,
-    worker: Mutex<Option<(Sender<Job>, JoinHandle<()>)>>,
+    worker: Mutex<Option<Worker>>,
+}
+
+/// The thread that traces.
+#[derive(Debug)]
+struct Worker {
+    jobs: Sender<Job>,
+    thread: JoinHandle<()>,
+    /// The process it belongs to. In one that was forked since, there is no such thread.
+    owner: u32,
+}
+
+impl Worker {
+    fn start(pid: Pid) -> std::io::Result<Self> {
+        let (jobs, queue) = channel();
+        let thread = std::thread::Builder::new().spawn(move || work(pid, &queue))?;
+        Ok(Self { jobs, thread, owner: std::process::id() })
+    }
+
+    fn exists(&self) -> bool {
+        self.owner == std::process::id()
+    }
 }
 
 impl Tracer {
@@ -63,18 +84,16 @@ impl Tracer {
         {
             // No callback or other foreign code runs while this is held.
             let mut worker = self.worker.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if worker.is_none() {
-                let (jobs, queue) = channel();
-                let pid = self.pid;
-                let handle =
-                    std::thread::Builder::new().spawn(move || work(pid, &queue)).map_err(|_| failed(Errno::EAGAIN))?;
-                *worker = Some((jobs, handle));
+            if !worker.as_ref().is_some_and(Worker::exists) {
+                // Nothing of one that was left in the parent may be touched: its memory was given to others.
+                std::mem::forget(worker.take());
+                *worker = Some(Worker::start(self.pid).map_err(|_| failed(Errno::EAGAIN))?);
             }
             let job: Job = Box::new(move |held| {
                 let _ = answer.send(act(held));
             });
             match worker.as_ref() {
-                Some((jobs, _)) => jobs.send(job).map_err(|_| failed(Errno::EAGAIN))?,
+                Some(worker) => worker.jobs.send(job).map_err(|_| failed(Errno::EAGAIN))?,
                 None => return Err(failed(Errno::EAGAIN)),
             }
         }
@@ -102,7 +121,7 @@ impl Tracer {
 
     /// Whether this tracer holds the thread.
     pub fn is_suspended(&self, lwp: Lwp) -> bool {
-        let idle = self.worker.lock().is_ok_and(|worker| worker.is_none());
+        let idle = self.worker.lock().is_ok_and(|worker| !worker.as_ref().is_some_and(Worker::exists));
         !idle && self.ask(lwp, move |held| Ok(held.threads.contains_key(&lwp))).unwrap_or(false)
     }
 
@@ -125,10 +144,14 @@ impl Tracer {
 impl Drop for Tracer {
     fn drop(&mut self) {
         let worker = self.worker.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        if let Some((jobs, handle)) = worker {
-            drop(jobs);
-            // Wait for the release, so that whoever deleted the agent finds its threads running.
-            let _ = handle.join();
+        match worker {
+            Some(worker) if worker.exists() => {
+                drop(worker.jobs);
+                // Wait for the release, so that whoever deleted the agent finds its threads running.
+                let _ = worker.thread.join();
+            }
+            // It holds its threads for the parent.
+            left => std::mem::forget(left),
         }
     }
 }

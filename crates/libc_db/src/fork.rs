@@ -1,0 +1,50 @@
+//! A client that forks while its threads are in calls of ours.
+//!
+//! Its child has one thread, and whatever another one had locked stays so. What all calls go through is held still during the
+//! fork, and what others were at work in is given up in the child: its functions answer TD_BADPH there, and deleting it
+//! waits for nobody. Agents and handles that nobody used at that moment go on to work.
+
+use crate::agents;
+use crate::handles;
+use std::cell::{Cell, RefCell};
+
+thread_local! {
+    /// What is held during a fork, by the thread that forks.
+    static STILL: RefCell<Option<(agents::Still, handles::Still)>> = const { RefCell::new(None) };
+    /// The number of this thread when it last forked, which is another one in the child.
+    static FORKING: Cell<i32> = const { Cell::new(0) };
+}
+
+/// When the library is loaded, not when it is first used: another thread could be in the middle of a fork just then.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        // SAFETY: the library is never unloaded (it is linked with -z nodelete). Where there is no memory for the
+        // handlers, a child may wait for what nobody gives back.
+        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    }
+    at_load
+};
+
+/// The number that the forking thread had in the parent.
+pub(crate) fn forking_thread() -> i32 {
+    FORKING.get()
+}
+
+unsafe extern "C" fn prepare() {
+    FORKING.set(agents::thread_number());
+    // No call of ours runs foreign code with one of these.
+    STILL.set(Some((agents::Still::hold(), handles::Still::hold())));
+}
+
+unsafe extern "C" fn parent() {
+    STILL.take();
+}
+
+unsafe extern "C" fn child() {
+    if let Some((agents, handles)) = STILL.take() {
+        handles.lose_those_in_use();
+        agents.lose_those_in_use();
+    }
+}
