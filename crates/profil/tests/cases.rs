@@ -53,6 +53,22 @@ fn threads_from_before_and_later() {
     both("threads");
 }
 
+/// What the pages say of threads that live for less than a period.
+#[test]
+fn threads_that_are_too_short_for_a_tick() {
+    let run = |clock: &str| {
+        let mut command = program();
+        command.env("PROFIL_CLOCK", clock).env("PROFIL_HZ", "100").arg("brief");
+        let answer = Answer::of(command);
+        assert_eq!(answer.code, Some(0), "{clock}: {}", answer.stderr);
+    };
+    run("timers");
+    if have_perf("threads_that_are_too_short_for_a_tick") {
+        run("perf");
+    }
+    both("brief_and_fast");
+}
+
 #[test]
 fn threads_that_come_and_go_are_not_counted_twice() {
     both("churn");
