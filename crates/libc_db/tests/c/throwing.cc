@@ -8,6 +8,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <link.h>
+#include <malloc.h>
 #include <string>
 #include <vector>
 
@@ -113,7 +114,11 @@ static void callbacks_that_throw(ps_prochandle *ph)
     GIVES(TD_OK, td_ta_new(ph, &ta));
     size_t count = threads_of(ta).size();
     CHECK(count > 3, "%zu threads", count);
-    for (int round = 0; round < 20; round++) {
+    size_t used = 0;
+    for (int round = 0; round < 100; round++) {
+        // What the first rounds leave is kept for the next.
+        if (round == 20)
+            used = mallinfo2().uordblks;
         int calls = 0;
         CHECK(throws([&] {
                   iterate(ta, [&](const td_thrhandle_t *th) -> int {
@@ -137,6 +142,7 @@ static void callbacks_that_throw(ps_prochandle *ph)
               "the exception was lost");
         CHECK(threads_of(ta).size() == count, "the agent forgot its threads");
     }
+    CHECK(mallinfo2().uordblks < used + 65536, "%zu bytes, then %zu", used, mallinfo2().uordblks);
     CHECK(service.stopped == service.continued, "%d stops, %d continues", service.stopped, service.continued);
     delete_at_once(ta);
 }
