@@ -266,6 +266,9 @@ static void bad_processes(void)
     CHECK(strstr(tg_last_error(), "is a thread") != NULL, "\"%s\"", tg_last_error());
     GIVES(TD_ERR, tg_attach_pid(shared->pid, NULL));
     CHECK(strstr(tg_last_error(), "NULL") != NULL, "\"%s\"", tg_last_error());
+    /* Who prints it prints the name of a file, which obeys nobody. */
+    GIVES(TD_ERR, tg_open_core("/nonexistent/\033[2J\177\302\233core", NULL, &ph));
+    CHECK(strstr(tg_last_error(), "\\u{1b}[2J\\u{7f}\\u{9b}core") != NULL, "\"%s\"", tg_last_error());
     ph = (struct ps_prochandle *)0x55;
     CHECK(tg_open_core("/nonexistent/core", NULL, &ph) != TD_OK && ph == NULL, "%p", (void *)ph);
     CHECK(strlen(tg_last_error()) > 10, "\"%s\"", tg_last_error());
