@@ -141,8 +141,8 @@ static void out_of_callbacks(struct ps_prochandle *ph, int times)
         GIVES(TD_OK, td_ta_new(ph, &ta));
         memset(&waited, 0, sizeof waited);
         GIVES(TD_OK, td_ta_sync_iter(ta, find_waited, NULL));
-        /* A look at all objects takes long. */
-        int rounds = way >= OF_OBJECTS ? times / 100 : times;
+        /* A look at all objects takes long, and so do all threads twice. */
+        int rounds = way >= OF_OBJECTS ? times / 100 : way == OF_THREADS || way == OF_KEYS ? times : times / 10;
         /* Whoever owns nothing is called back for nothing. */
         if (!jump(ta, way, rounds / 10 + 20)) {
             CHECK(way == OF_OWNED, "%s calls nobody", names[way]);
