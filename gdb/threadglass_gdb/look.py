@@ -77,10 +77,10 @@ def target():
         arguments = [os.path.abspath(core_file(inferior))]
         program = inferior.progspace.filename
         if program and os.path.isfile(program):
-            arguments += ["--exe", program]
+            arguments.append("--exe=" + program)
         sysroot = gdb.parameter("sysroot") or ""
         if sysroot.strip("/") and not sysroot.startswith(("target:", "remote:")):
-            arguments += ["--sysroot", sysroot]
+            arguments.append("--sysroot=" + sysroot)
         return arguments
     if connection.type != "native" and not is_local(inferior):
         where = safe(" ".join(filter(None, [connection.type, connection.details])))

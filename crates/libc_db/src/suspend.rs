@@ -104,8 +104,8 @@ pub unsafe extern "C-unwind" fn td_thr_dbresume(th: *const ThrHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_thr_setprio(th: *const ThrHandle, priority: c_int) -> c_int {
     let act = |agent: &Agent, _, lwp: Lwp| {
-        agent.live().ok_or(TdErr::NoCapab)?;
-        set_priority(lwp, priority).map_err(adjust_error)
+        let live = agent.live().ok_or(TdErr::NoCapab)?;
+        set_priority(Pid(live.pid().0), lwp, priority).map_err(adjust_error)
     };
     // SAFETY: by the caller's promise.
     unsafe { on_thread(th, act) }

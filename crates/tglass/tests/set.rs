@@ -590,6 +590,11 @@ fn what_was_used_is_not_undone() {
     assert!(other.run(&["set", "--undo", forged, "--yes"]).assert_refused().contains("is not the one"));
     assert!(other.run(&["set", "--undo", "/proc/self/exe", "--yes"]).assert_refused().contains("no journal"));
     assert!(other.run(&["set", "--undo", "/nonexistent", "--yes"]).assert_refused().contains("cannot read"));
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let fifo = fifo.to_str().unwrap();
+    assert!(other.run(&["set", "--undo", fifo, "--yes"]).assert_refused().contains("no journal"));
 }
 
 #[test]
@@ -605,8 +610,13 @@ fn a_change_that_was_cut_short_can_be_undone() {
     let memory = std::fs::OpenOptions::new().write(true).open(format!("/proc/{}/mem", locks.pid())).unwrap();
     let owner = locks.lwp(1).to_le_bytes();
     std::os::unix::fs::FileExt::write_all_at(&memory, &owner, address(locks.truth("a")) + 8).unwrap();
+    // Whoever else can write there has put a link where the journal is written anew.
+    let other = path.with_file_name("other");
+    std::fs::write(&other, "of somebody").unwrap();
+    std::os::unix::fs::symlink(&other, path.with_extension("json.new")).unwrap();
     let undone = locks.run(&["set", "--undo", path.to_str().unwrap(), "--yes"]);
     assert_eq!(undone.code, Some(0), "{}", undone.stderr);
+    assert_eq!(std::fs::read(&other).unwrap(), b"of somebody");
     assert_eq!(locks.bytes("a"), before);
     locks.does("1 unlock a", 0);
 }

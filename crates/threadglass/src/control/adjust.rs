@@ -16,8 +16,12 @@ pub enum AdjustError {
     Refused(Errno),
 }
 
-/// Sets the priority of a thread within its present policy.
-pub fn set_priority(lwp: Lwp, priority: i32) -> Result<(), AdjustError> {
+/// Sets the priority of a thread of `pid` within its present policy. The kernel is told the thread alone, and which one it is
+/// may be what the process says of itself: so it must be one of its own.
+pub fn set_priority(pid: Pid, lwp: Lwp, priority: i32) -> Result<(), AdjustError> {
+    if !std::path::Path::new(&format!("/proc/{pid}/task/{lwp}")).exists() {
+        return Err(AdjustError::Refused(Errno::ESRCH));
+    }
     task::set_priority(lwp, priority).map_err(AdjustError::Refused)
 }
 
@@ -31,4 +35,20 @@ pub fn raise_signals(pid: Pid, lwp: Lwp, pending: SignalSet, wanted: SignalSet) 
     SignalSet(wanted.0 & !pending.0)
         .iter()
         .try_for_each(|signal| task::send_signal(pid, lwp, signal).map_err(AdjustError::Refused))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_of_another_process_keeps_its_priority() {
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let lwp = Lwp(other.id() as i32);
+        // The priority that it has: what is refused is the thread.
+        assert_eq!(set_priority(Pid::me(), lwp, 0), Err(AdjustError::Refused(Errno::ESRCH)));
+        assert_eq!(set_priority(Pid(lwp.0), lwp, 0), Ok(()));
+        let _ = other.kill();
+        let _ = other.wait();
+    }
 }

@@ -4,7 +4,7 @@ use crate::render::json;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -111,7 +111,9 @@ impl Journal {
     pub fn rewrite(&self, path: &Path) -> Result<()> {
         let cannot = || format!("cannot bring the journal {} up to date (the change itself was made)", path.display());
         let partial = path.with_extension("json.new");
-        self.write(&partial, OpenOptions::new().write(true).create(true).truncate(true)).with_context(cannot)?;
+        // A new file, never one that a link of that name leads to: the user may keep journals where others can write.
+        let _ = std::fs::remove_file(&partial);
+        self.write(&partial, OpenOptions::new().write(true).create_new(true)).with_context(cannot)?;
         std::fs::rename(&partial, path).with_context(cannot)
     }
 
@@ -127,11 +129,14 @@ impl Journal {
     /// Reads one.
     pub fn read(path: &Path) -> Result<Self> {
         let cannot = || format!("cannot read the journal {}", path.display());
-        let size = std::fs::metadata(path).with_context(cannot)?.len();
-        if size > MAX_FILE {
-            bail!("{} is no journal of `tglass set`: it is too large", path.display());
+        const NONBLOCK: i32 = 0o4000;
+        let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path).with_context(cannot)?;
+        let about = file.metadata().with_context(cannot)?;
+        if !about.is_file() || about.len() > MAX_FILE {
+            bail!("{} is no journal of `tglass set`: it is too large, or no file", path.display());
         }
-        let text = std::fs::read(path).with_context(cannot)?;
+        let mut text = Vec::new();
+        file.take(MAX_FILE).read_to_end(&mut text).with_context(cannot)?;
         let journal: Self = serde_json::from_slice(&text)
             .with_context(|| format!("{} is no journal of `tglass set`", path.display()))?;
         if journal.schema != SCHEMA {

@@ -42,6 +42,7 @@ use source::Source;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -86,12 +87,14 @@ impl fmt::Debug for Core {
     }
 }
 
-/// Opens a regular file, without being held up by a FIFO.
+/// Opens a regular file, without being held up by a FIFO, and without opening a device, which may do something.
 fn open_regular(path: &Path) -> Result<File, CoreFault> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(CoreFault::from_io)?;
-    let kind = file.metadata().map_err(CoreFault::from_io)?.file_type();
+    let open =
+        |path: &Path, flags| OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(CoreFault::from_io);
+    let handle = open(path, libc::O_PATH)?;
+    let kind = handle.metadata().map_err(CoreFault::from_io)?.file_type();
     match kind {
-        kind if kind.is_file() => Ok(file),
+        kind if kind.is_file() => open(format!("/proc/self/fd/{}", handle.as_raw_fd()).as_ref(), libc::O_NONBLOCK),
         kind if kind.is_dir() => Err(CoreFault::NotAFile("a directory")),
         kind if kind.is_fifo() => Err(CoreFault::NotAFile("a pipe")),
         _ => Err(CoreFault::NotAFile("a device")),
