@@ -361,6 +361,9 @@ fn a_program_that_refuses_is_left_alone() {
     assert_ne!(first.slots().0, 0);
     assert!(first.detach().unwrap());
     assert_eq!(fixture.ask("alive"), "alive");
+    let mut fixture = build("small-files");
+    assert!(refusal(fixture.pid()).to_string().contains("RLIMIT_FSIZE"));
+    assert_eq!(fixture.ask("alive"), "alive");
     let mut fixture = build("locked");
     assert!(matches!(refusal(fixture.pid()), InjectError::Locked(_)));
     assert_eq!(fixture.ask("alive"), "alive");

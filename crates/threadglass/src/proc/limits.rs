@@ -1,4 +1,4 @@
-//! `/proc/PID/limits`: the stack limit.
+//! `/proc/PID/limits`: two of them.
 
 use super::{decimal, words};
 
@@ -15,11 +15,20 @@ pub enum StackLimit {
 
 /// Finds the soft limit in a `limits` file.
 pub fn parse_stack_limit(bytes: &[u8]) -> Option<StackLimit> {
-    let line = bytes.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Max stack size"))?;
-    match words(line).next()? {
+    match soft(bytes, b"Max stack size")? {
         b"unlimited" => Some(StackLimit::Unlimited),
         number => decimal(number).map(StackLimit::Bytes),
     }
+}
+
+/// How long the files that it writes may become; `None` if as long as they like.
+pub(crate) fn parse_file_limit(bytes: &[u8]) -> Option<u64> {
+    decimal(soft(bytes, b"Max file size")?)
+}
+
+fn soft<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let line = bytes.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(name))?;
+    words(line).next()
 }
 
 #[cfg(test)]
@@ -32,5 +41,13 @@ mod tests {
         assert_eq!(parse_stack_limit(file), Some(StackLimit::Bytes(8 << 20)));
         assert_eq!(parse_stack_limit(b"Max stack size unlimited unlimited bytes"), Some(StackLimit::Unlimited));
         assert_eq!(parse_stack_limit(b"Max cpu time 1 1"), None);
+        assert_eq!(
+            parse_file_limit(b"Max file size             4096                 unlimited            bytes"),
+            Some(4096)
+        );
+        assert_eq!(
+            parse_file_limit(b"Max file size             unlimited            unlimited            bytes"),
+            None
+        );
     }
 }

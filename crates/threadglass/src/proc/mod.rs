@@ -14,6 +14,7 @@ mod syscall;
 mod syscall_names;
 
 pub use auxv::{AuxVector, parse_auxv};
+pub(crate) use limits::parse_file_limit;
 pub use limits::{StackLimit, parse_stack_limit};
 pub use maps::{MapEntry, map_at, parse_maps};
 pub use stat::{KernelState, Policy, Stat, parse_stat};

@@ -254,7 +254,7 @@ fn settle(live: &Live, made: &Made, room: &Room, victim: Lwp) -> Result<Injected
                         "the program's loader refused the agent (is /proc mounted where the program is, and may memory \
                          be executed?)"
                     }
-                    _ => "the program waited for us in vain",
+                    _ => "the program waited for us in vain, or could not write a file in memory",
                 }));
             }
             _ => {}

@@ -4,6 +4,7 @@ use super::super::fits::is_sanitizer;
 use super::{InjectError, cgroup};
 use crate::RemoteAddr;
 use crate::elf::Image;
+use crate::proc::parse_file_limit;
 use crate::target::{KernelFacts, Live, Memory, Target};
 use nix::errno::Errno;
 
@@ -53,6 +54,14 @@ pub(super) fn check(live: &Live, force: bool) -> Result<Care, InjectError> {
     };
     if is_single {
         return Err(InjectError::Misfit(format!("process {pid} has only one thread: nobody waits for its locks")));
+    }
+    // Its own thread writes the file that is loaded.
+    let limits = std::fs::read(format!("/proc/{pid}/limits")).unwrap_or_default();
+    if let Some(limit) = parse_file_limit(&limits).filter(|limit| *limit < agent::AGENT.len() as u64) {
+        return Err(InjectError::Misfit(format!(
+            "process {pid} may write no file larger than {limit} bytes (RLIMIT_FSIZE), and the agent has {}",
+            agent::AGENT.len()
+        )));
     }
     let mut is_filtered = false;
     let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
