@@ -5,7 +5,7 @@ use std::process::Command;
 use testkit::{Build, Dumpable, Fixture, Value, Variant, address, eventually, has_static_libc};
 use threadglass::model::{Evidence, Snapshot, SyncKind};
 use threadglass::symbols::{DataNames, LockVariable, ObjectNames};
-use threadglass::target::{Core, CoreOptions, Live, Memory};
+use threadglass::target::{Core, CoreOptions, Limits, Live, Memory};
 use threadglass::{Lwp, Pid, RemoteAddr, threads, unwind};
 
 fn open(fixture: &Fixture) -> Live {
@@ -266,7 +266,7 @@ fn debug_information_in_a_file_of_its_own() {
 fn damaged_debug_information_is_survived() {
     let whole = std::fs::read(Build::new("names_data.cc").variant(Variant::Default).path()).expect("the program");
     let variable = {
-        let mut names = ObjectNames::new(file(&whole));
+        let mut names = ObjectNames::new(file(&whole), &Limits::default());
         let locks = names.lock_variables();
         assert!(locks.iter().any(|lock| lock.name == "ns::lock_a"), "{locks:?}");
         locks[0].addr
@@ -283,7 +283,7 @@ fn damaged_debug_information_is_survived() {
             let at = 0x1000 + random() % (bytes.len() - 0x3000);
             bytes[at] = random() as u8;
         }
-        let mut names = ObjectNames::new(file(&bytes));
+        let mut names = ObjectNames::new(file(&bytes), &Limits::default());
         let _ = names.variable_at(variable);
         let _ = names.lock_variables();
     }

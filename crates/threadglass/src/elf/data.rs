@@ -1,13 +1,12 @@
 //! Data symbols: names for variables of an object that has no debug information.
 
+use super::object_file::{ObjectFile, Section, Table, symbols};
 use super::plainness;
-use object::elf::{SHF_ALLOC, SHF_TLS, SHF_WRITE, SHN_UNDEF, STT_COMMON, STT_OBJECT};
-use object::read::elf::{ElfFile64, SectionHeader, Sym};
-use object::{Endianness, ReadCache};
+use crate::target::{Limits, Share};
 use std::fs::File;
 
-/// No object has more variables; a table that claims so is not followed.
-const MAX_SYMBOLS: usize = 8 << 20;
+/// Symbols between two looks at the clock.
+const STEP: usize = 1 << 12;
 /// How many symbols that begin before an address are tried: one may lie in another, but not many.
 const MAX_TRIES: usize = 64;
 
@@ -41,65 +40,65 @@ pub struct DataSymbols {
     strings: Vec<u8>,
     /// By address.
     entries: Vec<Entry>,
+    share: Option<Share>,
 }
 
 impl DataSymbols {
-    /// Reads the tables of `file`: the full one, and the dynamic one.
-    pub fn read(file: &File) -> Self {
-        let mut symbols = Self::default();
-        let Some(file) = file.try_clone().ok() else { return symbols };
-        let cache = ReadCache::new(file);
-        let Ok(elf) = ElfFile64::<Endianness, _>::parse(&cache) else { return symbols };
-        let endian = elf.endian();
-        let sections = elf.elf_section_table();
-        let writable: Vec<bool> = sections
-            .iter()
-            .map(|section| {
-                let flags = section.sh_flags(endian);
-                let has = |flag| flags & flag == flag;
-                let name = sections.section_name(endian, section).unwrap_or_default();
-                has(SHF_ALLOC | SHF_WRITE)
-                    && !has(SHF_TLS)
-                    // Written by the dynamic linker only.
-                    && !name.starts_with(b".data.rel.ro")
-            })
-            .collect();
-        for table in [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()] {
-            for symbol in table.symbols() {
-                let section = symbol.st_shndx(endian);
-                let is_data = matches!(symbol.st_type(), STT_OBJECT | STT_COMMON) && section != SHN_UNDEF;
-                if !is_data || symbols.entries.len() >= MAX_SYMBOLS {
-                    continue;
+    /// Reads the tables of `file`, the full one and the dynamic one, on the budget `limits`.
+    pub fn read(file: &File, limits: &Limits) -> Self {
+        let mut found = Self { share: limits.share(0), ..Self::default() };
+        let Some(object) = ObjectFile::open(file, limits) else { return found };
+        let writable: Vec<bool> = object.sections().iter().map(|section| is_writable(&object, section)).collect();
+        for table in Table::BOTH {
+            let Some(held) = object.hold_symbols(table) else { continue };
+            let Some(names) = object.all_names_of(table) else { continue };
+            for (number, symbol) in symbols(&held).enumerate() {
+                if number.is_multiple_of(STEP) && limits.is_over() {
+                    break;
                 }
-                let Ok(name) = symbol.name(endian, table.strings()) else { continue };
-                let writable = writable.get(usize::from(section.0)).copied().unwrap_or(false);
-                symbols.push(name, symbol.st_value(endian), symbol.st_size(endian), writable);
+                let Some(name) = Some(symbol).filter(|it| it.is_data()).and_then(|it| names.get(it.name)) else {
+                    continue;
+                };
+                let writable = writable.get(usize::from(symbol.section)).copied().unwrap_or(false);
+                if !found.push(&name, symbol.value, symbol.size, writable) {
+                    object.leave_out("variables", "it has too many of them");
+                    break;
+                }
             }
         }
-        symbols.sort();
-        symbols
+        found.sort();
+        found
     }
 
     /// Makes a table of `(name, address, size)`; all of them count as writable.
-    pub fn from_symbols<'a>(symbols: impl Iterator<Item = (&'a [u8], u64, u64)>) -> Self {
-        let mut table = Self::default();
-        for (name, start, size) in symbols.take(MAX_SYMBOLS) {
-            table.push(name, start, size, true);
+    pub fn from_symbols<'a>(symbols: impl Iterator<Item = (&'a [u8], u64, u64)>, limits: &Limits) -> Self {
+        let mut table = Self { share: limits.share(0), ..Self::default() };
+        for (name, start, size) in symbols {
+            if !table.push(name, start, size, true) {
+                limits.leave_out("variables of an object without a file", "it has too many of them");
+                break;
+            }
         }
         table.sort();
         table
     }
 
-    fn push(&mut self, name: &[u8], start: u64, size: u64, writable: bool) {
-        let Ok(at) = u32::try_from(self.strings.len()) else { return };
+    /// Adds one; `false` when there is no room for it.
+    fn push(&mut self, name: &[u8], start: u64, size: u64, writable: bool) -> bool {
         // The full table has the version behind the name.
         let name = name.split(|byte| *byte == b'@').next().unwrap_or_default();
         if name.is_empty() || start == 0 {
-            return;
+            return true;
+        }
+        let bytes = name.len() + 1 + size_of::<Entry>();
+        let Ok(at) = u32::try_from(self.strings.len()) else { return false };
+        if !self.share.as_mut().is_some_and(|share| share.grow(bytes as u64)) {
+            return false;
         }
         self.strings.extend_from_slice(name);
         self.strings.push(0);
         self.entries.push(Entry { start, size, name: at, writable });
+        true
     }
 
     /// Orders by address; of several at one address the plainest name is last, where it is found first.
@@ -151,6 +150,16 @@ impl DataSymbols {
     }
 }
 
+/// Whether the program may write to what is in `section` at any time.
+fn is_writable(object: &ObjectFile, section: &Section) -> bool {
+    const SHF_WRITE: u64 = 1;
+    const SHF_ALLOC: u64 = 2;
+    const SHF_TLS: u64 = 0x400;
+    section.flags & (SHF_WRITE | SHF_ALLOC | SHF_TLS) == SHF_WRITE | SHF_ALLOC
+        // Written by the dynamic linker only.
+        && !object.is_named(section, b".data.rel.ro")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +173,7 @@ mod tests {
             (b"unsized", 300, 0),
             (b"last", u64::MAX - 3, 8),
         ];
-        let symbols = DataSymbols::from_symbols(table.into_iter());
+        let symbols = DataSymbols::from_symbols(table.into_iter(), &Limits::default());
         let name = |addr| symbols.at(addr).map(|symbol| (symbol.name, addr - symbol.start));
         assert_eq!(name(100), Some(("outer".to_owned(), 0)));
         assert_eq!(name(112), Some(("inner".to_owned(), 2)));

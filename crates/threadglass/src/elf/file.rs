@@ -1,32 +1,41 @@
 //! Symbols of an ELF file: the full table, where it was not stripped.
 
-use super::{Symbol, holds, plainness};
+use super::object_file::{Held, Names, ObjectFile, RawSymbol, SHT_NOTE, Table, symbols};
+use super::{Symbol, holds, image::build_id_in_notes, plainness};
 use crate::RemoteAddr;
-use object::elf::{SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC};
-use object::read::elf::ElfFile64;
-use object::read::elf::Sym;
-use object::{Endianness, Object, ObjectSymbol, ReadCache};
-use std::cmp::Reverse;
+use crate::target::Limits;
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
 /// Functions do not lie in one another by the thousand; a table that claims so is not followed.
-const MAX_MATCHES: usize = 10 << 20;
-
+const MAX_MATCHES: usize = 1 << 20;
 /// Functions of one name that are listed.
 const MAX_NAMESAKES: usize = 64;
+/// Notes of one section, and sections of notes.
+const MAX_NOTES: u64 = 64 << 10;
+const MAX_NOTE_SECTIONS: usize = 64;
+/// Symbols between two looks at the clock.
+const STEP: usize = 1 << 12;
 
-/// A file's symbol tables, not yet relocated. The file is read in pieces, never memory-mapped: a
-/// file that shrinks under a mapping would kill us by SIGBUS.
+/// A file's symbol tables, not yet relocated. They are read when the first symbol is asked for, and kept.
 pub struct FileSymbols {
-    cache: ReadCache<File>,
+    file: File,
+    limits: Limits,
+    object: OnceCell<Option<Tables>>,
+}
+
+struct Tables {
+    object: ObjectFile,
+    tables: Vec<(Table, Held)>,
 }
 
 /// The file's build id.
 pub fn build_id_of_file(file: &File) -> Option<Vec<u8>> {
-    let cache = ReadCache::new(file.try_clone().ok()?);
-    let elf = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
-    elf.build_id().ok().flatten().map(<[u8]>::to_vec)
+    // Little is read, and nothing kept.
+    let object = ObjectFile::open(file, &Limits::default())?;
+    let notes = object.sections().iter().filter(|section| section.kind == SHT_NOTE && section.size <= MAX_NOTES);
+    notes.take(MAX_NOTE_SECTIONS).find_map(|notes| build_id_in_notes(&object.read(notes.offset, notes.size)?))
 }
 
 impl std::fmt::Debug for FileSymbols {
@@ -36,40 +45,69 @@ impl std::fmt::Debug for FileSymbols {
 }
 
 impl FileSymbols {
-    /// Prepares to read `file`.
-    pub fn new(file: File) -> Self {
-        Self { cache: ReadCache::new(file) }
+    /// Prepares to read `file`, on the budget `limits`.
+    pub fn new(file: File, limits: &Limits) -> Self {
+        Self { file, limits: limits.clone(), object: OnceCell::new() }
+    }
+
+    fn tables(&self) -> Option<&Tables> {
+        let read = || {
+            let object = ObjectFile::open(&self.file, &self.limits)?;
+            let tables = Table::BOTH.into_iter().filter_map(|table| Some((table, object.hold_symbols(table)?))).collect();
+            Some(Tables { object, tables })
+        };
+        self.object.get_or_init(read).as_ref()
+    }
+
+    /// Calls `visit` with every symbol and its name, as long as there is time.
+    fn visit_named(&self, wanted: impl Fn(&RawSymbol) -> bool, mut visit: impl FnMut(&RawSymbol, &[u8])) {
+        let Some(Tables { object, tables }) = self.tables() else { return };
+        for (table, held) in tables {
+            let Some(names) = object.all_names_of(*table) else { continue };
+            for (number, symbol) in symbols(held).enumerate() {
+                if number.is_multiple_of(STEP) && self.limits.is_over() {
+                    return;
+                }
+                if wanted(&symbol)
+                    && let Some(name) = names.get(symbol.name)
+                {
+                    visit(&symbol, &name);
+                }
+            }
+        }
     }
 
     /// Addresses of those of `names` that the file defines, moved by `bias`. One pass over the tables.
     pub fn addresses_of(&self, names: &[&str], bias: u64) -> HashMap<String, RemoteAddr> {
-        let Ok(elf) = ElfFile64::<Endianness, _>::parse(&self.cache) else { return HashMap::new() };
         let wanted: HashSet<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
-        elf.symbols()
-            .chain(elf.dynamic_symbols())
-            .filter(ObjectSymbol::is_definition)
-            .filter_map(|symbol| {
-                let name = symbol.name_bytes().ok().filter(|name| wanted.contains(name))?;
-                let addr = RemoteAddr(symbol.address().wrapping_add(bias));
-                Some((String::from_utf8_lossy(name).into_owned(), addr))
-            })
-            .collect()
+        let mut found = HashMap::new();
+        self.visit_named(RawSymbol::is_definition, |symbol, name| {
+            if wanted.contains(name) {
+                let addr = RemoteAddr(symbol.value.wrapping_add(bias));
+                found.insert(String::from_utf8_lossy(name).into_owned(), addr);
+            }
+        });
+        found
     }
 
     /// The functions of this name, as the file has it or as its author wrote it, at link-time addresses. One pass
     /// over the tables; the same function in both is given once.
     pub fn functions_named(&self, name: &str) -> Vec<Symbol> {
-        let Ok(elf) = ElfFile64::<Endianness, _>::parse(&self.cache) else { return Vec::new() };
         let mut found: Vec<Symbol> = Vec::new();
-        let definitions = elf.symbols().chain(elf.dynamic_symbols()).filter(ObjectSymbol::is_definition);
-        for symbol in definitions.filter(|symbol| symbol.kind() == object::SymbolKind::Text) {
-            let Ok(raw) = symbol.name() else { continue };
-            let (addr, size) = (RemoteAddr(symbol.address()), symbol.size());
+        let mut others = 0usize;
+        self.visit_named(RawSymbol::is_function, |symbol, raw| {
+            let Ok(raw) = std::str::from_utf8(raw) else { return };
+            // A name may be short and yet take long to be written out.
+            others += 1;
+            if others.is_multiple_of(64) && self.limits.is_over() {
+                return;
+            }
+            let (addr, size) = (RemoteAddr(symbol.value), symbol.size);
             let is_it = raw == name || (raw.starts_with("_") && crate::symbols::demangle(raw) == name);
-            if is_it && found.iter().all(|other| other.addr != addr) && found.len() < MAX_NAMESAKES {
+            if is_it && found.len() < MAX_NAMESAKES && found.iter().all(|other| other.addr != addr) {
                 found.push(Symbol { name: raw.to_owned(), addr, size });
             }
-        }
+        });
         found
     }
 
@@ -82,48 +120,51 @@ impl FileSymbols {
     /// the names that are wanted are read, however large the table.
     pub fn functions_at(&self, addrs: &[u64]) -> Vec<Option<Symbol>> {
         let mut found = vec![None; addrs.len()];
-        let Ok(elf) = ElfFile64::<Endianness, _>::parse(&self.cache) else { return found };
-        let endian = elf.endian();
+        let Some(Tables { object, tables }) = self.tables() else { return found };
         let mut wanted: Vec<(u64, usize)> = addrs.iter().enumerate().map(|(index, addr)| (*addr, index)).collect();
         wanted.sort_unstable();
-        for table in [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()] {
+        for (table, held) in tables {
+            let Some(names) = object.names_of(*table) else { continue };
             // Of several functions that hold an address, the one that begins last.
-            let mut best: Vec<Option<&object::elf::Sym64<Endianness>>> = vec![None; addrs.len()];
-            let plainness_of = |symbol: &object::elf::Sym64<Endianness>| {
-                symbol.name(endian, table.strings()).map(|name| Reverse(plainness(name))).ok()
-            };
-            let functions = table.symbols().iter().filter(|symbol| {
-                matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC) && symbol.st_shndx(endian) != SHN_UNDEF
-            });
+            let mut best: Vec<Option<RawSymbol>> = vec![None; addrs.len()];
             let mut matches = 0;
-            for symbol in functions {
-                if matches > MAX_MATCHES {
+            for (number, symbol) in symbols(held).enumerate() {
+                if matches > MAX_MATCHES || (number.is_multiple_of(STEP) && self.limits.is_over()) {
                     break;
                 }
-                let (start, size) = (symbol.st_value(endian), symbol.st_size(endian));
-                let from = wanted.partition_point(|(addr, _)| *addr < start);
-                for (_, index) in wanted[from..].iter().take_while(|(addr, _)| holds(start, size, *addr)) {
-                    let better = best[*index].is_none_or(|old| {
-                        let before = old.st_value(endian);
-                        start > before || (start == before && plainness_of(symbol) > plainness_of(old))
-                    });
+                if !symbol.is_function() {
+                    continue;
+                }
+                let from = wanted.partition_point(|(addr, _)| *addr < symbol.value);
+                for (_, index) in wanted[from..].iter().take_while(|(addr, _)| holds(symbol.value, symbol.size, *addr)) {
                     matches += 1;
-                    if better {
+                    let is_better = match &best[*index] {
+                        None => true,
+                        Some(old) if old.value == symbol.value => {
+                            // Reading names is what costs most.
+                            matches += 64;
+                            is_plainer(&names, &symbol, old)
+                        }
+                        Some(old) => symbol.value > old.value,
+                    };
+                    if is_better {
                         best[*index] = Some(symbol);
                     }
                 }
             }
             for (slot, symbol) in found.iter_mut().zip(best).filter(|(slot, _)| slot.is_none()) {
                 *slot = symbol.and_then(|symbol| {
-                    let name = symbol.name(endian, table.strings()).ok()?;
-                    Some(Symbol {
-                        name: String::from_utf8_lossy(name).into_owned(),
-                        addr: RemoteAddr(symbol.st_value(endian)),
-                        size: symbol.st_size(endian),
-                    })
+                    let name = String::from_utf8_lossy(&names.get(symbol.name)?).into_owned();
+                    Some(Symbol { name, addr: RemoteAddr(symbol.value), size: symbol.size })
                 });
             }
         }
         found
     }
+}
+
+/// Whether a symbol has a plainer name than another one of the same function.
+fn is_plainer(names: &Names<'_>, new: &RawSymbol, old: &RawSymbol) -> bool {
+    let (new, old) = (names.get(new.name), names.get(old.name));
+    new.is_some_and(|new| old.is_none_or(|old| plainness(&new) < plainness(&old)))
 }

@@ -6,7 +6,7 @@
 
 use super::{Symbol, holds, plainness};
 use crate::RemoteAddr;
-use crate::target::{Memory, ReadError};
+use crate::target::{Limits, Memory, ReadError, Share};
 use std::cmp::Reverse;
 
 const PT_LOAD: u32 = 1;
@@ -58,6 +58,7 @@ pub struct Image {
     imports: Vec<u8>,
     /// (hash of the name, index), sorted, for lookups by name.
     by_hash: Vec<(u32, u32)>,
+    share: Option<Share>,
 }
 
 impl Image {
@@ -109,6 +110,7 @@ impl Image {
             symbols: Vec::new(),
             imports: Vec::new(),
             by_hash: Vec::new(),
+            share: None,
         })
     }
 
@@ -141,8 +143,27 @@ impl Image {
         })
     }
 
+    /// [`Self::load_symbols`] for who keeps the image: what the symbols take comes out of the budget `limits`.
+    pub fn load_symbols_within(&mut self, memory: &dyn Memory, limits: &Limits) -> Result<(), ImageError> {
+        self.read_symbols(memory, |bytes| match limits.share(bytes) {
+            Some(share) => Some(Some(share)),
+            None => {
+                limits.leave_out("symbols of an object in memory", "there is no room for them in one look");
+                None
+            }
+        })
+    }
+
     /// Reads the dynamic symbol table into memory of ours. Does nothing the second time.
     pub fn load_symbols(&mut self, memory: &dyn Memory) -> Result<(), ImageError> {
+        self.read_symbols(memory, |_| Some(None))
+    }
+
+    fn read_symbols(
+        &mut self,
+        memory: &dyn Memory,
+        room: impl FnOnce(u64) -> Option<Option<Share>>,
+    ) -> Result<(), ImageError> {
         let Some((dynamic, size)) = self.dynamic.take() else { return Ok(()) };
         let corrupt = |what| ImageError::Corrupt { base: self.base, what };
         if size > MAX_DYNAMIC {
@@ -178,12 +199,15 @@ impl Image {
         if count > MAX_SYMBOLS || strsz > MAX_TABLE {
             return Err(corrupt("size of the symbol or string table"));
         }
+        let imports_size = if imports_size <= MAX_TABLE { imports_size } else { 0 };
+        let bytes = count * (SYM_SIZE + size_of::<(u32, u32)>()) as u64 + strsz + imports_size;
+        self.share = room(bytes).ok_or(corrupt("more symbols than there is room for"))?;
         let mut symbols = vec![0; count as usize * SYM_SIZE];
         memory.read_exact(symtab, &mut symbols)?;
         let mut strings = vec![0; strsz as usize];
         memory.read_exact(strtab, &mut strings)?;
         (self.symbols, self.strings) = (symbols, strings);
-        if let Some(imports) = imports.filter(|_| imports_size <= MAX_TABLE) {
+        if let Some(imports) = imports {
             self.imports = vec![0; imports_size as usize];
             // Without them only calls that were never made lack their names.
             if memory.read_exact(imports, &mut self.imports).is_err() {
@@ -313,7 +337,7 @@ fn is_function(info: u8) -> bool {
 }
 
 /// Finds `NT_GNU_BUILD_ID` in note bytes.
-fn build_id_in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn build_id_in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
     while notes.len() >= 12 {
         let (name_len, desc_len) = (u32_at(notes, 0) as usize, u32_at(notes, 4) as usize);
         let kind = u32_at(notes, 8);

@@ -3,10 +3,12 @@
 mod data;
 mod file;
 mod image;
+mod object_file;
 
 pub use data::{DataSymbol, DataSymbols};
 pub use file::{FileSymbols, build_id_of_file};
 pub use image::{Image, ImageError};
+pub(crate) use object_file::{Held, ObjectFile, Section};
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]

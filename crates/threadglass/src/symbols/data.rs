@@ -5,11 +5,12 @@ use super::debug_info::has_debug_info;
 use super::demangle;
 use super::object_names::{Fit, ObjectNames};
 use crate::RemoteAddr;
-use crate::elf::{DataSymbols, FileSymbols, Image};
+use crate::elf::{DataSymbols, FileSymbols, Image, ObjectFile};
 use crate::model::{Evidence, Family, SyncKind};
 use crate::proc::map_at;
 use crate::target::{Module, Target};
 use std::collections::HashMap;
+use std::fs::File;
 
 /// Frames of a stack that are asked who they know.
 const MAX_FRAMES: usize = 64;
@@ -184,25 +185,29 @@ impl<'a> DataNames<'a> {
 
 impl Object {
     fn open(target: &dyn Target, module: &Module) -> Option<Self> {
+        let limits = target.limits();
         let mut image = Image::load(target, module.base).ok()?;
         let file = target.open_module(module);
         let build_id = image.build_id(target);
         let separate = || find_debug_file(module, file.as_ref(), build_id.as_deref());
-        let mut symbols = file.as_ref().map(DataSymbols::read).unwrap_or_default();
-        let own = file.as_ref().filter(|file| has_debug_info(file)).and_then(|file| file.try_clone().ok());
+        let mut symbols = file.as_ref().map(|file| DataSymbols::read(file, limits)).unwrap_or_default();
+        let own = file.as_ref().filter(|file| has_debug_info(file, limits)).and_then(|file| file.try_clone().ok());
         let debug = own.or_else(separate);
+        let has_symbols =
+            |file: &File| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols());
         if let Some(debug) = &debug
             && file.as_ref().is_none_or(|file| !has_symbols(file))
         {
-            let full = DataSymbols::read(debug);
+            let full = DataSymbols::read(debug, limits);
             symbols = if full.is_empty() { symbols } else { full };
         }
-        if symbols.is_empty() && image.load_symbols(target).is_ok() {
-            symbols = DataSymbols::from_symbols(image.data_symbols());
+        if symbols.is_empty() && image.load_symbols_within(target, limits).is_ok() {
+            symbols = DataSymbols::from_symbols(image.data_symbols(), limits);
         }
         // libc's own types are nobody's business, and there are very many of them.
         let debug = debug.filter(|_| !passes_on(module));
-        let (names, functions) = (ObjectNames::with(symbols, debug), file.map(FileSymbols::new));
+        let names = ObjectNames::with(symbols, debug, limits);
+        let functions = file.map(|file| FileSymbols::new(file, limits));
         Some(Self { image, names, functions, locking: HashMap::new() })
     }
 
@@ -228,15 +233,6 @@ fn widest<'f>(fits: impl Iterator<Item = &'f Fit> + Clone) -> Option<&'f String>
     let holds_all =
         |fit: &&Fit| fits.clone().all(|other| other.names.first().is_some_and(|name| fit.names.contains(name)));
     all.find(holds_all)?.names.first()
-}
-
-/// Whether `file` has a full symbol table.
-fn has_symbols(file: &std::fs::File) -> bool {
-    use object::Object;
-    let Ok(file) = file.try_clone() else { return false };
-    let cache = object::ReadCache::new(file);
-    let elf = object::read::elf::ElfFile64::<object::Endianness, _>::parse(&cache);
-    elf.is_ok_and(|elf| elf.symbols().next().is_some())
 }
 
 /// Whether the object is libc, its loader or C++'s library: they pass the locks of others on, and keep their

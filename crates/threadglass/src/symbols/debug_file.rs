@@ -1,14 +1,15 @@
 //! Debug information that was split off into a file of its own.
 
-use crate::elf::build_id_of_file;
+use crate::elf::{ObjectFile, build_id_of_file};
 use crate::sys::file::{open_dir, open_regular_below};
-use crate::target::Module;
-use object::Object;
+use crate::target::{Limits, Module};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Where distributions put them.
 const ROOT: &str = "/usr/lib/debug";
+/// A file's name, its end, and a sum of the file that bears it.
+const MAX_LINK: u64 = 4096;
 
 /// The separate debug file of `module`: by its build id, or by the link in `file`. Only one with the same
 /// build id is taken.
@@ -39,10 +40,11 @@ fn by_build_id(build_id: &[u8]) -> PathBuf {
 
 /// The plain file name in `.gnu_debuglink`. One with a directory in it is not followed.
 fn debug_link(file: &File) -> Option<String> {
-    let cache = object::ReadCache::new(file.try_clone().ok()?);
-    let elf = object::read::elf::ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
-    let (name, _) = elf.gnu_debuglink().ok()??;
-    let name = std::str::from_utf8(name).ok()?;
+    // Little is read, and nothing kept.
+    let object = ObjectFile::open(file, &Limits::default())?;
+    let section = object.section(".gnu_debuglink").filter(|section| section.size <= MAX_LINK)?;
+    let bytes = object.read(section.offset, section.size)?;
+    let name = std::str::from_utf8(bytes.split(|byte| *byte == 0).next()?).ok()?;
     (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
 }
 

@@ -1,10 +1,12 @@
 //! Names, files and lines for the frames of stacks.
 
+use super::debug_info::FunctionAt;
 use super::demangle;
+use super::lines::Lines;
 use crate::RemoteAddr;
-use crate::elf::{FileSymbols, Image};
+use crate::elf::{FileSymbols, Image, Symbol};
 use crate::model::Frame;
-use crate::target::{Module, Target};
+use crate::target::{Limits, Module, Target};
 use crate::unwind::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -96,7 +98,7 @@ impl Pin {
         let mut image = Image::load(target, module.base).ok()?;
         let file = target.open_module(module);
         if file.is_none() {
-            let _ = image.load_symbols(target);
+            let _ = image.load_symbols_within(target, target.limits());
         }
         Some(Self { build_id: image.build_id(target), image, file })
     }
@@ -130,18 +132,18 @@ impl<'a> Namer<'a> {
                 }
             }
         }
+        let target = self.target;
         for (base, (module, addrs)) in by_module {
-            let target = self.target;
             let lines = self.libc_lines || !target.is_in_libc(base);
             let pins = &mut self.pins;
             let object = self.objects.entry(base).or_insert_with(|| match pins.remove(&base) {
-                Some(pin) => Some(Object::open(module, pin?, lines)),
+                Some(pin) => Some(Object::open(module, pin?, lines, target.limits())),
                 None => {
                     let mut pin = Pin::take(target, module)?;
                     if pin.file.is_some() {
-                        let _ = pin.image.load_symbols(target);
+                        let _ = pin.image.load_symbols_within(target, target.limits());
                     }
-                    Some(Object::open(module, pin, lines))
+                    Some(Object::open(module, pin, lines, target.limits()))
                 }
             });
             let functions =
@@ -158,19 +160,16 @@ impl<'a> Namer<'a> {
 struct Object {
     image: Image,
     file: Option<FileSymbols>,
-    #[cfg(feature = "blazesym")]
-    lines: Option<super::lines::Lines>,
+    lines: Option<Lines>,
 }
 
 impl Object {
-    #[cfg_attr(not(feature = "blazesym"), expect(unused))]
-    fn open(module: &Module, pin: Pin, lines: bool) -> Self {
+    fn open(module: &Module, pin: Pin, lines: bool, limits: &Limits) -> Self {
         let Pin { image, file, build_id } = pin;
         Self {
-            #[cfg(feature = "blazesym")]
-            lines: lines.then(|| super::lines::Lines::open(module, file.as_ref(), build_id.as_deref())).flatten(),
+            lines: lines.then(|| Lines::open(module, file.as_ref(), build_id.as_deref(), limits)).flatten(),
             image,
-            file: file.map(FileSymbols::new),
+            file: file.map(|file| FileSymbols::new(file, limits)),
         }
     }
 
@@ -178,27 +177,38 @@ impl Object {
     fn functions_at(&mut self, addrs: &[RemoteAddr]) -> Vec<Vec<Function>> {
         let bias = self.image.bias();
         let offsets: Vec<u64> = addrs.iter().map(|addr| addr.0.wrapping_sub(bias)).collect();
-        let mut found = vec![Vec::new(); addrs.len()];
-        #[cfg(feature = "blazesym")]
-        if let Some(lines) = self.lines.as_ref().and_then(|lines| lines.functions_at(&offsets, bias)) {
-            found = lines;
-        }
-        if let Some(file) = &self.file {
-            let missing: Vec<usize> = (0..addrs.len()).filter(|index| found[*index].is_empty()).collect();
-            let offsets: Vec<u64> = missing.iter().map(|index| offsets[*index]).collect();
-            if !offsets.is_empty() {
-                for (index, symbol) in missing.into_iter().zip(file.functions_at(&offsets)) {
-                    found[index].extend(symbol.map(|symbol| plain(&symbol.name, symbol.addr.0.wrapping_add(bias))));
-                }
+        let mut described = match &mut self.lines {
+            Some(lines) => lines.functions_at(&offsets),
+            None => vec![Vec::new(); addrs.len()],
+        };
+        // What debug information has no name for, though it may know the line.
+        let is_unnamed = |functions: &Vec<FunctionAt>| functions.last().is_none_or(|function| function.name.is_none());
+        let unnamed: Vec<usize> = (0..addrs.len()).filter(|index| is_unnamed(&described[*index])).collect();
+        let wanted: Vec<u64> = unnamed.iter().map(|index| offsets[*index]).collect();
+        let symbols = match &self.file {
+            Some(file) if !wanted.is_empty() => file.functions_at(&wanted),
+            _ => vec![None; wanted.len()],
+        };
+        for (index, symbol) in unnamed.into_iter().zip(symbols) {
+            let start = |symbol: &Symbol| symbol.addr.0.wrapping_sub(bias);
+            let named = symbol.map(|symbol| (symbol.addr.0, symbol.name));
+            let named = named.or_else(|| self.image.function_at(addrs[index]).map(|it| (start(&it), it.name)));
+            let Some((start, name)) = named else { continue };
+            if described[index].is_empty() {
+                described[index].push(FunctionAt::default());
+            }
+            if let Some(outermost) = described[index].last_mut() {
+                (outermost.name, outermost.start) = (Some(name), Some(start));
             }
         }
-        for (addr, functions) in addrs.iter().zip(&mut found).filter(|(_, functions)| functions.is_empty()) {
-            functions.extend(self.image.function_at(*addr).map(|symbol| plain(&symbol.name, symbol.addr.0)));
-        }
-        found
+        let function = |function: FunctionAt| {
+            Some(Function {
+                name: demangle(&function.name?),
+                start: function.start.map(|start| start.wrapping_add(bias)),
+                file: function.file,
+                line: function.line,
+            })
+        };
+        described.into_iter().map(|functions| functions.into_iter().filter_map(function).collect()).collect()
     }
-}
-
-fn plain(name: &str, start: u64) -> Function {
-    Function { name: demangle(name), start: Some(start), file: None, line: None }
 }

@@ -3,12 +3,13 @@
 mod data;
 mod debug_file;
 mod debug_info;
+mod demangle;
 mod frames;
-#[cfg(feature = "blazesym")]
 mod lines;
 mod object_names;
 
 pub use data::{DataNames, LockVariable};
+pub use demangle::demangle;
 pub(crate) use frames::{FrameNames, Namer};
 pub use object_names::{ObjectLock, ObjectNames};
 
@@ -35,9 +36,9 @@ struct Object {
 impl Object {
     fn open(target: &dyn Target, module: &Module) -> Option<Self> {
         let mut image = Image::load(target, module.base).ok()?;
-        let file = target.open_module(module).map(FileSymbols::new);
+        let file = target.open_module(module).map(|file| FileSymbols::new(file, target.limits()));
         if file.is_none() {
-            let _ = image.load_symbols(target);
+            let _ = image.load_symbols_within(target, target.limits());
         }
         Some(Self { image, file })
     }
@@ -78,32 +79,5 @@ impl<'a> Symbolizer<'a> {
             Some((name, start)) => format!("{}+{:#x}", demangle(&name), addr.0 - start.0),
             None => format!("{}+{:#x}", module.name(), addr.0 - module.base.0),
         })
-    }
-}
-
-/// A C++ or Rust name as its author wrote it; any other name unchanged.
-pub fn demangle(name: &str) -> String {
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
-    }
-    if name.starts_with("_Z")
-        && let Ok(symbol) = cpp_demangle::Symbol::new(name)
-        && let Ok(text) = symbol.demangle()
-    {
-        return text;
-    }
-    name.to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_both_languages() {
-        assert_eq!(demangle("_ZN3foo3barE"), "foo::bar");
-        assert_eq!(demangle("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
-        assert_eq!(demangle("worker"), "worker");
-        assert_eq!(demangle("_Z"), "_Z");
     }
 }

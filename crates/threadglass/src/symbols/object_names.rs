@@ -4,6 +4,7 @@ use super::debug_info::{CodeFacts, DebugInfo, has_debug_info, join};
 use super::demangle;
 use crate::elf::DataSymbols;
 use crate::model::{Evidence, Family, SyncKind};
+use crate::target::Limits;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -52,6 +53,7 @@ pub(super) struct Fits {
 pub struct ObjectNames {
     symbols: DataSymbols,
     debug: Debug,
+    limits: Limits,
 }
 
 enum Debug {
@@ -67,20 +69,20 @@ impl std::fmt::Debug for ObjectNames {
 }
 
 impl ObjectNames {
-    /// From the object's file alone.
-    pub fn new(file: File) -> Self {
-        let symbols = DataSymbols::read(&file);
-        Self::with(symbols, has_debug_info(&file).then_some(file))
+    /// From the object's file alone, on the budget `limits`.
+    pub fn new(file: File, limits: &Limits) -> Self {
+        let symbols = DataSymbols::read(&file, limits);
+        Self::with(symbols, has_debug_info(&file, limits).then_some(file), limits)
     }
 
     /// From its symbols, and the file that has its debug information.
-    pub(super) fn with(symbols: DataSymbols, debug: Option<File>) -> Self {
-        Self { symbols, debug: debug.map_or(Debug::None, Debug::Unread) }
+    pub(super) fn with(symbols: DataSymbols, debug: Option<File>, limits: &Limits) -> Self {
+        Self { symbols, debug: debug.map_or(Debug::None, Debug::Unread), limits: limits.clone() }
     }
 
     fn debug(&mut self) -> Option<&mut DebugInfo> {
         if let Debug::Unread(file) = &self.debug {
-            self.debug = DebugInfo::open(file).map_or(Debug::None, |debug| Debug::Read(Box::new(debug)));
+            self.debug = DebugInfo::open(file, &self.limits).map_or(Debug::None, |debug| Debug::Read(Box::new(debug)));
         }
         match &mut self.debug {
             Debug::Read(debug) => Some(debug),

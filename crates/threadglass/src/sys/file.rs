@@ -79,20 +79,12 @@ pub(crate) fn open_regular_link(dir: &OwnedFd, name: &CStr) -> Result<File, Errn
     reopen_regular(openat(dir, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
 }
 
-/// A copy of `file` in memory, which nobody else can change or cut short. Refuses files larger than
-/// `limit`.
-#[cfg(feature = "blazesym")]
-pub(crate) fn copy_to_memory(file: &File, limit: u64) -> std::io::Result<File> {
-    use nix::sys::memfd::{MFdFlags, memfd_create};
-    use std::io::{Read, Seek};
-    if file.metadata()?.len() > limit {
-        return Err(std::io::ErrorKind::FileTooLarge.into());
-    }
-    let mut copy = File::from(memfd_create(c"tglass", MFdFlags::MFD_CLOEXEC)?);
-    let mut from = file.try_clone()?;
-    from.rewind()?;
-    std::io::copy(&mut from.take(limit), &mut copy)?;
-    Ok(copy)
+/// The name of an open file, without directories, for people to read.
+pub(crate) fn name_of(file: &File) -> String {
+    let path = nix::fcntl::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()).as_str()).unwrap_or_default();
+    let path = path.to_string_lossy();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    if name.is_empty() { "a file".to_owned() } else { name.to_owned() }
 }
 
 fn reopen_regular(handle: OwnedFd) -> Result<File, Errno> {

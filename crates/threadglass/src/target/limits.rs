@@ -6,8 +6,10 @@
 
 use crate::model::Gap;
 use crate::sys::clock::all_own_cpu;
+use std::any::Any;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Bytes of files and tables of a target that are kept in memory at one time.
@@ -16,6 +18,12 @@ pub const MAX_BYTES: u64 = 384 << 20;
 pub const MAX_TIME: Duration = Duration::from_secs(6);
 /// Things that are named as left out; more of them are only counted.
 const MAX_NAMED: usize = 16;
+/// How often the time is looked at.
+const CHECK: Duration = Duration::from_millis(5);
+
+const OUT_OF_TIME: &str = "6 s of CPU time were used up: names, lines, stacks or objects are missing (its files or its memory \
+                           are very large, or made to keep us busy)";
+const TOO_MUCH: &str = "a look keeps and decodes only so much of them";
 
 /// The budget of looks at one target. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -25,15 +33,40 @@ pub struct Limits(Arc<Inner>);
 struct Inner {
     held: AtomicU64,
     look: Mutex<Look>,
+    /// What was read once and is still used, by what it was read of.
+    read: Mutex<HashMap<FileKey, Weak<dyn Any + Send + Sync>>>,
 }
+
+/// Which file, and which state of it: device, inode, length, time of the last change.
+type FileKey = (u64, u64, u64, i64);
 
 #[derive(Debug, Default)]
 struct Look {
     /// Calls of [`Limits::begin`] that have not ended.
     depth: usize,
-    began: Option<(Instant, Duration)>,
+    clock: Option<Clock>,
     left_out: Vec<Gap>,
     unnamed: usize,
+    /// What was read once for the whole look.
+    kept: Vec<Kept>,
+}
+
+struct Kept(#[expect(dead_code, reason = "held, not used")] Arc<dyn Any + Send + Sync>);
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+/// The time of a look.
+#[derive(Debug)]
+struct Clock {
+    /// How much CPU time we will have used when it is over.
+    end: Duration,
+    /// When to ask again: a clock of CPU time costs a system call.
+    next: Instant,
+    is_over: bool,
 }
 
 /// A look goes on as long as this lives.
@@ -56,7 +89,8 @@ impl Limits {
     pub fn begin(&self) -> Running {
         let mut look = self.look();
         if look.depth == 0 {
-            *look = Look { began: Some((Instant::now(), all_own_cpu())), ..Look::default() };
+            let clock = Clock { end: all_own_cpu() + MAX_TIME, next: Instant::now() + CHECK, is_over: false };
+            *look = Look { clock: Some(clock), ..Look::default() };
         }
         look.depth += 1;
         Running(self.clone())
@@ -65,8 +99,20 @@ impl Limits {
     /// Whether the look has cost enough. Time in which we did not run does not count: on a busy machine a look takes
     /// longer, and sees as much.
     pub fn is_over(&self) -> bool {
-        let Some((began, cpu)) = self.look().began else { return false };
-        began.elapsed() > MAX_TIME && all_own_cpu().saturating_sub(cpu) > MAX_TIME
+        let mut look = self.look();
+        let Some(clock) = &mut look.clock else { return false };
+        let now = Instant::now();
+        if clock.is_over || now < clock.next {
+            return clock.is_over;
+        }
+        clock.next = now + CHECK;
+        clock.is_over = all_own_cpu() > clock.end;
+        let is_over = clock.is_over;
+        if is_over {
+            // In front of all others: it explains more than any of them.
+            look.left_out.insert(0, Gap::whole("what takes longer to find than the time for a look", OUT_OF_TIME));
+        }
+        is_over
     }
 
     /// A share of `bytes`; `None` if there is not so much left, or the time is up.
@@ -74,9 +120,8 @@ impl Limits {
         if self.is_over() {
             return None;
         }
-        let fits = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= MAX_BYTES);
-        self.0.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(Share { limits: self.clone(), bytes })
+        let mut share = Share { limits: self.clone(), bytes: 0 };
+        share.grow(bytes).then_some(share)
     }
 
     /// Notes that something was left out, once.
@@ -96,10 +141,52 @@ impl Limits {
         let look = self.look();
         let mut gaps = look.left_out.clone();
         if look.unnamed > 0 {
-            let what = format!("{} other parts of the target's files", look.unnamed);
-            gaps.push(Gap::whole(what, "a look keeps and decodes only so much of them"));
+            gaps.push(Gap::whole(format!("{} other parts of the target's files", look.unnamed), TOO_MUCH));
         }
         gaps
+    }
+
+    /// What `read` gives for the file `key`: read once, and kept until the look ends.
+    pub(crate) fn once<T: Any + Send + Sync>(&self, key: FileKey, read: impl FnOnce() -> Option<T>) -> Option<Arc<T>> {
+        let known = || self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(&key).and_then(Weak::upgrade).and_then(|found| found.downcast().ok()) {
+            return Some(found);
+        }
+        // Not locked meanwhile: it may take long, and two who read the same at one time do no harm.
+        let found = Arc::new(read()?);
+        let shared: Arc<dyn Any + Send + Sync> = found.clone();
+        let mut known = known();
+        known.retain(|_, other| other.strong_count() > 0);
+        known.insert(key, Arc::downgrade(&shared));
+        drop(known);
+        let mut look = self.look();
+        if look.depth > 0 {
+            look.kept.push(Kept(shared));
+        }
+        Some(found)
+    }
+
+    /// Adds what this look has left out so far to `gaps`, as far as it is not among them already.
+    pub fn report(&self, gaps: &mut Vec<Gap>) {
+        // A count that was true some time ago.
+        gaps.retain(|gap| gap.why != TOO_MUCH);
+        for gap in self.left_out() {
+            if !gaps.contains(&gap) {
+                gaps.push(gap);
+            }
+        }
+    }
+}
+
+impl Share {
+    /// Makes it larger; `false`, and no change, if there is not so much left.
+    pub fn grow(&mut self, bytes: u64) -> bool {
+        let fits = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= MAX_BYTES);
+        let is_granted = self.limits.0.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        if is_granted {
+            self.bytes += bytes;
+        }
+        is_granted
     }
 }
 
@@ -108,7 +195,10 @@ impl Drop for Running {
         let mut look = self.0.look();
         look.depth -= 1;
         if look.depth == 0 {
-            look.began = None;
+            look.clock = None;
+            let kept = std::mem::take(&mut look.kept);
+            drop(look);
+            drop(kept);
         }
     }
 }
@@ -129,7 +219,8 @@ mod tests {
         let _look = limits.begin();
         let most = limits.share(MAX_BYTES - 1).unwrap();
         assert!(limits.share(2).is_none() && limits.share(u64::MAX).is_none());
-        let rest = limits.clone().share(1).unwrap();
+        let mut rest = limits.clone().share(0).unwrap();
+        assert!(rest.grow(1) && !rest.grow(1));
         drop((most, rest));
         assert!(limits.share(MAX_BYTES).is_some());
         for number in 0..100 {
@@ -138,11 +229,33 @@ mod tests {
         let gaps = limits.left_out();
         assert_eq!(gaps.len(), MAX_NAMED + 1);
         assert!(gaps[MAX_NAMED].what.contains("68 other"), "{gaps:?}");
+        let mut told = Vec::new();
+        limits.report(&mut told);
+        limits.leave_out("one more", "too large");
+        limits.report(&mut told);
+        assert_eq!(told.len(), MAX_NAMED + 1);
+        assert!(told[MAX_NAMED].what.contains("69 other"), "{told:?}");
         let inner = limits.begin();
         drop(inner);
         assert_eq!(limits.left_out().len(), MAX_NAMED + 1, "a part of a look does not forget");
         drop(_look);
         let _next = limits.begin();
         assert_eq!(limits.left_out(), []);
+    }
+
+    #[test]
+    fn a_look_that_has_used_up_its_time_says_so_and_the_next_one_has_its_own() {
+        let limits = Limits::default();
+        assert!(!limits.is_over(), "no look, no time");
+        let look = limits.begin();
+        assert!(!limits.is_over() && limits.share(1).is_some());
+        if let Some(clock) = &mut limits.look().clock {
+            (clock.end, clock.next) = (Duration::ZERO, Instant::now());
+        }
+        assert!(limits.is_over() && limits.is_over() && limits.share(1).is_none());
+        assert_eq!(limits.left_out().iter().filter(|gap| gap.why == OUT_OF_TIME).count(), 1);
+        drop(look);
+        let _next = limits.begin();
+        assert!(!limits.is_over());
     }
 }

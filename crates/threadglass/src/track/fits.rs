@@ -1,13 +1,15 @@
 //! Whether a program can have the agent in it at all.
 
+use crate::elf::ObjectFile;
 use crate::sys::file::has_capabilities;
-use object::elf::{DT_NEEDED, EM_X86_64, FileHeader64, PT_INTERP};
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, ReadCache, ReadRef};
+use crate::target::Limits;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+/// The number of our processor in headers.
+const EM_X86_64: u16 = 62;
 
 /// The file that a shell would run under this name.
 fn find(program: &OsStr) -> Option<PathBuf> {
@@ -45,47 +47,30 @@ pub fn misfit(program: &OsStr) -> Option<String> {
 /// The same of a file that is a program already, under the name that it is known by.
 pub(super) fn misfit_file(path: &Path, name: &str) -> Option<String> {
     let file = File::open(path).ok()?;
-    let data = ReadCache::new(file);
     let other = || format!("{name} is not a 64-bit x86 program: the agent cannot be loaded into it");
-    let header = match FileHeader64::<Endianness>::parse(&data) {
-        Ok(header) => header,
+    let Some(object) = ObjectFile::open(&file, &Limits::default()) else {
         // A program for another class of machine begins with the same four bytes.
-        Err(_) => {
-            let magic = object::ReadRef::read_bytes_at(&data, 0, 4);
-            return (magic == Ok(b"\x7fELF")).then(other);
-        }
+        let mut magic = [0; 4];
+        file.read_exact_at(&mut magic, 0).ok()?;
+        return (magic == *b"\x7fELF").then(other);
     };
-    let endian = header.endian().ok()?;
-    if header.e_machine.get(endian) != EM_X86_64 {
+    if object.machine() != Some(EM_X86_64) {
         return Some(other());
     }
-    let headers = header.program_headers(endian, &data).ok()?;
-    let interpreter = headers.iter().find(|header| header.p_type(endian) == PT_INTERP);
-    let Some(interpreter) = interpreter else {
+    let Some(path) = object.interpreter() else {
         return Some(format!("{name} is linked statically: nothing can be loaded into it (look at it from outside)"));
     };
-    let path = interpreter.data(endian, &data).ok()?;
     if path.windows(4).any(|window| window == b"musl") {
         return Some(format!(
             "{name} uses the C library musl, which the agent does not know: it needs glibc 2.31 or later"
         ));
     }
     // It would refuse to come behind the agent, or crash.
-    let library = needed(header, endian, &data).into_iter().find(|library| is_sanitizer(library))?;
+    let library = object.needed_libraries().into_iter().find(|library| is_sanitizer(library))?;
     Some(format!(
         "{name} is built with a sanitizer, whose {library} must come before the agent: link that into the program \
          (-static-libasan, -static-libtsan)"
     ))
-}
-
-/// The libraries that a program asks for.
-fn needed<'a>(header: &FileHeader64<Endianness>, endian: Endianness, data: impl ReadRef<'a>) -> Vec<String> {
-    let Ok(sections) = header.sections(endian, data) else { return Vec::new() };
-    let Ok(Some((entries, strings))) = sections.dynamic(endian, data) else { return Vec::new() };
-    let Ok(strings) = sections.strings(endian, data, strings) else { return Vec::new() };
-    let entries = entries.iter().filter(|entry| entry.d_tag.get(endian) == DT_NEEDED);
-    let names = entries.filter_map(|entry| strings.get(u32::try_from(entry.d_val.get(endian)).ok()?).ok());
-    names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
 /// Whether a library is that of a sanitizer which takes over memory and threads, gcc's or clang's.

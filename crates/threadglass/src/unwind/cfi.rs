@@ -5,8 +5,8 @@
 //! in containers. All addresses here are run-time addresses.
 
 use crate::RemoteAddr;
-use crate::elf::Image;
-use crate::target::Memory;
+use crate::elf::{Image, ObjectFile};
+use crate::target::{Limits, Memory};
 use gimli::{
     BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, RegisterRule, UnwindContext, UnwindSection,
 };
@@ -107,12 +107,10 @@ impl Table {
     }
 
     fn from_file(file: &File, bias: u64) -> Option<Self> {
-        use object::{Object, ObjectSection};
-        let cache = object::ReadCache::new(file.try_clone().ok()?);
-        let elf = object::read::elf::ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
-        let found = elf.section_by_name(".eh_frame").filter(|section| section.size() <= MAX_TABLE)?;
-        let section = found.data().ok()?.to_vec();
-        let bases = BaseAddresses::default().set_eh_frame(found.address().wrapping_add(bias));
+        let object = ObjectFile::open(file, &Limits::default())?;
+        let found = object.section(".eh_frame").filter(|section| section.size <= MAX_TABLE)?;
+        let section = object.read(found.offset, found.size)?;
+        let bases = BaseAddresses::default().set_eh_frame(found.addr.wrapping_add(bias));
         let index = index(&section, &bases);
         Some(Self { section, bases, index })
     }

@@ -37,6 +37,13 @@ pub(in crate::symbols) struct Pointee {
     pub(in crate::symbols) is_near: bool,
 }
 
+impl Pointee {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.name.len()
+    }
+}
+
 /// What is known of the functions at an address.
 #[derive(Clone, Debug, Default)]
 pub(in crate::symbols) struct CodeFacts {
@@ -69,6 +76,8 @@ impl DebugInfo {
         }
         let mut session = self.session();
         let found = session.find_code(pc).map(Arc::new);
+        let bytes = found.as_ref().map_or(0, |found| found.pointees.iter().map(Pointee::bytes).sum::<usize>());
+        session.known.grow(bytes + size_of::<CodeFacts>());
         session.known.code_facts.insert(pc, found.clone());
         found
     }
@@ -106,7 +115,7 @@ pub(in crate::symbols) fn join(name: &str, path: &str) -> String {
 }
 
 impl<'a> Session<'a> {
-    fn unit_at(&mut self, pc: u64) -> Option<usize> {
+    pub(super) fn unit_at(&mut self, pc: u64) -> Option<usize> {
         if self.known.code.table.is_none() {
             self.known.code.table = Some(self.read_table());
         }
@@ -119,14 +128,21 @@ impl<'a> Session<'a> {
         lookup(self.known.code.rest.as_deref().unwrap_or_default(), pc)
     }
 
-    fn read_table(&self) -> Vec<(u64, u64, usize)> {
+    fn read_table(&mut self) -> Vec<(u64, u64, usize)> {
         let mut ranges = Vec::new();
-        let mut headers = self.dwarf.debug_aranges.headers();
+        let aranges = self.dwarf.debug_aranges;
+        let mut headers = aranges.headers();
         while let Ok(Some(header)) = headers.next() {
+            if self.is_exhausted() {
+                break;
+            }
             let Some(unit) = self.unit_of(header.debug_info_offset().0) else { continue };
             let mut entries = header.entries();
             while let Ok(Some(entry)) = entries.next() {
                 if let Some(end) = entry.address().checked_add(entry.length()).filter(|_| entry.address() != 0) {
+                    if !self.known.grow(size_of::<(u64, u64, usize)>()) {
+                        break;
+                    }
                     ranges.push((entry.address(), end, unit));
                 }
             }
@@ -139,9 +155,15 @@ impl<'a> Session<'a> {
         let covered: HashSet<usize> = self.known.code.table.iter().flatten().map(|(_, _, unit)| *unit).collect();
         let mut ranges = Vec::new();
         for unit in (0..self.units.len()).filter(|unit| !covered.contains(unit)) {
+            if self.is_exhausted() {
+                break;
+            }
             let Some(parsed) = self.unit(unit) else { continue };
             let Ok(root) = parsed.unit.entry(parsed.unit.header.root_offset()) else { continue };
-            ranges.extend(self.code_ranges(&parsed, root.attrs()).into_iter().map(|(from, to)| (from, to, unit)));
+            let own = self.code_ranges(&parsed, root.attrs());
+            if self.known.grow(own.len() * size_of::<(u64, u64, usize)>()) {
+                ranges.extend(own.into_iter().map(|(from, to)| (from, to, unit)));
+            }
         }
         ranges.sort_unstable();
         ranges
@@ -150,7 +172,7 @@ impl<'a> Session<'a> {
     fn find_code(&mut self, pc: u64) -> Option<CodeFacts> {
         let unit = self.unit_at(pc)?;
         let index = self.index(unit)?;
-        let function = function_at(&index, pc)?;
+        let (_, function) = function_at(&index, pc)?;
         let parsed = self.unit(unit)?;
         let (variables, any_own) = self.variables_in(&parsed, function, pc)?;
         let mut found = Pointees { is_near: true, ..Pointees::default() };
@@ -187,7 +209,7 @@ impl<'a> Session<'a> {
         let mut skipped: Option<isize> = None;
         let mut any_own = false;
         for _ in 0..MAX_ENTRIES {
-            if entries.is_empty() || variables.len() >= MAX_VARIABLES {
+            if entries.is_empty() || variables.len() >= MAX_VARIABLES || self.is_exhausted() {
                 break;
             }
             let depth = entries.next_depth();
@@ -295,9 +317,9 @@ struct Pointees {
     is_near: bool,
 }
 
-/// The smallest piece of code that holds `pc`.
-fn function_at(index: &UnitIndex, pc: u64) -> Option<usize> {
+/// The smallest piece of code that holds `pc`: where it begins, and its function.
+pub(super) fn function_at(index: &UnitIndex, pc: u64) -> Option<(u64, usize)> {
     let end = index.functions.partition_point(|(from, _, _)| *from <= pc);
     let holding = index.functions[..end].iter().rev().take(64).filter(|(_, to, _)| pc < *to);
-    holding.min_by_key(|(from, to, _)| to - from).map(|(_, _, offset)| *offset)
+    holding.min_by_key(|(from, to, _)| to - from).map(|(from, _, offset)| (*from, *offset))
 }

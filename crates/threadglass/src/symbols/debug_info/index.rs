@@ -2,6 +2,7 @@
 
 use super::unit::Parsed;
 use super::{Session, Slice};
+use crate::target::Share;
 use gimli::{Attribute, Operation, constants as dw};
 use std::sync::Arc;
 
@@ -10,10 +11,9 @@ const MAX_DEPTH: usize = 256;
 /// A function in more pieces than this is not followed.
 const MAX_PIECES: usize = 4096;
 /// How many entries are read before looking at the clock.
-const STEP: u32 = 1 << 16;
+const STEP: u32 = 1 << 12;
 
 /// What one unit has. Offsets are within the unit.
-#[derive(Default)]
 pub(super) struct UnitIndex {
     /// Address and entry of each variable at a fixed address.
     pub(super) variables: Vec<(u64, usize)>,
@@ -21,6 +21,8 @@ pub(super) struct UnitIndex {
     pub(super) functions: Vec<(u64, u64, usize)>,
     /// Namespaces, types and functions that have something in them, in the order they begin.
     scopes: Vec<Scope>,
+    /// What all of them take.
+    share: Share,
 }
 
 /// Numbers are small: sections are bounded, and there may be very many scopes.
@@ -55,14 +57,17 @@ impl<'a> Session<'a> {
             return Some(index.clone());
         }
         let parsed = self.unit(unit)?;
-        let mut index = UnitIndex::default();
+        let share = self.limits.share(0)?;
+        let mut index = UnitIndex { variables: Vec::new(), functions: Vec::new(), scopes: Vec::new(), share };
         let _ = self.scan(&parsed, &mut index);
+        index.functions.sort_unstable();
+        index.variables.sort_unstable();
         let index = Arc::new(index);
         self.known.indexes.insert(unit, index.clone());
         Some(index)
     }
 
-    fn scan(&self, parsed: &Parsed<'a>, index: &mut UnitIndex) -> gimli::Result<()> {
+    fn scan(&mut self, parsed: &Parsed<'a>, index: &mut UnitIndex) -> gimli::Result<()> {
         let unit = &parsed.unit;
         let mut entries = unit.entries_raw(None)?;
         // Scopes that are not closed yet, with the depth at which they began.
@@ -70,9 +75,12 @@ impl<'a> Session<'a> {
         let mut attributes = Vec::new();
         let mut count = 0u32;
         while !entries.is_empty() {
-            count = count.wrapping_add(1);
-            if count.is_multiple_of(STEP) && self.is_exhausted() {
-                break;
+            count += 1;
+            if count >= STEP {
+                count = 0;
+                if self.is_exhausted() {
+                    break;
+                }
             }
             let (offset, depth) = (entries.next_offset().0, entries.next_depth());
             let Some(abbreviation) = entries.read_abbreviation()? else {
@@ -86,14 +94,20 @@ impl<'a> Session<'a> {
                 dw::DW_TAG_variable if specs.iter().any(|spec| spec.name() == dw::DW_AT_location) => {
                     entries.read_attributes(specs, &mut attributes)?;
                     if let Some(addr) = self.fixed_address(parsed, &attributes) {
+                        if !self.grow(index, size_of::<(u64, usize)>()) {
+                            break;
+                        }
                         index.variables.push((addr, offset));
                     }
                 }
                 dw::DW_TAG_subprogram => {
                     entries.read_attributes(specs, &mut attributes)?;
-                    for (from, to) in self.code_ranges(parsed, &attributes) {
-                        index.functions.push((from, to, offset));
+                    let ranges = self.code_ranges(parsed, &attributes);
+                    count = count.saturating_add(ranges.len() as u32);
+                    if !self.grow(index, size_of::<(u64, u64, usize)>() * ranges.len()) {
+                        break;
                     }
+                    index.functions.extend(ranges.into_iter().map(|(from, to)| (from, to, offset)));
                 }
                 _ => entries.skip_attributes(specs)?,
             }
@@ -112,13 +126,21 @@ impl<'a> Session<'a> {
                 }
                 let parent = open.last().and_then(|(_, scope)| u32::try_from(*scope).ok()).unwrap_or(NO_PARENT);
                 let Ok(start) = u32::try_from(offset) else { break };
+                if !self.grow(index, size_of::<Scope>()) {
+                    break;
+                }
                 open.push((depth, index.scopes.len()));
                 index.scopes.push(Scope { start, end: u32::MAX, parent });
             }
         }
-        index.functions.sort_unstable();
-        index.variables.sort_unstable();
         Ok(())
+    }
+
+    /// Makes room in an index; `false` when there is none.
+    fn grow(&mut self, index: &mut UnitIndex, bytes: usize) -> bool {
+        let has_room = index.share.grow(bytes as u64);
+        self.known.is_full |= !has_room;
+        has_room
     }
 
     /// The address in a variable's location, when that is all there is in it.

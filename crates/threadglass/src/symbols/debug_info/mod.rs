@@ -4,7 +4,9 @@
 //! is the target's: chains of references, depths and counts are bounded, and so is the time for all of it.
 
 mod code;
+mod frames;
 mod index;
+mod line_program;
 mod locks;
 mod paths;
 mod sections;
@@ -13,11 +15,13 @@ mod unit;
 mod variables;
 
 pub(super) use code::{CodeFacts, join};
+pub(super) use frames::FunctionAt;
 use locks::LockMember;
 pub(super) use sections::has_debug_info;
 
+use crate::target::{Limits, Share};
 use code::CodeMap;
-use gimli::{AttributeValue, Dwarf, UnitOffset, UnitType, constants as dw};
+use gimli::{AttributeValue, Dwarf, Section, UnitOffset, UnitType, constants as dw};
 use index::UnitIndex;
 use sections::{Sections, Slice};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -25,7 +29,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::Type;
-use unit::Parsed;
+use unit::{Abbreviations, Parsed};
 
 /// No file has more units.
 const MAX_UNITS: usize = 1 << 20;
@@ -35,8 +39,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_REFERENCES: usize = 4;
 /// How much of a name is read. Those of templates are long, but not endless.
 const MAX_NAME: usize = 4096;
-/// What names and lists of locks may take, all in all: few bytes of a file can claim very many of them.
-const MAX_BYTES: usize = 256 << 20;
 /// How deep names of scopes are followed outwards.
 const MAX_SCOPES: usize = 64;
 
@@ -48,7 +50,8 @@ pub(super) type EntryAt = usize;
 
 /// The debug information of one object. Addresses are those of link time.
 pub(super) struct DebugInfo {
-    sections: Sections,
+    sections: Arc<Sections>,
+    limits: Limits,
     units: Vec<UnitSpan>,
     /// Types that are referred to by a number.
     signatures: HashMap<u64, EntryAt>,
@@ -63,12 +66,13 @@ struct UnitSpan {
 }
 
 /// What has been decoded.
-#[derive(Default)]
 struct Known {
     spent: Duration,
-    /// Bytes of names and lists, about.
-    bytes: usize,
-    abbreviations: HashMap<usize, Arc<gimli::Abbreviations>>,
+    /// What names and lists take, about: few bytes of a file can claim very many of them.
+    share: Share,
+    /// Whether there was no room for more of them.
+    is_full: bool,
+    abbreviations: Abbreviations,
     indexes: HashMap<usize, Arc<UnitIndex>>,
     types: HashMap<EntryAt, Option<Arc<Type>>>,
     locks: HashMap<EntryAt, Arc<Vec<LockMember>>>,
@@ -82,6 +86,31 @@ struct Known {
     code_facts: HashMap<u64, Option<Arc<CodeFacts>>>,
 }
 
+impl Known {
+    fn new(share: Share) -> Self {
+        Self {
+            spent: Duration::ZERO,
+            share,
+            is_full: false,
+            abbreviations: Abbreviations::default(),
+            indexes: HashMap::new(),
+            types: HashMap::new(),
+            locks: HashMap::new(),
+            open: HashSet::new(),
+            variables: BTreeMap::new(),
+            scanned: 0,
+            code: CodeMap::default(),
+            code_facts: HashMap::new(),
+        }
+    }
+
+    /// Makes room for what was decoded; `false` when there is none.
+    fn grow(&mut self, bytes: usize) -> bool {
+        self.is_full |= !self.share.grow(bytes as u64);
+        !self.is_full
+    }
+}
+
 /// The language of a unit, as far as names are written differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Language {
@@ -91,27 +120,31 @@ enum Language {
 }
 
 impl DebugInfo {
-    /// Prepares to decode the debug information in `file`.
-    pub(super) fn open(file: &File) -> Option<Self> {
-        let sections = Sections::read(file)?;
+    /// Prepares to decode the debug information in `file`, on the budget `limits`.
+    pub(super) fn open(file: &File, limits: &Limits) -> Option<Self> {
+        let sections = Sections::of(file, limits)?;
         let (mut units, mut signatures) = (Vec::new(), HashMap::new());
+        let mut share = limits.share(0)?;
         let mut headers = sections.dwarf().units();
         while let Ok(Some(header)) = headers.next() {
+            if units.len() >= MAX_UNITS || !share.grow(64) || limits.is_over() {
+                sections.leave_out("debug information", "it has too many units");
+                break;
+            }
             let start = header.debug_info_offset()?.0;
             units.push(UnitSpan { start, end: start.checked_add(header.length_including_self())? });
             if let UnitType::Type { type_signature, type_offset } = header.type_() {
                 signatures.insert(type_signature.0, start.checked_add(type_offset.0)?);
             }
-            if units.len() >= MAX_UNITS {
-                break;
-            }
         }
-        Some(Self { sections, units, signatures, known: Known::default() })
+        Some(Self { sections, limits: limits.clone(), units, signatures, known: Known::new(share) })
     }
 
     /// Begins to answer one question.
     fn session(&mut self) -> Session<'_> {
         Session {
+            sections: &self.sections,
+            limits: &self.limits,
             dwarf: self.sections.dwarf(),
             units: &self.units,
             signatures: &self.signatures,
@@ -124,6 +157,8 @@ impl DebugInfo {
 
 /// One question: borrows the sections, keeps the units that it has decoded.
 struct Session<'a> {
+    sections: &'a Sections,
+    limits: &'a Limits,
     dwarf: Dwarf<Slice<'a>>,
     units: &'a [UnitSpan],
     signatures: &'a HashMap<u64, EntryAt>,
@@ -141,7 +176,20 @@ impl Drop for Session<'_> {
 impl<'a> Session<'a> {
     /// Whether this object has cost enough.
     fn is_exhausted(&self) -> bool {
-        self.known.bytes > MAX_BYTES || self.known.spent + self.started.elapsed() > PATIENCE
+        if self.known.is_full {
+            self.leave_out("parts of the debug information", "what they say takes too much memory");
+            return true;
+        }
+        if self.known.spent + self.started.elapsed() > PATIENCE {
+            self.leave_out("parts of the debug information", "they take too long to read");
+            return true;
+        }
+        self.limits.is_over()
+    }
+
+    /// Says that something of the object was left out.
+    fn leave_out(&self, what: &str, why: &str) {
+        self.sections.leave_out(what, why);
     }
 
     /// The unit that holds the entry `at`.
@@ -152,6 +200,10 @@ impl<'a> Session<'a> {
 
     /// The entry `at`, and its unit.
     fn entry(&mut self, at: EntryAt) -> Option<(Arc<Parsed<'a>>, Entry<'a>)> {
+        // Every way through the entries comes by here.
+        if self.is_exhausted() {
+            return None;
+        }
         let index = self.unit_of(at)?;
         let parsed = self.unit(index)?;
         let entry = parsed.unit.entry(UnitOffset(at.checked_sub(self.units[index].start)?)).ok()?;
@@ -189,9 +241,24 @@ impl<'a> Session<'a> {
     }
 
     fn attribute_name(&self, parsed: &Parsed<'a>, entry: &Entry<'a>) -> Option<String> {
-        let text = self.dwarf.attr_string(&parsed.unit, entry.attr_value(dw::DW_AT_name)?).ok()?;
-        let text = text.slice();
-        Some(String::from_utf8_lossy(&text[..text.len().min(MAX_NAME)]).into_owned())
+        self.string(parsed, entry.attr_value(dw::DW_AT_name)?)
+    }
+
+    /// The text that an attribute is, or refers to; no more of it than a name has.
+    fn string(&self, parsed: &Parsed<'a>, value: AttributeValue<Slice<'a>>) -> Option<String> {
+        let text = match value {
+            AttributeValue::String(text) => &text.slice()[..text.len().min(MAX_NAME)],
+            AttributeValue::DebugStrRef(offset) => up_to_nul(self.dwarf.debug_str.reader().slice(), offset.0)?,
+            AttributeValue::DebugLineStrRef(offset) => up_to_nul(self.dwarf.debug_line_str.reader().slice(), offset.0)?,
+            AttributeValue::DebugStrOffsetsIndex(index) => {
+                let unit = &parsed.unit;
+                let offsets = &self.dwarf.debug_str_offsets;
+                let offset = offsets.get_str_offset(unit.encoding().format, unit.str_offsets_base, index).ok()?;
+                up_to_nul(self.dwarf.debug_str.reader().slice(), offset.0)?
+            }
+            _ => return None,
+        };
+        Some(String::from_utf8_lossy(text).into_owned())
     }
 
     /// The name of `at` with the names of the scopes it is declared in: `ns::Session::lock`.
@@ -232,4 +299,11 @@ impl<'a> Session<'a> {
         }
         None
     }
+}
+
+/// The text at `offset`, cut where no name is longer.
+fn up_to_nul(section: &[u8], offset: usize) -> Option<&[u8]> {
+    let text = section.get(offset..)?;
+    let text = &text[..text.len().min(MAX_NAME)];
+    Some(&text[..memchr::memchr(0, text).unwrap_or(text.len())])
 }

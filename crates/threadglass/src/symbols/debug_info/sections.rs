@@ -1,60 +1,76 @@
 //! The debug sections of a file, in memory of ours.
 //!
 //! They are read, not mapped: a file that is cut short kills who has it mapped, and the files of a target
-//! belong to others.
+//! belong to others. What they take is part of the budget of the look, before a byte of it is there.
 
-use flate2::{Decompress, FlushDecompress};
+use crate::elf::{Held, ObjectFile, Section};
+use crate::target::Limits;
+use flate2::{Decompress, FlushDecompress, Status};
 use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, SectionId};
-use object::read::elf::ElfFile64;
-use object::{CompressionFormat, Endianness, Object, ObjectSection, ReadCache};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, OnceLock};
 
-/// More debug information than this is not read; everything has a name by its symbol all the same.
-const MAX_SECTIONS: u64 = 512 << 20;
+/// One section may take all of the budget, if nothing else does.
+const MAX_SECTION: u64 = 1 << 30;
 /// One unit's table of abbreviations is small, but any unit may refer to any place in this section.
 const MAX_ABBREVIATIONS: u64 = 64 << 20;
+/// Nothing packs better than this; a size beyond that is a lie that would only cost memory.
+const BEST_PACKING: u64 = 1032;
 
 /// A reader over a section.
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The sections of one file that describe variables, types and functions.
-pub(super) struct Sections(DwarfSections<Vec<u8>>);
+pub(super) struct Sections {
+    object: ObjectFile,
+    sections: DwarfSections<Option<Held>>,
+    lines: OnceLock<Option<Held>>,
+}
 
 /// Whether `file` has debug information of its own.
-pub(in crate::symbols) fn has_debug_info(file: &File) -> bool {
-    let Ok(file) = file.try_clone() else { return false };
-    let cache = ReadCache::new(file);
-    let Ok(elf) = ElfFile64::<Endianness, _>::parse(&cache) else { return false };
-    [".debug_info", ".zdebug_info"].iter().any(|name| elf.section_by_name(name).is_some_and(|found| found.size() > 0))
+pub(in crate::symbols) fn has_debug_info(file: &File, limits: &Limits) -> bool {
+    ObjectFile::open(file, limits).is_some_and(|object| find(&object, ".debug_info").is_some_and(|it| it.size > 0))
 }
 
 impl Sections {
-    /// Reads them. `None` when there are none, when they are too large or packed in a way that is not known.
-    pub(super) fn read(file: &File) -> Option<Self> {
-        let cache = ReadCache::new(file.try_clone().ok()?);
-        let elf = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
-        let mut room = MAX_SECTIONS;
+    /// Reads them, unless that was done in this look. `None` when there are none, or they cannot be had.
+    pub(super) fn of(file: &File, limits: &Limits) -> Option<Arc<Self>> {
+        let about = file.metadata().ok()?;
+        let key = (about.dev(), about.ino(), about.len(), about.mtime_nsec().wrapping_add(about.mtime() << 30));
+        limits.once(key, || Self::read(file, limits))
+    }
+
+    fn read(file: &File, limits: &Limits) -> Option<Self> {
+        let object = ObjectFile::open(file, limits)?;
         let sections = DwarfSections::load(|id| {
-            if !is_needed(id) {
-                return Ok(Vec::new());
+            let is_vital = matches!(id, SectionId::DebugInfo | SectionId::DebugAbbrev);
+            let limit = if id == SectionId::DebugAbbrev { MAX_ABBREVIATIONS } else { MAX_SECTION };
+            match is_needed(id).then(|| contents(&object, id.name(), limit)).flatten() {
+                None if is_vital => Err(()),
+                found => Ok(found),
             }
-            let limit = if id == SectionId::DebugAbbrev { room.min(MAX_ABBREVIATIONS) } else { room };
-            let bytes = match elf.section_by_name(id.name()) {
-                Some(section) => contents(file, &section, limit).ok_or(())?,
-                None => Vec::new(),
-            };
-            room = room.saturating_sub(bytes.len() as u64);
-            Ok::<_, ()>(bytes)
         });
-        let sections = Self(sections.ok()?);
+        let sections = sections.ok()?;
+        let sections = Self { object, sections, lines: OnceLock::new() };
         let has_units = matches!(sections.dwarf().units().next(), Ok(Some(_)));
         has_units.then_some(sections)
     }
 
     /// The sections, for decoding.
     pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
-        self.0.borrow(|bytes| EndianSlice::new(bytes, LittleEndian))
+        self.sections.borrow(|held| EndianSlice::new(held.as_ref().map_or(&[], |held| &held.bytes), LittleEndian))
+    }
+
+    /// The programs that make line numbers; read when they are first asked for.
+    pub(super) fn lines(&self) -> &[u8] {
+        let lines = self.lines.get_or_init(|| contents(&self.object, ".debug_line", MAX_SECTION));
+        lines.as_ref().map_or(&[], |held| &held.bytes)
+    }
+
+    /// Says that something of the file was left out.
+    pub(super) fn leave_out(&self, what: &str, why: &str) {
+        self.object.leave_out(what, why);
     }
 }
 
@@ -73,30 +89,71 @@ fn is_needed(id: SectionId) -> bool {
     )
 }
 
-/// The bytes of a section, unpacked.
-fn contents<'data>(file: &File, section: &impl ObjectSection<'data>, limit: u64) -> Option<Vec<u8>> {
-    let range = section.compressed_file_range().ok()?;
-    let end = range.offset.checked_add(range.compressed_size)?;
-    // What a section says of its size is believed only as far as there is a file.
-    if range.uncompressed_size > limit || range.compressed_size > limit || end > file.metadata().ok()?.len() {
-        return None;
-    }
-    let mut bytes = vec![0; usize::try_from(range.compressed_size).ok()?];
-    file.read_exact_at(&mut bytes, range.offset).ok()?;
-    match range.format {
-        CompressionFormat::None => Some(bytes),
-        CompressionFormat::Zlib => inflate(&bytes, usize::try_from(range.uncompressed_size).ok()?),
-        _ => None,
-    }
+/// A debug section: under its name, or the one that it had when it was packed in the old way.
+fn find<'o>(object: &'o ObjectFile, name: &str) -> Option<&'o Section> {
+    object.section(name).or_else(|| object.section(&name.replacen(".debug", ".zdebug", 1)))
 }
 
-/// Unpacks `packed`, which says that it is `size` bytes long.
-fn inflate(packed: &[u8], size: usize) -> Option<Vec<u8>> {
-    // Nothing packs better than 1032 to 1; a size beyond that is a lie that would only cost memory.
-    if size / 1032 > packed.len() {
+/// How a section is packed: how long it will be, and where the packed bytes begin in it.
+enum Packing {
+    Zlib { size: u64, skip: u64 },
+    Other,
+}
+
+/// The bytes of a section, unpacked. `None` when there is none, or it is left out, which is said.
+fn contents(object: &ObjectFile, name: &str, limit: u64) -> Option<Held> {
+    let section = find(object, name)?;
+    let what = format!("debug information ({name})");
+    let packing = if section.is_packed() {
+        let header = object.read(section.offset, section.size.min(24)).filter(|header| header.len() == 24)?;
+        let (kind, size) = (u32::from_le_bytes(header[..4].try_into().ok()?), header[8..16].try_into().ok()?);
+        const ZLIB: u32 = 1;
+        if kind == ZLIB { Packing::Zlib { size: u64::from_le_bytes(size), skip: 24 } } else { Packing::Other }
+    } else if object.section(name).is_none() {
+        let header = object.read(section.offset, section.size.min(12)).filter(|header| header.starts_with(b"ZLIB"))?;
+        Packing::Zlib { size: u64::from_be_bytes(header.get(4..12)?.try_into().ok()?), skip: 12 }
+    } else {
+        return object.hold(section, limit, &what);
+    };
+    let Packing::Zlib { size, skip } = packing else {
+        object.leave_out(&what, "it is packed in a way that is not known here (not by zlib)");
+        return None;
+    };
+    let packed = section.size - skip;
+    if size / BEST_PACKING > packed {
+        object.leave_out(&what, "it says that it is longer than it can be");
         return None;
     }
-    let mut bytes = Vec::with_capacity(size);
-    Decompress::new(true).decompress_vec(packed, &mut bytes, FlushDecompress::Finish).ok()?;
+    let share = object.room(size, limit, &what)?;
+    let bytes = inflate(object, section.offset + skip, packed, usize::try_from(size).ok()?);
+    if bytes.is_none() {
+        object.leave_out(&what, "it cannot be unpacked");
+    }
+    Some(Held::new(bytes?, share))
+}
+
+/// Unpacks `packed` bytes at `offset`: `size` of them come out, or nothing.
+fn inflate(object: &ObjectFile, offset: u64, packed: u64, size: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size).ok()?;
+    let mut inflater = Decompress::new(true);
+    object.stream(offset, packed, |piece| {
+        let mut rest = piece;
+        loop {
+            let (before, made) = (inflater.total_in(), bytes.len());
+            let status = inflater.decompress_vec(rest, &mut bytes, FlushDecompress::None).ok()?;
+            rest = rest.get(usize::try_from(inflater.total_in() - before).ok()?..)?;
+            if status == Status::StreamEnd || bytes.len() >= size {
+                return Some(false);
+            }
+            if rest.is_empty() {
+                return Some(true);
+            }
+            // Neither bytes taken nor made: it is stuck.
+            if inflater.total_in() == before && bytes.len() == made {
+                return None;
+            }
+        }
+    })?;
     (bytes.len() == size).then_some(bytes)
 }

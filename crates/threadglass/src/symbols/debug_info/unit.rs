@@ -2,13 +2,26 @@
 
 use super::{Language, Session, Slice, Unit};
 use gimli::{AttributeValue, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase, DebugStrOffsetsBase};
-use gimli::{DebugAddrBase, constants as dw};
+use gimli::{DebugAddrBase, Section, constants as dw};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Decoded units that one question keeps.
 const MAX_PARSED: usize = 64;
-/// Tables of abbreviations that are kept.
-const MAX_TABLES: usize = 256;
+/// One table of abbreviations, as it is in the file. Those of real units take some kilobytes.
+const MAX_TABLE: usize = 1 << 20;
+/// All that are kept, as they are in the file: decoded they take about thirty times as much.
+const MAX_TABLES: usize = 2 << 20;
+/// Attributes of one entry. Those without a byte of their own in the entry would cost it nothing.
+const MAX_ATTRIBUTES: usize = 256;
+
+/// Tables of abbreviations that were decoded, by their place.
+#[derive(Default)]
+pub(super) struct Abbreviations {
+    tables: HashMap<usize, Arc<gimli::Abbreviations>>,
+    /// What they take in the file.
+    bytes: usize,
+}
 
 /// A unit, ready to read its entries.
 pub(super) struct Parsed<'a> {
@@ -34,21 +47,33 @@ impl<'a> Session<'a> {
         Some(parsed)
     }
 
+    /// The table of abbreviations at `place`.
+    fn abbreviations(&mut self, place: usize) -> Option<Arc<gimli::Abbreviations>> {
+        if let Some(known) = self.known.abbreviations.tables.get(&place) {
+            return Some(known.clone());
+        }
+        let section = self.dwarf.debug_abbrev.reader().slice();
+        let Some(length) = table_length(section.get(place..)?) else {
+            self.leave_out("parts of the debug information", "a table of abbreviations is too large");
+            return None;
+        };
+        if self.known.abbreviations.bytes + length > MAX_TABLES {
+            // The units have them too.
+            self.parsed.clear();
+            self.known.abbreviations = Abbreviations::default();
+        }
+        let table = gimli::DebugAbbrev::new(section.get(..place + length)?, gimli::LittleEndian);
+        let read = Arc::new(table.abbreviations(gimli::DebugAbbrevOffset(place)).ok()?);
+        self.known.abbreviations.bytes += length;
+        self.known.abbreviations.tables.insert(place, read.clone());
+        Some(read)
+    }
+
     /// What gimli does for a unit, without its line numbers: their section is not read.
     fn parse(&mut self, index: usize) -> Option<Parsed<'a>> {
         let header = self.dwarf.unit_header(DebugInfoOffset(self.units.get(index)?.start)).ok()?;
         let place = header.debug_abbrev_offset().0;
-        let abbreviations = match self.known.abbreviations.get(&place) {
-            Some(known) => known.clone(),
-            None => {
-                let read = self.dwarf.abbreviations(&header).ok()?;
-                if self.known.abbreviations.len() >= MAX_TABLES {
-                    self.known.abbreviations.clear();
-                }
-                self.known.abbreviations.insert(place, read.clone());
-                read
-            }
-        };
+        let abbreviations = self.abbreviations(place)?;
         let (encoding, file_type) = (header.encoding(), self.dwarf.file_type);
         let mut unit = Unit {
             abbreviations,
@@ -79,6 +104,47 @@ impl<'a> Session<'a> {
         }
         let language = language(root.attr_value(dw::DW_AT_language));
         Some(Parsed { index, unit, language })
+    }
+}
+
+/// How many bytes the table at the front of `bytes` takes; `None` where it is larger than any.
+fn table_length(bytes: &[u8]) -> Option<usize> {
+    let table = &bytes[..bytes.len().min(MAX_TABLE)];
+    let mut at = 0;
+    // A number ends with a byte whose highest bit is not set.
+    let mut number = || {
+        let rest = table.get(at..)?;
+        let length = rest.iter().position(|byte| *byte < 0x80)? + 1;
+        let is_null = rest[..length].iter().all(|byte| byte & 0x7f == 0);
+        at += length;
+        Some((is_null, rest[0], length))
+    };
+    loop {
+        // A table that ends with its section is read up to there.
+        let Some((is_last, ..)) = number() else { return (bytes.len() <= MAX_TABLE).then_some(bytes.len()) };
+        if is_last {
+            return Some(at);
+        }
+        let mut attributes = 0;
+        let mut entry = || {
+            // The tag, and whether there are entries below.
+            (number()?, number()?);
+            loop {
+                let (is_name_null, ..) = number()?;
+                let (is_form_null, form, length) = number()?;
+                if is_name_null && is_form_null {
+                    return Some(());
+                }
+                if length == 1 && u16::from(form) == dw::DW_FORM_implicit_const.0 {
+                    number()?;
+                }
+                attributes += 1;
+                if attributes > MAX_ATTRIBUTES {
+                    return None;
+                }
+            }
+        };
+        entry()?;
     }
 }
 

@@ -6,6 +6,12 @@ use std::sync::Arc;
 
 /// Variables that begin before an address and are tried: some have no size.
 const MAX_TRIES: usize = 8;
+/// What one takes in the tree that they are kept in, about.
+const VARIABLE: usize = 32;
+/// What a lock takes in a list of them, without its name.
+const LOCK: usize = 128;
+/// Locks in all variables of one object. A table of locks may be large, but not one of these tables in every entry.
+const MAX_LOCKS: usize = 1 << 18;
 
 impl DebugInfo {
     /// The variable at the link-time address `addr`, with the member there: `registry.shards[3].mu`.
@@ -25,12 +31,22 @@ impl DebugInfo {
         while session.scan_next() {}
         let variables: Vec<(u64, EntryAt)> = session.known.variables.iter().map(|(addr, at)| (*addr, *at)).collect();
         let mut found = Vec::new();
+        let mut count = 0;
         for (addr, at) in variables {
+            if session.is_exhausted() {
+                break;
+            }
             let Some(of) = session.type_of(at) else { continue };
             let locks = session.locks_in(of);
             if !locks.is_empty()
                 && let Some(name) = session.qualified_name(at)
             {
+                count += locks.len();
+                let bytes = locks.iter().map(|lock| LOCK + name.len() + lock.path.len()).sum();
+                if count > MAX_LOCKS || !session.known.grow(bytes) {
+                    session.leave_out("locks in variables", "there are too many of them");
+                    break;
+                }
                 found.push((addr, name, locks));
             }
         }
@@ -81,7 +97,9 @@ impl Session<'_> {
                 self.known.indexes.remove(&unit);
             }
             for (addr, offset) in &index.variables {
-                if let Some(at) = start.checked_add(*offset) {
+                if let Some(at) = start.checked_add(*offset)
+                    && self.known.grow(VARIABLE)
+                {
                     self.known.variables.entry(*addr).or_insert(at);
                 }
             }

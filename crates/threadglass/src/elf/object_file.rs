@@ -1,0 +1,364 @@
+//! An ELF file that somebody else wrote: its sections, symbols and names, as far as they are worth reading.
+//!
+//! The file is read in pieces, never mapped: one that shrinks under a mapping would kill us by SIGBUS. Every count and
+//! size in it is a claim. It is believed as far as there is a file, and a file may be long and empty: so what is kept
+//! of it comes out of the budget of the look, and what is read without being kept has a limit of its own.
+
+use crate::sys::file::name_of;
+use crate::target::{Limits, Share};
+use std::borrow::Cow;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Linked objects have dozens of sections.
+const MAX_SECTIONS: u64 = 16 << 10;
+/// Names of all sections.
+const MAX_SECTION_NAMES: u64 = 1 << 20;
+/// One symbol table, or its names. The largest programs have some millions of symbols.
+const MAX_TABLE: u64 = 128 << 20;
+/// One name. Those of C++ are long.
+const MAX_NAME: usize = 64 << 10;
+/// How much of a name is read at first.
+const USUAL_NAME: usize = 256;
+/// What the dynamic linker is told.
+const MAX_DYNAMIC: u64 = 64 << 10;
+const MAX_PATH: u64 = 4096;
+const HEADER: usize = 64;
+const SECTION_HEADER: usize = 64;
+/// One entry of a symbol table.
+pub(super) const SYMBOL: usize = 24;
+
+const SHT_SYMTAB: u32 = 2;
+pub(super) const SHT_NOTE: u32 = 7;
+const SHT_NOBITS: u32 = 8;
+const SHT_DYNSYM: u32 = 11;
+const SHF_COMPRESSED: u64 = 0x800;
+
+/// One section of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section {
+    name: u32,
+    pub(super) kind: u32,
+    pub(crate) flags: u64,
+    /// Where it is at link time.
+    pub(crate) addr: u64,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    link: u32,
+}
+
+impl Section {
+    /// Whether its bytes are packed.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.flags & SHF_COMPRESSED != 0
+    }
+}
+
+/// Which of the two symbol tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    Full,
+    Dynamic,
+}
+
+impl Table {
+    pub(super) const BOTH: [Self; 2] = [Self::Full, Self::Dynamic];
+}
+
+/// One entry of a symbol table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawSymbol {
+    pub(super) name: u32,
+    pub(super) kind: u8,
+    pub(super) section: u16,
+    pub(super) value: u64,
+    pub(super) size: u64,
+}
+
+impl RawSymbol {
+    pub(super) fn is_function(&self) -> bool {
+        const STT_FUNC: u8 = 2;
+        const STT_GNU_IFUNC: u8 = 10;
+        matches!(self.kind, STT_FUNC | STT_GNU_IFUNC) && self.is_defined()
+    }
+
+    pub(super) fn is_data(&self) -> bool {
+        const STT_OBJECT: u8 = 1;
+        const STT_COMMON: u8 = 5;
+        matches!(self.kind, STT_OBJECT | STT_COMMON) && self.is_defined()
+    }
+
+    /// Whether it is a place in the object: not one of the names of files and sections.
+    pub(super) fn is_definition(&self) -> bool {
+        const STT_SECTION: u8 = 3;
+        const STT_FILE: u8 = 4;
+        // Common, absolute, and those that are to come.
+        const SPECIAL: std::ops::Range<u16> = 0xff00..0xffff;
+        !matches!(self.kind, STT_SECTION | STT_FILE) && self.is_defined() && !SPECIAL.contains(&self.section)
+    }
+
+    fn is_defined(&self) -> bool {
+        self.section != 0
+    }
+
+    fn of(entry: &[u8; SYMBOL]) -> Self {
+        Self {
+            name: u32_at(entry, 0),
+            kind: entry[4] & 0xf,
+            section: u16::from_le_bytes([entry[6], entry[7]]),
+            value: u64_at(entry, 8),
+            size: u64_at(entry, 16),
+        }
+    }
+}
+
+/// Bytes of a file in memory of ours, with their part of the budget.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) bytes: Vec<u8>,
+    _share: Share,
+}
+
+impl Held {
+    /// Bytes that were made, for which there was room.
+    pub(crate) fn new(bytes: Vec<u8>, share: Share) -> Self {
+        Self { bytes, _share: share }
+    }
+}
+
+/// A 64-bit little-endian ELF file.
+#[derive(Debug)]
+pub(crate) struct ObjectFile {
+    file: File,
+    length: u64,
+    sections: Vec<Section>,
+    names: Vec<u8>,
+    limits: Limits,
+}
+
+impl ObjectFile {
+    /// Reads the headers of `file`. `None` when it is no such file.
+    pub(crate) fn open(file: &File, limits: &Limits) -> Option<Self> {
+        let length = file.metadata().ok()?.len();
+        let mut object =
+            Self { file: file.try_clone().ok()?, length, sections: Vec::new(), names: Vec::new(), limits: limits.clone() };
+        let header = object.read(0, HEADER as u64)?;
+        if !header.starts_with(b"\x7fELF\x02\x01") {
+            return None;
+        }
+        let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let (start, entry, count, names) = (u64_at(&header, 40), half(58), half(60), half(62));
+        if start == 0 || usize::from(entry) != SECTION_HEADER {
+            return Some(object);
+        }
+        // A count or index that has no room in the header is in the first section.
+        let first = Section::of(&object.read(start, SECTION_HEADER as u64)?);
+        let count = if count == 0 { first.size } else { u64::from(count) };
+        let names = if names == 0xffff { first.link as usize } else { usize::from(names) };
+        if count > MAX_SECTIONS {
+            object.leave_out("sections", format!("it says that it has {count} of them"));
+            return Some(object);
+        }
+        let headers = object.read(start, count * SECTION_HEADER as u64)?;
+        object.sections = headers.chunks_exact(SECTION_HEADER).map(Section::of).collect();
+        if let Some(names) = object.sections.get(names).copied() {
+            object.names = object.read(names.offset, names.size.min(MAX_SECTION_NAMES)).unwrap_or_default();
+        }
+        Some(object)
+    }
+
+    /// `size` bytes at `offset`. Whoever asks bounds `size`; nothing is kept ready for what is not in the file.
+    pub(crate) fn read(&self, offset: u64, size: u64) -> Option<Vec<u8>> {
+        if offset.checked_add(size)? > self.length {
+            return None;
+        }
+        let mut bytes = vec![0; usize::try_from(size).ok()?];
+        self.file.read_exact_at(&mut bytes, offset).ok()?;
+        Some(bytes)
+    }
+
+    /// The bytes of a section as they are in the file; `what` is said to be left out where there is no room for them.
+    pub(crate) fn hold(&self, section: &Section, limit: u64, what: &str) -> Option<Held> {
+        self.hold_part(section.offset, section.size, limit, what)
+    }
+
+    fn hold_part(&self, offset: u64, size: u64, limit: u64, what: &str) -> Option<Held> {
+        if offset.checked_add(size).is_none_or(|end| end > self.length) {
+            self.leave_out(what, "they would lie beyond the end of the file");
+            return None;
+        }
+        let share = self.room(size, limit, what)?;
+        Some(Held { bytes: self.read(offset, size)?, _share: share })
+    }
+
+    /// A part of the budget for `what`, or the reason why there is none.
+    pub(crate) fn room(&self, size: u64, limit: u64, what: &str) -> Option<Share> {
+        let share = if size > limit { None } else { self.limits.share(size) };
+        if share.is_none() {
+            self.leave_out(what, format!("they take {} MiB, and there is no room for them in one look", size >> 20));
+        }
+        share
+    }
+
+    /// Calls `visit` with the bytes of a part of the file, a piece at a time, until it has enough.
+    pub(crate) fn stream(&self, offset: u64, size: u64, mut visit: impl FnMut(&[u8]) -> Option<bool>) -> Option<()> {
+        const PIECE: u64 = 256 << 10;
+        let mut done = 0;
+        while done < size && !self.limits.is_over() {
+            let piece = self.read(offset.checked_add(done)?, PIECE.min(size - done))?;
+            done += piece.len() as u64;
+            if !visit(&piece)? {
+                break;
+            }
+        }
+        Some(())
+    }
+
+    /// Says that something of this file was left out.
+    pub(crate) fn leave_out(&self, what: &str, why: impl Into<String>) {
+        self.limits.leave_out(format!("{what} of {}", name_of(&self.file)), why);
+    }
+
+    /// The first section of this name that has bytes in the file.
+    pub(crate) fn section(&self, name: &str) -> Option<&Section> {
+        let has_name = |section: &&Section| {
+            let rest = self.names.get(section.name as usize..).unwrap_or_default();
+            rest.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+        };
+        self.sections.iter().find(|section| section.kind != SHT_NOBITS && has_name(section))
+    }
+
+    /// All sections, by their numbers.
+    pub(super) fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// Whether a section's name begins with `prefix`.
+    pub(super) fn is_named(&self, section: &Section, prefix: &[u8]) -> bool {
+        self.names.get(section.name as usize..).is_some_and(|name| name.starts_with(prefix))
+    }
+
+    fn table(&self, table: Table) -> Option<(&Section, &Section)> {
+        let kind = match table {
+            Table::Full => SHT_SYMTAB,
+            Table::Dynamic => SHT_DYNSYM,
+        };
+        let found = self.sections.iter().find(|section| section.kind == kind)?;
+        Some((found, self.sections.get(found.link as usize)?))
+    }
+
+    /// Whether the file has a symbol table with something in it.
+    pub(crate) fn has_symbols(&self) -> bool {
+        // The first one is empty in all tables.
+        self.table(Table::Full).is_some_and(|(table, _)| table.size >= 2 * SYMBOL as u64)
+    }
+
+    /// The entries of a symbol table.
+    pub(super) fn hold_symbols(&self, table: Table) -> Option<Held> {
+        self.hold(self.table(table)?.0, MAX_TABLE, "symbols")
+    }
+
+    /// The names of a symbol table, read one by one as they are wanted.
+    pub(super) fn names_of(&self, table: Table) -> Option<Names<'_>> {
+        let (_, strings) = self.table(table)?;
+        Some(Names { file: &self.file, offset: strings.offset, size: strings.size, whole: None })
+    }
+
+    /// The same for those who want very many of them.
+    pub(super) fn all_names_of(&self, table: Table) -> Option<Names<'_>> {
+        let mut names = self.names_of(table)?;
+        names.whole = Some(self.hold_part(names.offset, names.size, MAX_TABLE, "names of symbols")?);
+        Some(names)
+    }
+
+    /// The libraries that it asks for.
+    pub(crate) fn needed_libraries(&self) -> Vec<String> {
+        const SHT_DYNAMIC: u32 = 6;
+        const DT_NEEDED: u64 = 1;
+        let dynamic = self.sections.iter().find(|section| section.kind == SHT_DYNAMIC);
+        let Some(dynamic) = dynamic.filter(|section| section.size <= MAX_DYNAMIC) else { return Vec::new() };
+        let Some(strings) = self.sections.get(dynamic.link as usize) else { return Vec::new() };
+        let names = Names { file: &self.file, offset: strings.offset, size: strings.size, whole: None };
+        let entries = self.read(dynamic.offset, dynamic.size).unwrap_or_default();
+        let entries = entries.as_chunks::<16>().0.iter().filter(|entry| u64_at(*entry, 0) == DT_NEEDED);
+        let names = entries.filter_map(|entry| names.get(u32::try_from(u64_at(entry, 8)).ok()?));
+        names.map(|name| String::from_utf8_lossy(&name).into_owned()).collect()
+    }
+
+    /// The loader that it asks for; `None` where it asks for none.
+    pub(crate) fn interpreter(&self) -> Option<Vec<u8>> {
+        const PT_INTERP: u32 = 3;
+        const PROGRAM_HEADER: u64 = 56;
+        let header = self.read(0, HEADER as u64)?;
+        let (start, count) = (u64_at(&header, 32), u64::from(u16::from_le_bytes([header[56], header[57]])));
+        let headers = self.read(start, count * PROGRAM_HEADER)?;
+        let segment = headers.chunks_exact(PROGRAM_HEADER as usize).find(|header| u32_at(header, 0) == PT_INTERP)?;
+        // One that cannot be read is still one.
+        Some(self.read(u64_at(segment, 8), u64_at(segment, 32).min(MAX_PATH)).unwrap_or_default())
+    }
+
+    /// The processor that it is for.
+    pub(crate) fn machine(&self) -> Option<u16> {
+        self.read(18, 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+}
+
+impl Section {
+    fn of(header: impl AsRef<[u8]>) -> Self {
+        let header = header.as_ref();
+        Self {
+            name: u32_at(header, 0),
+            kind: u32_at(header, 4),
+            flags: u64_at(header, 8),
+            addr: u64_at(header, 16),
+            offset: u64_at(header, 24),
+            size: u64_at(header, 32),
+            link: u32_at(header, 40),
+        }
+    }
+}
+
+/// The entries of a table, in its order.
+pub(super) fn symbols(table: &Held) -> impl Iterator<Item = RawSymbol> {
+    table.bytes.as_chunks::<SYMBOL>().0.iter().map(RawSymbol::of)
+}
+
+/// The names that belong to a symbol table.
+pub(super) struct Names<'a> {
+    file: &'a File,
+    offset: u64,
+    size: u64,
+    whole: Option<Held>,
+}
+
+impl Names<'_> {
+    /// The name that begins at `at`. `None` where there is none, or it has no end.
+    pub(super) fn get(&self, at: u32) -> Option<Cow<'_, [u8]>> {
+        if let Some(held) = &self.whole {
+            let rest = held.bytes.get(at as usize..)?;
+            return up_to_nul(&rest[..rest.len().min(MAX_NAME)]).map(Cow::Borrowed);
+        }
+        let room = usize::try_from(self.size.checked_sub(u64::from(at))?).ok()?.min(MAX_NAME);
+        let start = self.offset.checked_add(u64::from(at))?;
+        for length in [USUAL_NAME, MAX_NAME] {
+            let mut bytes = vec![0; length.min(room)];
+            self.file.read_exact_at(&mut bytes, start).ok()?;
+            if let Some(name) = up_to_nul(&bytes) {
+                return Some(Cow::Owned(name.to_vec()));
+            }
+        }
+        None
+    }
+}
+
+fn up_to_nul(bytes: &[u8]) -> Option<&[u8]> {
+    memchr::memchr(0, bytes).map(|end| &bytes[..end])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
