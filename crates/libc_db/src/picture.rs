@@ -93,6 +93,10 @@ impl Agent {
 
     /// Runs `look` with everything of the process: its memory and what the kernel knows.
     pub(crate) fn looking<R>(&self, live: Option<&Live>, look: impl FnOnce(&dyn Target) -> Td<R>) -> Td<R> {
+        let look = |target: &dyn Target| {
+            let _look = target.limits().begin();
+            look(target)
+        };
         if let Some(core) = self.core() {
             return look(core);
         }

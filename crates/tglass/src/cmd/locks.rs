@@ -14,6 +14,7 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
         args.track.map(|time| track::Tracking::for_time(&args.target.target, time, args.force)).transpose()?;
     let started = Instant::now();
     let target = super::open(&args.target)?;
+    let _look = target.limits().begin();
     let mut snapshot = match args.address {
         Some(address) => waits::look_at(&*target, address, args.kind.map(|kind| kind.0))?,
         None => waits::collect_scope(&*target, if args.all { Scope::All } else { Scope::Held })?,

@@ -11,6 +11,7 @@ use threadglass::{Pid, control, unwind, waits};
 pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let target = super::open(&args.target)?;
+    let _look = target.limits().begin();
     let mut snapshot = waits::collect_named(&*target)?;
     let all = snapshot.threads.len();
     let filter = args.filter();

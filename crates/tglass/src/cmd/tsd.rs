@@ -8,6 +8,7 @@ use threadglass::threads;
 
 pub fn run(args: &TargetArgs) -> Result<ExitCode> {
     let target = super::open(args)?;
+    let _look = target.limits().begin();
     let snapshot = threads::collect_tsd(&*target)?;
     if args.json {
         return super::print_json(&snapshot);

@@ -14,6 +14,7 @@ const HANGS: u8 = 1;
 pub fn run(args: &TargetArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let target = super::open(args)?;
+    let _look = target.limits().begin();
     let snapshot = waits::explain(&*target)?;
     let hangs = snapshot.findings.iter().any(Finding::is_certain_hang);
     match args.json {

@@ -7,7 +7,7 @@ use super::region::Place as RegionPlace;
 use super::{Options, ProfileError};
 use crate::model::{Gap, SCHEMA};
 use crate::proc::parse_stat;
-use crate::target::{Live, Target, TargetError};
+use crate::target::{Limits, Live, Target, TargetError};
 use crate::unwind::{Place, Walk};
 use crate::{Pid, RemoteAddr};
 use profil::perf::Sample;
@@ -55,6 +55,8 @@ pub(super) struct Recorder<'a> {
     region: Option<RegionPlace>,
     histogram: Option<Histogram>,
     gaps: Vec<Gap>,
+    /// What all images may cost, to be named.
+    limits: Limits,
     next_search: Instant,
     patience: Duration,
 }
@@ -82,6 +84,7 @@ impl<'a> Recorder<'a> {
             region: None,
             histogram: None,
             gaps: Vec::new(),
+            limits: Limits::default(),
             next_search: Instant::now(),
             patience: FIRST_PATIENCE,
         }
@@ -89,7 +92,7 @@ impl<'a> Recorder<'a> {
 
     /// Takes a process, or what has become of it, as an image.
     pub(super) fn add(&mut self, pid: i32, live: Live) -> Result<(), ProfileError> {
-        let live = self.opened.keep(live);
+        let live = self.opened.keep(live.with_limits(&self.limits));
         let mut image = Image::new(live);
         if pid == self.pid.0 {
             let identity = live.identity();
@@ -297,9 +300,12 @@ impl<'a> Recorder<'a> {
         for (image, places) in self.stacks.keys() {
             by_image[*image].extend(places);
         }
+        let look = self.limits.begin();
         for (image, places) in self.images.iter_mut().zip(&by_image) {
             image.look_up(places);
         }
+        self.limits.report(&mut self.gaps);
+        drop(look);
         let ticks: Vec<Tick> = self.named_ticks();
         let bytes = u64::from(0x2_0000 / self.options.scale.clamp(2, 0x2_0000));
         let mut profile = Profile {

@@ -182,9 +182,12 @@ impl Waits<'_> {
         name.clone().unwrap_or_else(|| address.to_string())
     }
 
-    fn finish(mut self, options: &Options, looks: u64, duration: Duration, end: End, gaps: Vec<Gap>) -> Profile {
+    fn finish(mut self, options: &Options, looks: u64, duration: Duration, end: End, mut gaps: Vec<Gap>) -> Profile {
+        let look = self.live.limits().begin();
         let places: Vec<Place> = self.stacks.keys().flat_map(|(places, _)| places.iter().copied()).collect();
         self.image.look_up(&places);
+        self.live.limits().report(&mut gaps);
+        drop(look);
         let all = self.samples;
         let causes = std::mem::take(&mut self.causes);
         let mut sites: HashMap<Place, u64> = HashMap::new();

@@ -59,6 +59,7 @@ impl<'a> DataNames<'a> {
     /// `registry.shards[3].mu`, `ns::lock_a`, `app::STATE`; otherwise the symbol, demangled: `symbol` or
     /// `symbol+0x40`. `None` when no variable of a loaded object is known to be there.
     pub fn variable_at(&mut self, addr: RemoteAddr) -> Option<String> {
+        let _look = self.target.limits().begin();
         let module = self.module_of(addr)?;
         let object = self.object(module)?;
         object.names.variable_at(addr.0.wrapping_sub(object.image.bias()))
@@ -105,6 +106,7 @@ impl<'a> DataNames<'a> {
         frames: &[RemoteAddr],
         words: &[u64],
     ) -> Option<String> {
+        let _look = self.target.limits().begin();
         let mut words = words.to_vec();
         words.sort_unstable();
         let (mut near, mut far): (Vec<Fit>, Vec<Fit>) = (Vec::new(), Vec::new());
@@ -145,6 +147,7 @@ impl<'a> DataNames<'a> {
     /// itself are left out.
     pub fn lock_variables(&mut self) -> Vec<LockVariable> {
         let target = self.target;
+        let _look = target.limits().begin();
         let mut found = Vec::new();
         for module in target.modules().iter().filter(|module| !passes_on(module)) {
             let Some(object) = self.object(module) else { continue };

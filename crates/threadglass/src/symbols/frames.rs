@@ -122,6 +122,7 @@ impl<'a> Namer<'a> {
     /// Looks up those of `places` that are not in `names` yet: each distinct address once, and object by
     /// object.
     pub(crate) fn look_up(&mut self, places: &[Place], names: &mut FrameNames) {
+        let _look = self.target.limits().begin();
         let addrs: BTreeSet<_> = places.iter().filter(|place| !names.has(place)).map(Place::lookup).collect();
         let mut by_module: BTreeMap<RemoteAddr, (&Module, Vec<RemoteAddr>)> = BTreeMap::new();
         for addr in addrs {

@@ -63,6 +63,7 @@ impl<'a> Symbolizer<'a> {
     /// Name of the function that holds `addr`, demangled, and no more than that; `None` without a symbol.
     pub fn enclosing_function(&mut self, addr: RemoteAddr) -> Option<String> {
         let target = self.target;
+        let _look = target.limits().begin();
         let module = target.module_at(addr)?;
         let object = self.objects.entry(module.base).or_insert_with(|| Object::open(target, module));
         object.as_ref()?.function_at(addr).map(|(name, _)| demangle(&name))
@@ -72,6 +73,7 @@ impl<'a> Symbolizer<'a> {
     /// and as `module+0x..` when the object has no symbol there. `None` outside all objects.
     pub fn function_at(&mut self, addr: RemoteAddr) -> Option<String> {
         let target = self.target;
+        let _look = target.limits().begin();
         let module = target.module_at(addr)?;
         let object = self.objects.entry(module.base).or_insert_with(|| Object::open(target, module));
         Some(match object.as_ref().and_then(|object| object.function_at(addr)) {

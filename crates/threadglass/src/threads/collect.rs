@@ -38,6 +38,7 @@ pub fn collect(target: &dyn Target) -> Result<Snapshot, TargetError> {
 
 /// [`collect`], with a symbolizer of the caller's and the layout for further reads.
 pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Result<Collected, TargetError> {
+    let _look = target.limits().begin();
     let taken_at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let mut gaps = target.losses();
     let mut facts: BTreeMap<Lwp, LwpFacts> = BTreeMap::new();
@@ -133,6 +134,7 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
         threads.push(context.living(facts, descriptor, &mut gaps));
     }
     threads.extend(pairs.zombies.iter().map(|zombie| context.zombie(zombie)));
+    target.limits().report(&mut gaps);
     let leader = target.pid().leader();
     threads.sort_by_key(|thread| (thread.lwp.is_none(), thread.lwp != Some(leader), thread.lwp));
 

@@ -8,6 +8,7 @@ use crate::target::{Module, Target, TargetError};
 
 /// Looks at the thread-specific data of `target`, without stopping it.
 pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
+    let _look = target.limits().begin();
     let mut symbolizer = Symbolizer::new(target);
     let Collected { snapshot, layout, .. } = collect_with(target, &mut symbolizer)?;
     let mut gaps = snapshot.gaps;
@@ -50,5 +51,6 @@ pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
             destructor_function: key.destructor.and_then(|addr| symbolizer.function_at(addr)),
         })
         .collect();
+    target.limits().report(&mut gaps);
     Ok(TsdSnapshot { schema: SCHEMA, target: snapshot.target, pause_us: 0, keys, threads, gaps })
 }

@@ -50,6 +50,7 @@ pub struct Samples {
 impl Samples {
     /// Looks once. Nothing is stopped.
     pub fn look(&mut self, target: &dyn Target) {
+        let _look = target.limits().begin();
         let Ok(mut snapshot) = waits::collect_unnamed(target, waits::Scope::Waited, &[]) else { return };
         self.looks += 1;
         // What libc has is counted, and a parked thread waits for work.

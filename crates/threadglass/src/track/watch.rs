@@ -50,6 +50,7 @@ impl Contention {
     /// Begins to look at a program that is running (`true`), or that has just been started and is looked at from its
     /// beginning. An error if it has no agent that counts.
     pub fn begin(target: &dyn Target, is_running: bool) -> Result<Option<Self>, TrackError> {
+        let _look = target.limits().begin();
         let Some(agent) = Agent::find(target)? else { return Ok(None) };
         let objects = if is_running { agent.objects(target) } else { Vec::new() };
         let start = objects.into_iter().map(|tracked| (tracked.address, tracked)).collect();
@@ -59,6 +60,7 @@ impl Contention {
 
     /// Looks again; `false` if there is nothing to be seen any more.
     pub fn look(&mut self, target: &dyn Target) -> bool {
+        let _look = target.limits().begin();
         let Ok(Some(agent)) = Agent::find(target) else { return false };
         let objects = agent.objects(target);
         if objects.is_empty() && !self.rows.is_empty() {
@@ -75,6 +77,7 @@ impl Contention {
 
     /// Names the functions that have waited and made others wait, while the program is there to tell.
     pub fn name_functions(&mut self, target: &dyn Target) {
+        let _look = target.limits().begin();
         let mut symbols = Symbolizer::new(target);
         let contentions = self.rows.iter().filter_map(|row| row.stats.contention());
         let sites = contentions.flat_map(|contention| &contention.sites);

@@ -8,7 +8,7 @@ use super::walk::{Place, Walk, Walker};
 use crate::model::{CallSite, Frame, Gap, Snapshot, StackEnd, Syscall, Thread};
 use crate::proc::SyscallFile;
 use crate::symbols::{FrameNames, Namer};
-use crate::target::{Target, in_parallel};
+use crate::target::{Running, Target, in_parallel};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, channel};
@@ -29,6 +29,8 @@ pub struct Stacks<'a> {
     found: HashMap<Lwp, Found>,
     names: FrameNames,
     libc_lines: bool,
+    /// The stacks are read and named in one look.
+    _look: Running,
 }
 
 struct Found {
@@ -51,7 +53,8 @@ impl<'a> Stacks<'a> {
     /// Prepares to read the stacks of `target`.
     pub fn new(target: &'a dyn Target) -> Self {
         let space = Space::of_target(target);
-        Self { target, space, found: HashMap::new(), names: FrameNames::default(), libc_lines: true }
+        let look = target.limits().begin();
+        Self { target, space, found: HashMap::new(), names: FrameNames::default(), libc_lines: true, _look: look }
     }
 
     /// Leaves out source lines in libc: its debug information takes long to read.
@@ -162,6 +165,7 @@ impl<'a> Stacks<'a> {
         let missing: Vec<Place> = places.filter(|place| !self.names.has(place)).copied().collect();
         let mut namer = Namer::new(self.target, self.libc_lines);
         namer.look_up(&missing, &mut self.names);
+        self.target.limits().report(&mut snapshot.gaps);
         let names = &self.names;
         for thread in &mut snapshot.threads {
             let Some(found) = thread.lwp.and_then(|lwp| self.found.remove(&lwp)) else { continue };

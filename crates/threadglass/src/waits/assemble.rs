@@ -38,6 +38,7 @@ pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, Targ
     if let Some(denial) = target.denial() {
         return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() });
     }
+    let _look = target.limits().begin();
     // What the agent knows, of which no variable tells.
     let tracked = if scope == Scope::All { crate::track::registered(target) } else { Vec::new() };
     let registered: Vec<Class> = tracked
@@ -52,6 +53,7 @@ pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, Targ
         .collect();
     let mut snapshot = collect_extra(target, scope, &registered)?;
     crate::track::add_stats(target, &mut snapshot);
+    target.limits().report(&mut snapshot.gaps);
     Ok(snapshot)
 }
 
@@ -127,6 +129,7 @@ fn collect_look(
     words::describe(&mut snapshot, &facts, &strangers);
     target.check_identity()?;
     tell_threads(&mut snapshot, &facts);
+    target.limits().report(&mut snapshot.gaps);
     Ok(snapshot)
 }
 

@@ -18,9 +18,11 @@ const SHOWN: usize = 64;
 /// [`super::collect`], and for the threads that findings are about also their stacks and how long they have
 /// waited.
 pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
+    let _look = target.limits().begin();
     let mut snapshot = collect_scope(target, Scope::Waited)?;
     if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) {
         add_dead_owners(target, &mut snapshot);
+        target.limits().report(&mut snapshot.gaps);
     }
     let shown: BTreeSet<Lwp> =
         snapshot.findings.iter().flat_map(|finding| finding.threads.iter().copied()).take(SHOWN).collect();

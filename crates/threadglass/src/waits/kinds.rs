@@ -8,6 +8,7 @@ use crate::model::SyncKind;
 impl Survey<'_> {
     /// The kind of object each of `sleepers` waits for; those that wait for no word are left out.
     pub(crate) fn kinds(&mut self, sleepers: &[Sleeper]) -> Vec<(Lwp, FutexWait, SyncKind)> {
+        let _look = self.limits().begin();
         self.waits(sleepers).into_iter().map(|wait| (wait.lwp, wait.futex, wait.class.kind)).collect()
     }
 }

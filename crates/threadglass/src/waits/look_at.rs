@@ -15,6 +15,7 @@ pub fn look_at(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>)
     if let Some(denial) = target.denial() {
         return Err(no_object(address, denial.to_string()));
     }
+    let _look = target.limits().begin();
     check_place(target, address)?;
     let mut snapshot = super::collect_scope(target, Scope::All)?;
     let known =

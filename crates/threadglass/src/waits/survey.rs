@@ -10,7 +10,7 @@ use crate::guards;
 use crate::model::{CallSite, Detail, Evidence, Family, MutexProtocol, SyncKind, SyncState};
 use crate::proc::SyscallFile;
 use crate::symbols::Symbolizer;
-use crate::target::{Memory, Slot, Target};
+use crate::target::{Limits, Memory, Slot, Target};
 use crate::unwind::{Site, Sites};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::{HashMap, HashSet};
@@ -57,6 +57,11 @@ pub struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
+    /// What looking may cost.
+    pub(super) fn limits(&self) -> &'a Limits {
+        self.target.limits()
+    }
+
     /// Of `target`, whose memory is read through `memory`, and whose threads are these.
     pub fn new(
         target: &'a dyn Target,

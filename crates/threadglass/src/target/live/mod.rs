@@ -52,6 +52,11 @@ pub struct Live {
 }
 
 impl Live {
+    /// The same process on the budget of others that are looked at together with it.
+    pub(crate) fn with_limits(self, limits: &Limits) -> Self {
+        Self { limits: limits.clone(), ..self }
+    }
+
     /// Opens process `pid` for looking.
     ///
     /// Succeeds for processes of other users too; what they withhold is then missing, and
@@ -253,7 +258,8 @@ impl Target for Live {
     }
 
     fn other(&self, pid: Pid) -> Option<Box<dyn Target>> {
-        Some(Box::new(Self::open(pid).ok()?))
+        // What is read of it is part of the same look.
+        Some(Box::new(Self::open(pid).ok()?.with_limits(&self.limits)))
     }
 
     fn gives_facts_in_bulk(&self) -> bool {
