@@ -9,6 +9,7 @@ mod end;
 mod findings;
 mod fixture;
 mod hammer;
+pub mod hostile;
 mod log;
 mod roots;
 mod skip;

@@ -147,6 +147,7 @@ impl Image {
     pub fn load_symbols_within(&mut self, memory: &dyn Memory, limits: &Limits) -> Result<(), ImageError> {
         self.read_symbols(memory, |bytes| match limits.share(bytes) {
             Some(share) => Some(Some(share)),
+            None if limits.is_over() => None,
             None => {
                 limits.leave_out("symbols of an object in memory", "there is no room for them in one look");
                 None

@@ -194,8 +194,9 @@ impl ObjectFile {
     /// A part of the budget for `what`, or the reason why there is none.
     pub(crate) fn room(&self, size: u64, limit: u64, what: &str) -> Option<Share> {
         let share = if size > limit { None } else { self.limits.share(size) };
-        if share.is_none() {
-            self.leave_out(what, format!("they take {} MiB, and there is no room for them in one look", size >> 20));
+        // A look that has no time left says that once, and for all that it does not read any more.
+        if share.is_none() && !self.limits.is_over() {
+            self.leave_out(what, format!("{} MiB of them are more than there is room for in one look", size >> 20));
         }
         share
     }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 /// Scopes do not nest deeper in any program.
 const MAX_DEPTH: usize = 256;
 /// A function in more pieces than this is not followed.
-const MAX_PIECES: usize = 4096;
+const MAX_PIECES: usize = 1024;
+/// No unit has more pieces of code, even if it is all of a large program.
+const MAX_FUNCTIONS: usize = 2 << 20;
 /// How many entries are read before looking at the clock.
 const STEP: u32 = 1 << 12;
 
@@ -104,6 +106,10 @@ impl<'a> Session<'a> {
                     entries.read_attributes(specs, &mut attributes)?;
                     let ranges = self.code_ranges(parsed, &attributes);
                     count = count.saturating_add(ranges.len() as u32);
+                    if index.functions.len() + ranges.len() > MAX_FUNCTIONS {
+                        self.leave_out("parts of the debug information", "a unit has too many functions");
+                        break;
+                    }
                     if !self.grow(index, size_of::<(u64, u64, usize)>() * ranges.len()) {
                         break;
                     }
