@@ -126,8 +126,13 @@ pub const CASES: &[Case] = &[
     Case {
         name: "functions whose name has no end",
         patch: |patch| {
-            described(patch, dwarf::functions_with_names(100_000), dwarf::abbreviations())
-                .set_repeated(".debug_str", &[], &[b'x'; PIECE], 64, &[])
+            described(patch, dwarf::functions_with_names(100_000), dwarf::abbreviations()).set_repeated(
+                ".debug_str",
+                &[],
+                &[b'x'; PIECE],
+                64,
+                &[],
+            )
         },
         gap: None,
     },

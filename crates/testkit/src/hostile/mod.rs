@@ -52,8 +52,7 @@ impl ObjectPatch {
         let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
         let start = number(&bytes, 40, 8) as usize;
         let (count, names) = (number(&bytes, 60, 2) as usize, number(&bytes, 62, 2) as usize);
-        let headers: Vec<[u8; SECTION_HEADER]> =
-            bytes[start..].as_chunks().0.iter().take(count).copied().collect();
+        let headers: Vec<[u8; SECTION_HEADER]> = bytes[start..].as_chunks().0.iter().take(count).copied().collect();
         let strings = number(&headers[names], 24, 8) as usize;
         let name = |header: &[u8]| {
             let rest = &bytes[strings + number(header, 0, 4) as usize..];
@@ -185,8 +184,7 @@ impl ObjectPatch {
             put(&mut self.sections[0].header, 32, claimed, 8);
             end = end.max(headers_at + claimed.saturating_mul(SECTION_HEADER as u64).min(1 << 40));
         }
-        let headers: Vec<u8> =
-            self.sections.iter().map(|section| section.header).chain([last]).flatten().collect();
+        let headers: Vec<u8> = self.sections.iter().map(|section| section.header).chain([last]).flatten().collect();
         file.seek(SeekFrom::Start(headers_at)).and_then(|_| file.write_all(&headers)).expect("room on the disk");
         put(&mut self.bytes, 40, headers_at, 8);
         put(&mut self.bytes, 60, if self.claimed_count.is_some() { 0 } else { count as u64 + 1 }, 2);

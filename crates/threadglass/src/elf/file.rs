@@ -53,7 +53,8 @@ impl FileSymbols {
     fn tables(&self) -> Option<&Tables> {
         let read = || {
             let object = ObjectFile::open(&self.file, &self.limits)?;
-            let tables = Table::BOTH.into_iter().filter_map(|table| Some((table, object.hold_symbols(table)?))).collect();
+            let tables =
+                Table::BOTH.into_iter().filter_map(|table| Some((table, object.hold_symbols(table)?))).collect();
             Some(Tables { object, tables })
         };
         self.object.get_or_init(read).as_ref()
@@ -136,7 +137,8 @@ impl FileSymbols {
                     continue;
                 }
                 let from = wanted.partition_point(|(addr, _)| *addr < symbol.value);
-                for (_, index) in wanted[from..].iter().take_while(|(addr, _)| holds(symbol.value, symbol.size, *addr)) {
+                for (_, index) in wanted[from..].iter().take_while(|(addr, _)| holds(symbol.value, symbol.size, *addr))
+                {
                     matches += 1;
                     let is_better = match &best[*index] {
                         None => true,

@@ -140,8 +140,13 @@ impl ObjectFile {
     /// Reads the headers of `file`. `None` when it is no such file.
     pub(crate) fn open(file: &File, limits: &Limits) -> Option<Self> {
         let length = file.metadata().ok()?.len();
-        let mut object =
-            Self { file: file.try_clone().ok()?, length, sections: Vec::new(), names: Vec::new(), limits: limits.clone() };
+        let mut object = Self {
+            file: file.try_clone().ok()?,
+            length,
+            sections: Vec::new(),
+            names: Vec::new(),
+            limits: limits.clone(),
+        };
         let header = object.read(0, HEADER as u64)?;
         if !header.starts_with(b"\x7fELF\x02\x01") {
             return None;

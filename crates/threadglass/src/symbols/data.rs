@@ -196,8 +196,7 @@ impl Object {
         let mut symbols = file.as_ref().map(|file| DataSymbols::read(file, limits)).unwrap_or_default();
         let own = file.as_ref().filter(|file| has_debug_info(file, limits)).and_then(|file| file.try_clone().ok());
         let debug = own.or_else(separate);
-        let has_symbols =
-            |file: &File| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols());
+        let has_symbols = |file: &File| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols());
         if let Some(debug) = &debug
             && file.as_ref().is_none_or(|file| !has_symbols(file))
         {

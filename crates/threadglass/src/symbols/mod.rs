@@ -9,6 +9,7 @@ mod lines;
 mod object_names;
 
 pub use data::{DataNames, LockVariable};
+pub use debug_info::FunctionAt;
 pub use demangle::demangle;
 pub(crate) use frames::{FrameNames, Namer};
 pub use object_names::{ObjectLock, ObjectNames};

@@ -1,6 +1,6 @@
 //! Names of the variables and members of one object.
 
-use super::debug_info::{CodeFacts, DebugInfo, has_debug_info, join};
+use super::debug_info::{CodeFacts, DebugInfo, FunctionAt, has_debug_info, join};
 use super::demangle;
 use crate::elf::DataSymbols;
 use crate::model::{Evidence, Family, SyncKind};
@@ -135,6 +135,12 @@ impl ObjectNames {
                 })
             })
             .collect()
+    }
+
+    /// The functions at `pc` with their places in the source, those that were inlined there first; nothing without debug
+    /// information.
+    pub fn functions_at(&mut self, pc: u64) -> Vec<FunctionAt> {
+        self.debug().and_then(|debug| debug.functions_at(&[pc]).pop()).unwrap_or_default()
     }
 
     /// The members that are locks of the types that the functions at `pc` have pointers to.

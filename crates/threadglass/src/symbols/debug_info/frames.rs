@@ -12,21 +12,25 @@ const MAX_ENTRIES: usize = 1 << 17;
 /// Functions that lie in one another.
 const MAX_INLINED: usize = 256;
 
-/// One function at an address.
+/// One function at an address, as debug information has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::symbols) struct FunctionAt {
-    /// As the object has it, not demangled.
-    pub(in crate::symbols) name: Option<String>,
+pub struct FunctionAt {
+    /// Its name as the object has it, not demangled.
+    pub name: Option<String>,
     /// Its first address at link time; `None` for one that was inlined.
-    pub(in crate::symbols) start: Option<u64>,
-    pub(in crate::symbols) file: Option<String>,
-    pub(in crate::symbols) line: Option<u32>,
+    pub start: Option<u64>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
 }
+
+/// Functions, the outermost first; each with where it was called from in the one before it.
+type Calls = Vec<(EntryAt, Row)>;
 
 /// What is known of one address before its files are looked up.
 struct Found {
-    /// The functions there, the outermost first; each with where it was called from in the one before it.
-    functions: Vec<(EntryAt, Row)>,
+    functions: Calls,
     start: Option<u64>,
     row: Option<Row>,
 }
@@ -73,14 +77,15 @@ impl<'a> Session<'a> {
         let mut files = Files { program: program.as_ref(), directory, known: HashMap::new() };
         let mut all = Vec::with_capacity(pcs.len());
         for (pc, row) in pcs.iter().zip(rows) {
-            let (functions, start) = self.chain(&parsed, *pc).unwrap_or_default();
+            let (functions, start) = self.chain(&parsed, *pc).unzip();
+            let functions = functions.unwrap_or_default();
             all.push(self.describe(&parsed, Found { functions, start, row }, &mut files));
         }
         Some(all)
     }
 
     /// The function that holds `pc` and those that were put into it there, and where the first of them begins.
-    fn chain(&mut self, parsed: &Parsed<'a>, pc: u64) -> Option<(Vec<(EntryAt, Row)>, Option<u64>)> {
+    fn chain(&mut self, parsed: &Parsed<'a>, pc: u64) -> Option<(Calls, u64)> {
         let index = self.index(parsed.index)?;
         let (start, function) = super::code::function_at(&index, pc)?;
         let base = self.units.get(parsed.index)?.start;
@@ -127,7 +132,7 @@ impl<'a> Session<'a> {
                 break;
             }
         }
-        Some((chain, Some(start)))
+        Some((chain, start))
     }
 
     /// Names and files, the innermost function first.
@@ -147,12 +152,7 @@ impl<'a> Session<'a> {
         described
     }
 
-    fn place(
-        &self,
-        parsed: &Parsed<'a>,
-        row: Option<Row>,
-        files: &mut Files<'_>,
-    ) -> (Option<String>, Option<u32>) {
+    fn place(&self, parsed: &Parsed<'a>, row: Option<Row>, files: &mut Files<'_>) -> (Option<String>, Option<u32>) {
         let Some(row) = row else { return (None, None) };
         let line = u32::try_from(row.line).ok().filter(|line| *line != 0);
         if let Some(known) = files.known.get(&row.file) {

@@ -249,7 +249,8 @@ impl<'a> LineProgram<'a> {
             let name = input.text().filter(|name| !name.is_empty())?;
             let directory = input.unsigned()?;
             // Times and sizes.
-            (input.unsigned()?, input.unsigned()?);
+            input.unsigned()?;
+            input.unsigned()?;
             last = Some((name, directory));
         }
         let (name, directory) = last.filter(|_| number <= MAX_FILES)?;
@@ -384,11 +385,13 @@ mod tests {
         let code = [sequence(0, 100), vec![4, 1], sequence(0x1000, 3), sequence(0x40, 2)].concat();
         let bytes = program(&code);
         let program = LineProgram::at(&bytes, 0).unwrap();
-        let lines = |addrs: &[u64]| {
-            program.rows(addrs, || false).iter().map(|row| row.map(|row| row.line)).collect::<Vec<_>>()
-        };
+        let lines =
+            |addrs: &[u64]| program.rows(addrs, || false).iter().map(|row| row.map(|row| row.line)).collect::<Vec<_>>();
         assert_eq!(lines(&[0x10, 0x40, 0x44, 0x47]), [None, Some(1), Some(2), Some(2)]);
-        assert_eq!(lines(&[0xfff, 0x1000, 0x1003, 0x1004, 0x1008, 0x100c]), [None, Some(1), Some(1), Some(2), Some(3), None]);
+        assert_eq!(
+            lines(&[0xfff, 0x1000, 0x1003, 0x1004, 0x1008, 0x100c]),
+            [None, Some(1), Some(1), Some(2), Some(3), None]
+        );
         assert_eq!(lines(&[]), []);
         let directory = Some(Text::Here(&b"sub"[..]));
         assert_eq!(program.file(0), Some(FileEntry { name: Text::Here(b"a.c"), directory: None }));

@@ -15,7 +15,7 @@ mod unit;
 mod variables;
 
 pub(super) use code::{CodeFacts, join};
-pub(super) use frames::FunctionAt;
+pub use frames::FunctionAt;
 use locks::LockMember;
 pub(super) use sections::has_debug_info;
 

@@ -128,7 +128,8 @@ fn table_length(bytes: &[u8]) -> Option<usize> {
         let mut attributes = 0;
         let mut entry = || {
             // The tag, and whether there are entries below.
-            (number()?, number()?);
+            number()?;
+            number()?;
             loop {
                 let (is_name_null, ..) = number()?;
                 let (is_form_null, form, length) = number()?;
