@@ -264,12 +264,21 @@ fn debug_information_in_a_file_of_its_own() {
 
 #[test]
 fn damaged_debug_information_is_survived() {
-    let whole = std::fs::read(Build::new("names_data.cc").variant(Variant::Default).path()).expect("the program");
-    let variable = {
-        let mut names = ObjectNames::new(file(&whole), &Limits::default());
+    for flags in [&[][..], &["-gz=zlib"], &["-gdwarf-4"]] {
+        let build = Build::new("names_data.cc").variant(Variant::Default).flags(flags);
+        survive_damage(&std::fs::read(build.path()).expect("the program"));
+    }
+}
+
+fn survive_damage(whole: &[u8]) {
+    let (variable, code) = {
+        let mut names = ObjectNames::new(file(whole), &Limits::default());
         let locks = names.lock_variables();
         assert!(locks.iter().any(|lock| lock.name == "ns::lock_a"), "{locks:?}");
-        locks[0].addr
+        let has_line = |pc: &u64| names.functions_at(*pc).iter().any(|function| function.line.is_some());
+        let code: Vec<u64> = (0x1000..0x4000).step_by(16).filter(has_line).take(8).collect();
+        assert_eq!(code.len(), 8, "lines of the program");
+        (locks[0].addr, code)
     };
     let mut seed = 1u64;
     let mut random = || {
@@ -277,7 +286,7 @@ fn damaged_debug_information_is_survived() {
         (seed >> 33) as usize
     };
     for round in 0..60 {
-        let mut bytes = whole.clone();
+        let mut bytes = whole.to_vec();
         // The headers stay, so that there is something to decode.
         for _ in 0..[1, 20, 4000][round % 3] {
             let at = 0x1000 + random() % (bytes.len() - 0x3000);
@@ -286,6 +295,9 @@ fn damaged_debug_information_is_survived() {
         let mut names = ObjectNames::new(file(&bytes), &Limits::default());
         let _ = names.variable_at(variable);
         let _ = names.lock_variables();
+        for pc in &code {
+            let _ = names.functions_at(*pc);
+        }
     }
 }
 

@@ -150,6 +150,9 @@ impl<'a> DataNames<'a> {
         let _look = target.limits().begin();
         let mut found = Vec::new();
         for module in target.modules().iter().filter(|module| !passes_on(module)) {
+            if target.limits().is_over() {
+                break;
+            }
             let Some(object) = self.object(module) else { continue };
             let bias = object.image.bias();
             found.extend(object.names.lock_variables().into_iter().map(|lock| LockVariable {

@@ -162,6 +162,7 @@ struct Object {
     image: Image,
     file: Option<FileSymbols>,
     lines: Option<Lines>,
+    limits: Limits,
 }
 
 impl Object {
@@ -171,6 +172,7 @@ impl Object {
             lines: lines.then(|| Lines::open(module, file.as_ref(), build_id.as_deref(), limits)).flatten(),
             image,
             file: file.map(|file| FileSymbols::new(file, limits)),
+            limits: limits.clone(),
         }
     }
 
@@ -191,6 +193,9 @@ impl Object {
             _ => vec![None; wanted.len()],
         };
         for (index, symbol) in unnamed.into_iter().zip(symbols) {
+            if self.limits.is_over() {
+                break;
+            }
             let start = |symbol: &Symbol| symbol.addr.0.wrapping_sub(bias);
             let named = symbol.map(|symbol| (symbol.addr.0, symbol.name));
             let named = named.or_else(|| self.image.function_at(addrs[index]).map(|it| (start(&it), it.name)));

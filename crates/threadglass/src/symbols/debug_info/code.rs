@@ -77,7 +77,7 @@ impl DebugInfo {
         let mut session = self.session();
         let found = session.find_code(pc).map(Arc::new);
         let bytes = found.as_ref().map_or(0, |found| found.pointees.iter().map(Pointee::bytes).sum::<usize>());
-        session.known.grow(bytes + size_of::<CodeFacts>());
+        session.grow(bytes + size_of::<CodeFacts>());
         session.known.code_facts.insert(pc, found.clone());
         found
     }
@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
             let mut entries = header.entries();
             while let Ok(Some(entry)) = entries.next() {
                 if let Some(end) = entry.address().checked_add(entry.length()).filter(|_| entry.address() != 0) {
-                    if !self.known.grow(size_of::<(u64, u64, usize)>()) {
+                    if !self.grow(size_of::<(u64, u64, usize)>()) {
                         break;
                     }
                     ranges.push((entry.address(), end, unit));
@@ -161,7 +161,7 @@ impl<'a> Session<'a> {
             let Some(parsed) = self.unit(unit) else { continue };
             let Ok(root) = parsed.unit.entry(parsed.unit.header.root_offset()) else { continue };
             let own = self.code_ranges(&parsed, root.attrs());
-            if self.known.grow(own.len() * size_of::<(u64, u64, usize)>()) {
+            if self.grow(own.len() * size_of::<(u64, u64, usize)>()) {
                 ranges.extend(own.into_iter().map(|(from, to)| (from, to, unit)));
             }
         }

@@ -96,7 +96,7 @@ impl<'a> Session<'a> {
                 dw::DW_TAG_variable if specs.iter().any(|spec| spec.name() == dw::DW_AT_location) => {
                     entries.read_attributes(specs, &mut attributes)?;
                     if let Some(addr) = self.fixed_address(parsed, &attributes) {
-                        if !self.grow(index, size_of::<(u64, usize)>()) {
+                        if !self.grow_index(index, size_of::<(u64, usize)>()) {
                             break;
                         }
                         index.variables.push((addr, offset));
@@ -110,7 +110,7 @@ impl<'a> Session<'a> {
                         self.leave_out("parts of the debug information", "a unit has too many functions");
                         break;
                     }
-                    if !self.grow(index, size_of::<(u64, u64, usize)>() * ranges.len()) {
+                    if !self.grow_index(index, size_of::<(u64, u64, usize)>() * ranges.len()) {
                         break;
                     }
                     index.functions.extend(ranges.into_iter().map(|(from, to)| (from, to, offset)));
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
                 }
                 let parent = open.last().and_then(|(_, scope)| u32::try_from(*scope).ok()).unwrap_or(NO_PARENT);
                 let Ok(start) = u32::try_from(offset) else { break };
-                if !self.grow(index, size_of::<Scope>()) {
+                if !self.grow_index(index, size_of::<Scope>()) {
                     break;
                 }
                 open.push((depth, index.scopes.len()));
@@ -143,10 +143,9 @@ impl<'a> Session<'a> {
     }
 
     /// Makes room in an index; `false` when there is none.
-    fn grow(&mut self, index: &mut UnitIndex, bytes: usize) -> bool {
-        let has_room = index.share.grow(bytes as u64);
-        self.known.is_full |= !has_room;
-        has_room
+    fn grow_index(&mut self, index: &mut UnitIndex, bytes: usize) -> bool {
+        let is_granted = index.share.grow(bytes as u64);
+        self.fill(is_granted)
     }
 
     /// The address in a variable's location, when that is all there is in it.

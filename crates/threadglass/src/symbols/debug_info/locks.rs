@@ -131,7 +131,7 @@ impl Session<'_> {
         let found = if self.is_exhausted() { None } else { self.find_locks(at) }.unwrap_or_default();
         self.known.open.remove(&at);
         let bytes = |lock: &LockMember| lock.path.len() + size_of_val(lock) + size_of_val(lock.around.as_slice());
-        self.known.grow(found.iter().map(bytes).sum::<usize>());
+        self.grow(found.iter().map(bytes).sum::<usize>());
         let found = Arc::new(found);
         // Below the greatest depth nothing is remembered: a shorter way may lead deeper.
         if self.known.open.len() < MAX_DEPTH / 2 {

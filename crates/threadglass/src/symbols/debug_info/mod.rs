@@ -103,12 +103,6 @@ impl Known {
             code_facts: HashMap::new(),
         }
     }
-
-    /// Makes room for what was decoded; `false` when there is none.
-    fn grow(&mut self, bytes: usize) -> bool {
-        self.is_full |= !self.share.grow(bytes as u64);
-        !self.is_full
-    }
 }
 
 /// The language of a unit, as far as names are written differently.
@@ -177,7 +171,6 @@ impl<'a> Session<'a> {
     /// Whether this object has cost enough.
     fn is_exhausted(&self) -> bool {
         if self.known.is_full {
-            self.leave_out("parts of the debug information", "what they say takes too much memory");
             return true;
         }
         if self.known.spent + self.started.elapsed() > PATIENCE {
@@ -185,6 +178,20 @@ impl<'a> Session<'a> {
             return true;
         }
         self.limits.is_over()
+    }
+
+    /// Makes room for what was decoded; `false` when there is none, which is said.
+    fn grow(&mut self, bytes: usize) -> bool {
+        let is_granted = self.known.share.grow(bytes as u64);
+        self.fill(is_granted)
+    }
+
+    fn fill(&mut self, is_granted: bool) -> bool {
+        if !is_granted && !self.known.is_full {
+            self.known.is_full = true;
+            self.leave_out("parts of the debug information", "what they say takes too much memory");
+        }
+        is_granted
     }
 
     /// Says that something of the object was left out.

@@ -72,7 +72,7 @@ impl<'a> Session<'a> {
         let found = self.read_type(at).map(Arc::new);
         // What was not decoded for want of time is asked for again in vain, but not remembered as absent.
         if let Some(found) = &found {
-            self.known.grow(found.bytes());
+            self.grow(found.bytes());
         }
         if found.is_some() || !self.is_exhausted() {
             self.known.types.insert(at, found.clone());

@@ -43,7 +43,7 @@ impl DebugInfo {
             {
                 count += locks.len();
                 let bytes = locks.iter().map(|lock| LOCK + name.len() + lock.path.len()).sum();
-                if count > MAX_LOCKS || !session.known.grow(bytes) {
+                if count > MAX_LOCKS || !session.grow(bytes) {
                     session.leave_out("locks in variables", "there are too many of them");
                     break;
                 }
@@ -98,7 +98,7 @@ impl Session<'_> {
             }
             for (addr, offset) in &index.variables {
                 if let Some(at) = start.checked_add(*offset)
-                    && self.known.grow(VARIABLE)
+                    && self.grow(VARIABLE)
                 {
                     self.known.variables.entry(*addr).or_insert(at);
                 }
