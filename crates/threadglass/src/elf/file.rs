@@ -60,8 +60,8 @@ impl FileSymbols {
         self.object.get_or_init(read).as_ref()
     }
 
-    /// Calls `visit` with every symbol and its name, as long as there is time.
-    fn visit_named(&self, wanted: impl Fn(&RawSymbol) -> bool, mut visit: impl FnMut(&RawSymbol, &[u8])) {
+    /// Calls `visit` with every symbol and its name, as long as there is time and it gives `true`.
+    fn visit_named(&self, wanted: impl Fn(&RawSymbol) -> bool, mut visit: impl FnMut(&RawSymbol, &[u8]) -> bool) {
         let Some(Tables { object, tables }) = self.tables() else { return };
         for (table, held) in tables {
             let Some(names) = object.all_names_of(*table) else { continue };
@@ -71,8 +71,9 @@ impl FileSymbols {
                 }
                 if wanted(&symbol)
                     && let Some(name) = names.get(symbol.name)
+                    && !visit(&symbol, &name)
                 {
-                    visit(&symbol, &name);
+                    return;
                 }
             }
         }
@@ -87,6 +88,7 @@ impl FileSymbols {
                 let addr = RemoteAddr(symbol.value.wrapping_add(bias));
                 found.insert(String::from_utf8_lossy(name).into_owned(), addr);
             }
+            true
         });
         found
     }
@@ -95,19 +97,15 @@ impl FileSymbols {
     /// over the tables; the same function in both is given once.
     pub fn functions_named(&self, name: &str) -> Vec<Symbol> {
         let mut found: Vec<Symbol> = Vec::new();
-        let mut others = 0usize;
         self.visit_named(RawSymbol::is_function, |symbol, raw| {
-            let Ok(raw) = std::str::from_utf8(raw) else { return };
-            // A name may be short and yet take long to be written out.
-            others += 1;
-            if others.is_multiple_of(64) && self.limits.is_over() {
-                return;
-            }
+            let Ok(raw) = std::str::from_utf8(raw) else { return true };
             let (addr, size) = (RemoteAddr(symbol.value), symbol.size);
             let is_it = raw == name || (raw.starts_with("_") && crate::symbols::demangle(raw) == name);
             if is_it && found.len() < MAX_NAMESAKES && found.iter().all(|other| other.addr != addr) {
                 found.push(Symbol { name: raw.to_owned(), addr, size });
             }
+            // A name may be short and yet take long to be written out.
+            !self.limits.is_over()
         });
         found
     }

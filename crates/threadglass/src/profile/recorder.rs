@@ -115,7 +115,11 @@ impl<'a> Recorder<'a> {
         if !wanted || self.region.is_some() {
             return Ok(());
         }
-        let place = match RegionPlace::find(live, self.options.region.as_ref()) {
+        let look = self.limits.begin();
+        let place = RegionPlace::find(live, self.options.region.as_ref());
+        self.limits.report(&mut self.gaps);
+        drop(look);
+        let place = match place {
             Ok(place) => place,
             // The dynamic linker of a command of ours has not come to it yet.
             Err(_) if self.eager => return Ok(()),

@@ -78,6 +78,25 @@ mod tests {
         name
     }
 
+    /// The same in Rust: each argument is a pair of the one before it, which is referred to by its place.
+    fn doubling_in_rust(depth: usize) -> String {
+        let digit =
+            |number: usize| char::from(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[number]);
+        let place = |at: usize| match at - 1 {
+            small @ 0..62 => format!("B{}_", digit(small)),
+            large => format!("B{}{}_", digit(large / 62), digit(large % 62)),
+        };
+        let mut name = "INvC1a1f".to_owned();
+        let mut last = name.len();
+        name += "TjjE";
+        for _ in 0..depth {
+            let next = name.len();
+            name += &format!("T{0}{0}E", place(last));
+            last = next;
+        }
+        format!("_R{name}E")
+    }
+
     #[test]
     fn a_short_name_that_stands_for_a_long_text_stays_as_it_is() {
         let short = doubling(3);
@@ -85,12 +104,11 @@ mod tests {
         let long = doubling(17);
         assert!(long.len() < 250);
         assert_eq!(demangle(&long), long);
-        // The same in Rust: a tuple of twice what stands at an earlier place.
-        let mut rust = "_RMC0TjjE".to_owned();
-        for _ in 0..40 {
-            let _ = demangle(&rust);
-            rust.push('j');
-        }
+        let (short, long) = (doubling_in_rust(2), doubling_in_rust(20));
+        let pair = "(usize, usize)";
+        assert_eq!(demangle(&short), format!("a::f::<{pair}, ({pair}, {pair}), (({pair}, {pair}), ({pair}, {pair}))>"));
+        assert!(long.len() < 250);
+        assert_eq!(demangle(&long), long);
         let nested = format!("_Z1f{}i", "P".repeat(100_000));
         assert_eq!(demangle(&nested), nested);
     }

@@ -207,9 +207,11 @@ impl Object {
                 (outermost.name, outermost.start) = (Some(name), Some(start));
             }
         }
+        let limits = &self.limits;
         let function = |function: FunctionAt| {
+            let name = function.name?;
             Some(Function {
-                name: demangle(&function.name?),
+                name: if limits.is_over() { name } else { demangle(&name) },
                 start: function.start.map(|start| start.wrapping_add(bias)),
                 file: function.file,
                 line: function.line,

@@ -123,7 +123,10 @@ impl ObjectNames {
         let symbols = self.symbols.of_size(&SIZES.map(|(size, _)| size)).into_iter();
         // The compiler's own tables of C++ classes have such sizes too, and locks are aligned.
         let symbols = symbols.filter(|symbol| !symbol.name.starts_with("_ZT") && symbol.start % 8 == 0);
+        let limits = &self.limits;
         symbols
+            // Any of their names may take long to be written out.
+            .take_while(|_| !limits.is_over())
             .filter_map(|symbol| {
                 let (_, kind) = SIZES.iter().find(|(size, _)| *size == symbol.size)?;
                 Some(ObjectLock {
