@@ -5,7 +5,7 @@
 //! of it comes out of the budget of the look, and what is read without being kept has a limit of its own.
 
 use crate::sys::file::name_of;
-use crate::target::{Limits, Share};
+use crate::target::{Limits, MAX_BYTES, Share};
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -198,10 +198,14 @@ impl ObjectFile {
 
     /// A part of the budget for `what`, or the reason why there is none.
     pub(crate) fn room(&self, size: u64, limit: u64, what: &str) -> Option<Share> {
-        let share = if size > limit { None } else { self.limits.share(size) };
+        if size > limit.min(MAX_BYTES) {
+            self.leave_out(what, format!("{} MiB of them are more than one look reads", size >> 20));
+            return None;
+        }
+        let share = self.limits.share(size);
         // A look that has no time left says that once, and for all that it does not read any more.
         if share.is_none() && !self.limits.is_over() {
-            self.leave_out(what, format!("{} MiB of them are more than there is room for in one look", size >> 20));
+            self.leave_out(what, "what was read before them has taken all the room there is for one look");
         }
         share
     }

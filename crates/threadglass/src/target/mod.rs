@@ -20,6 +20,7 @@ mod symbols;
 pub use self::core::{Core, CoreError, CoreFault, CoreOptions, GeneralRegisters};
 pub use bytes::Bytes;
 pub use facts::{Elsewhere, KernelFacts, LwpFacts, SchedCounters};
+pub(crate) use limits::MAX_BYTES;
 pub use limits::{Limits, Running, Share};
 pub use live::Live;
 pub(crate) use live::parallel::in_parallel;

@@ -25,6 +25,7 @@ pub(super) struct UnitIndex {
     scopes: Vec<Scope>,
     /// What all of them take.
     share: Share,
+    bytes: usize,
 }
 
 /// Numbers are small: sections are bounded, and there may be very many scopes.
@@ -60,7 +61,7 @@ impl<'a> Session<'a> {
         }
         let parsed = self.unit(unit)?;
         let share = self.limits.share(0)?;
-        let mut index = UnitIndex { variables: Vec::new(), functions: Vec::new(), scopes: Vec::new(), share };
+        let mut index = UnitIndex { variables: Vec::new(), functions: Vec::new(), scopes: Vec::new(), share, bytes: 0 };
         let _ = self.scan(&parsed, &mut index);
         index.functions.sort_unstable();
         index.variables.sort_unstable();
@@ -144,8 +145,16 @@ impl<'a> Session<'a> {
 
     /// Makes room in an index; `false` when there is none.
     fn grow_index(&mut self, index: &mut UnitIndex, bytes: usize) -> bool {
-        let is_granted = index.share.grow(bytes as u64);
-        self.fill(is_granted)
+        let is_granted = self.fill(bytes, |_| index.share.grow(bytes as u64));
+        index.bytes += if is_granted { bytes } else { 0 };
+        is_granted
+    }
+
+    /// Forgets the index of a unit.
+    pub(super) fn forget_index(&mut self, unit: usize) {
+        if let Some(index) = self.known.indexes.remove(&unit) {
+            self.known.bytes -= index.bytes;
+        }
     }
 
     /// The address in a variable's location, when that is all there is in it.

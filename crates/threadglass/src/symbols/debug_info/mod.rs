@@ -39,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_REFERENCES: usize = 4;
 /// How much of a name is read. Those of templates are long, but not endless.
 const MAX_NAME: usize = 4096;
+/// What may be decoded of one object: others are to have room, too.
+const MAX_DECODED: usize = 128 << 20;
 /// How deep names of scopes are followed outwards.
 const MAX_SCOPES: usize = 64;
 
@@ -70,6 +72,8 @@ struct Known {
     spent: Duration,
     /// What names and lists take, about: few bytes of a file can claim very many of them.
     share: Share,
+    /// The same in bytes, with the indexes.
+    bytes: usize,
     /// Whether there was no room for more of them.
     is_full: bool,
     abbreviations: Abbreviations,
@@ -91,6 +95,7 @@ impl Known {
         Self {
             spent: Duration::ZERO,
             share,
+            bytes: 0,
             is_full: false,
             abbreviations: Abbreviations::default(),
             indexes: HashMap::new(),
@@ -182,12 +187,14 @@ impl<'a> Session<'a> {
 
     /// Makes room for what was decoded; `false` when there is none, which is said.
     fn grow(&mut self, bytes: usize) -> bool {
-        let is_granted = self.known.share.grow(bytes as u64);
-        self.fill(is_granted)
+        self.fill(bytes, |known| known.share.grow(bytes as u64))
     }
 
-    fn fill(&mut self, is_granted: bool) -> bool {
-        if !is_granted && !self.known.is_full {
+    fn fill(&mut self, bytes: usize, grow: impl FnOnce(&mut Known) -> bool) -> bool {
+        let is_granted = self.known.bytes + bytes <= MAX_DECODED && grow(self.known);
+        if is_granted {
+            self.known.bytes += bytes;
+        } else if !self.known.is_full {
             self.known.is_full = true;
             self.leave_out("parts of the debug information", "what they say takes too much memory");
         }

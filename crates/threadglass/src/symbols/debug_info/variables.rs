@@ -94,7 +94,7 @@ impl Session<'_> {
         if let Some(index) = self.index(unit) {
             if index.variables.is_empty() {
                 // Most units of a large program are not asked for again.
-                self.known.indexes.remove(&unit);
+                self.forget_index(unit);
             }
             for (addr, offset) in &index.variables {
                 if let Some(at) = start.checked_add(*offset)
