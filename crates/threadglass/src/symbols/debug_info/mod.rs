@@ -19,6 +19,7 @@ pub use frames::FunctionAt;
 use locks::LockMember;
 pub(super) use sections::has_debug_info;
 
+use crate::sys::clock::own_cpu;
 use crate::target::{Limits, Share};
 use code::CodeMap;
 use gimli::{AttributeValue, Dwarf, Section, UnitOffset, UnitType, constants as dw};
@@ -33,8 +34,8 @@ use unit::{Abbreviations, Parsed};
 
 /// No file has more units.
 const MAX_UNITS: usize = 1 << 20;
-/// How long the debug information of one object may keep us busy, all in all.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How much CPU time the debug information of one object may take, all in all: others are to have some, too.
+const PATIENCE: Duration = Duration::from_secs(4);
 /// How many references are followed from one entry to the one that has the name or type.
 const MAX_REFERENCES: usize = 4;
 /// How much of a name is read. Those of templates are long, but not endless.
@@ -69,7 +70,8 @@ struct UnitSpan {
 
 /// What has been decoded.
 struct Known {
-    spent: Duration,
+    /// Time, and CPU time, that the questions so far have taken.
+    spent: (Duration, Duration),
     /// What names and lists take, about: few bytes of a file can claim very many of them.
     share: Share,
     /// The same in bytes, with the indexes.
@@ -93,7 +95,7 @@ struct Known {
 impl Known {
     fn new(share: Share) -> Self {
         Self {
-            spent: Duration::ZERO,
+            spent: (Duration::ZERO, Duration::ZERO),
             share,
             bytes: 0,
             is_full: false,
@@ -149,7 +151,7 @@ impl DebugInfo {
             signatures: &self.signatures,
             known: &mut self.known,
             parsed: HashMap::new(),
-            started: Instant::now(),
+            started: (Instant::now(), own_cpu()),
         }
     }
 }
@@ -163,12 +165,13 @@ struct Session<'a> {
     signatures: &'a HashMap<u64, EntryAt>,
     known: &'a mut Known,
     parsed: HashMap<usize, Arc<Parsed<'a>>>,
-    started: Instant,
+    started: (Instant, Duration),
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        self.known.spent += self.started.elapsed();
+        let (time, cpu) = self.spent();
+        self.known.spent = (time, cpu());
     }
 }
 
@@ -178,11 +181,19 @@ impl<'a> Session<'a> {
         if self.known.is_full {
             return true;
         }
-        if self.known.spent + self.started.elapsed() > PATIENCE {
+        // A clock of CPU time costs a system call, and cannot have gone further than the other one.
+        let (time, cpu) = self.spent();
+        if time > PATIENCE && cpu() > PATIENCE {
             self.leave_out("parts of the debug information", "they take too long to read");
             return true;
         }
         self.limits.is_over()
+    }
+
+    /// The time that all questions have taken; and how to learn the CPU time.
+    fn spent(&self) -> (Duration, impl Fn() -> Duration + use<>) {
+        let ((time, cpu), (began, own)) = (self.known.spent, self.started);
+        (time + began.elapsed(), move || cpu + own_cpu().saturating_sub(own))
     }
 
     /// Makes room for what was decoded; `false` when there is none, which is said.
