@@ -1,8 +1,9 @@
 //! Stacks and unwind tables that lie: bounded work, no panic, no frame from nowhere.
 
 use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 use threadglass::model::StackEnd;
-use threadglass::target::Bytes;
+use threadglass::target::{Bytes, Memory, ReadError};
 use threadglass::unwind::{MAX_FRAMES, Registers, Space, walk_bytes};
 use threadglass::{RemoteAddr, elf};
 
@@ -87,6 +88,67 @@ fn a_stack_that_loops_leaves_its_mapping_or_the_code_ends_there() {
     // Without rbp, and with nothing on the stack that could tell it.
     let (frames, end) = walk(object(&by_rbp), vec![0; 256], blocked());
     assert!(frames == 1 && matches!(end, StackEnd::Unknown { .. }), "{frames} {end:?}");
+}
+
+/// An object, zeros as far as anybody cares to read behind it, and a count of the bytes that were read.
+struct Endless {
+    object: Vec<u8>,
+    stack: Vec<u8>,
+    read: AtomicU64,
+}
+
+impl Memory for Endless {
+    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
+        self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        let (bytes, start) = if addr.0 < STACK { (&self.object, BASE) } else { (&self.stack, STACK) };
+        let at = addr.0.wrapping_sub(start) as usize;
+        buf.fill(0);
+        if let Some(rest) = bytes.get(at..) {
+            let there = rest.len().min(buf.len());
+            buf[..there].copy_from_slice(&rest[..there]);
+        }
+        Ok(buf.len())
+    }
+}
+
+/// The object, with segments of `size` bytes and an index that claims `pairs`; its one function has `nops` more
+/// instructions that do nothing.
+fn large(size: u64, pairs: u32, nops: usize) -> Endless {
+    let mut object = object(&[]);
+    object[64 + 40..64 + 48].copy_from_slice(&size.to_le_bytes());
+    object[64 + 56 + 40..64 + 56 + 48].copy_from_slice(&(12 + 8 * u64::from(pairs)).to_le_bytes());
+    object[0x1808..0x180c].copy_from_slice(&pairs.to_le_bytes());
+    object[0x1838..0x183c].copy_from_slice(&(16 + nops as u32).to_le_bytes());
+    let stack = [BASE + 0x1020, BASE + 0x1030, 0].into_iter().flat_map(u64::to_le_bytes).collect();
+    Endless { object, stack, read: AtomicU64::new(0) }
+}
+
+fn walk_large(memory: &Endless) -> (usize, u64) {
+    let space = Space::new(memory, &[(RemoteAddr(BASE), RemoteAddr(BASE + (1 << 30)))]);
+    let (walk, _) = walk_bytes(&space, blocked());
+    (walk.places.len(), memory.read.load(Ordering::Relaxed))
+}
+
+#[test]
+fn of_a_table_that_claims_to_be_endless_only_entries_are_read() {
+    let (frames, read) = walk_large(&large(200 << 20, 1, 0));
+    assert_eq!(frames, 3);
+    assert!(read < 1 << 20, "{read} bytes");
+}
+
+#[test]
+fn an_index_that_claims_to_be_endless_is_searched_where_it_is() {
+    // Pairs are sorted as unsigned numbers would be: behind the first one the zeros are beyond all code.
+    let mut memory = large(255 << 20, 20 << 20, 0);
+    memory.object[0x180c..0x1810].copy_from_slice(&(-0x800_i32).to_le_bytes());
+    let (_, read) = walk_large(&memory);
+    assert!(read < 1 << 20, "{read} bytes");
+}
+
+#[test]
+fn an_entry_that_no_compiler_makes_ends_the_stack() {
+    assert_eq!(walk_large(&large(1 << 20, 1, 4 << 10)).0, 3);
+    assert_eq!(walk_large(&large(1 << 20, 1, 128 << 10)).0, 1);
 }
 
 proptest! {

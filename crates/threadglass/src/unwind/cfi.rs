@@ -4,20 +4,30 @@
 //! need them at run time. So they can be had without the file: of deleted and replaced libraries, and
 //! in containers. All addresses here are run-time addresses.
 
+use super::entries::{Entry, Fault, Section};
 use crate::RemoteAddr;
 use crate::elf::{Image, ObjectFile};
-use crate::target::{Limits, Memory};
-use gimli::{
-    BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, RegisterRule, UnwindContext, UnwindSection,
-};
+use crate::target::{Limits, Memory, Share};
+use gimli::{BaseAddresses, EhFrameHdr, EndianSlice, LittleEndian, RegisterRule, UnwindContext};
 use std::fs::File;
 
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Larger than the tables of any program seen; one that claims more is not followed.
-const MAX_TABLE: u64 = 256 << 20;
-/// More functions than any object has.
-const MAX_FUNCTIONS: usize = 8 << 20;
+/// Bytes of one table that are copied at once. Of a larger one each entry is read when it is needed.
+const COPIED: u64 = 16 << 20;
+/// Bytes of a table without an index that are searched for its entries, and how many of those are kept.
+const MAX_SEARCHED: u64 = 64 << 20;
+const MAX_FUNCTIONS: usize = 2 << 20;
+/// Bytes of entries that such a search decodes: entries that share a large beginning multiply.
+const MAX_DECODED: usize = 256 << 20;
+/// Entries between two looks at the clock.
+const BATCH: usize = 256;
+/// Pairs of an index that are read at once, in the end of a search in it.
+const LAST_PAIRS: u64 = 512;
+/// Bytes of an index before its pairs, in the form that all linkers write.
+const INDEX_HEAD: u64 = 12;
+/// Longest expression of a rule. Those of signal frames and realigned stacks have up to twenty bytes.
+const MAX_EXPRESSION: usize = 128;
 
 /// How the frame of a function is undone at one instruction.
 #[derive(Clone, Debug)]
@@ -71,144 +81,171 @@ impl Row {
 
 /// The unwind table of one object.
 pub(super) struct Table {
-    section: Vec<u8>,
-    bases: BaseAddresses,
+    section: Section,
     index: Index,
 }
 
 enum Index {
-    /// The object's own: pairs of first address and entry, each counted from the index itself.
-    Header { at: u64, pairs: Vec<u8> },
-    /// Where none is loaded: first address and place of each entry, sorted.
-    Ours(Vec<(u64, usize)>),
+    /// The object's own, at this address: pairs of first address and entry, each counted from the index itself.
+    Header { at: u64, pairs: Section },
+    /// Where none is loaded: first address of each function, and where its entry is; sorted.
+    Ours { entries: Vec<(u64, u64)>, _share: Share },
+}
+
+/// Where the bytes of tables come from, and what they may cost.
+#[derive(Clone, Copy)]
+pub(super) struct Means<'m> {
+    pub(super) memory: &'m dyn Memory,
+    pub(super) limits: &'m Limits,
 }
 
 impl Table {
-    /// Reads the table of the object at `image`; from its file where it is not loaded with an index.
-    pub(super) fn load(memory: &dyn Memory, image: &Image, file: impl FnOnce() -> Option<File>) -> Option<Self> {
-        Self::from_memory(memory, image).or_else(|| Self::from_file(&file()?, image.bias()))
+    /// Reads the table of the object at `image`; from its file where it is not loaded with an index. `None` where
+    /// there is none.
+    pub(super) fn load(
+        means: Means<'_>,
+        image: &Image,
+        file: impl FnOnce() -> Option<File>,
+    ) -> Result<Option<Self>, Fault> {
+        match Self::from_memory(means, image)? {
+            Some(table) => Ok(Some(table)),
+            None => file().map_or(Ok(None), |file| Self::from_file(means, &file, image.bias())),
+        }
     }
 
-    fn from_memory(memory: &dyn Memory, image: &Image) -> Option<Self> {
-        let (at, size) = image.eh_frame_hdr().filter(|(_, size)| *size <= MAX_TABLE)?;
-        let header = read(memory, at, size)?;
+    fn from_memory(means: Means<'_>, image: &Image) -> Result<Option<Self>, Fault> {
+        let Some((at, size)) = image.eh_frame_hdr() else { return Ok(None) };
+        let mut head = [0; 64];
+        let there = head.len().min(usize::try_from(size).unwrap_or(usize::MAX));
+        let got = means.memory.read_at(at, &mut head[..there]).unwrap_or(0);
+        let head = &head[..got];
         let bases = BaseAddresses::default().set_eh_frame_hdr(at.0);
-        let parsed = EhFrameHdr::new(&header, LittleEndian).parse(&bases, 8).ok()?;
-        let start = RemoteAddr(parsed.eh_frame_ptr().direct().ok()?);
+        let start = EhFrameHdr::new(head, LittleEndian).parse(&bases, 8).and_then(|it| it.eh_frame_ptr().direct());
+        let Ok(start) = start else { return Ok(None) };
         // Nothing tells its size; it ends at the latest with its segment.
-        let size = image.segment_end(start)?.0.checked_sub(start.0).filter(|size| *size <= MAX_TABLE)?;
-        let section = read(memory, start, size)?;
-        let bases = bases.set_eh_frame(start.0);
-        let index = match sorted_pairs(&header) {
-            Some(pairs) => Index::Header { at: at.0, pairs: pairs.to_vec() },
-            None => index(&section, &bases),
+        let Some(end) = image.segment_end(RemoteAddr(start)) else { return Ok(None) };
+        let size = end.0.saturating_sub(start);
+        let Some(count) = count_of_pairs(head) else {
+            let section = Section::copied(means, start, size, MAX_SEARCHED).ok_or(Fault::Unindexed)?;
+            return Self::searched(means, section).map(Some);
         };
-        Some(Self { section, bases, index })
+        let section = Section::new(means, start, size, COPIED);
+        let pairs = at.0.saturating_add(INDEX_HEAD);
+        let room = image.segment_end(RemoteAddr(pairs)).map_or(0, |end| end.0.saturating_sub(pairs));
+        let pairs = Section::new(means, pairs, (count * 8).min(room), COPIED);
+        Ok(Some(Self { section, index: Index::Header { at: at.0, pairs } }))
     }
 
-    fn from_file(file: &File, bias: u64) -> Option<Self> {
-        let object = ObjectFile::open(file, &Limits::default())?;
-        let found = object.section(".eh_frame").filter(|section| section.size <= MAX_TABLE)?;
-        let section = object.read(found.offset, found.size)?;
-        let bases = BaseAddresses::default().set_eh_frame(found.addr.wrapping_add(bias));
-        let index = index(&section, &bases);
-        Some(Self { section, bases, index })
+    fn from_file(means: Means<'_>, file: &File, bias: u64) -> Result<Option<Self>, Fault> {
+        let Some(object) = ObjectFile::open(file, means.limits) else { return Ok(None) };
+        let Some(found) = object.section(".eh_frame") else { return Ok(None) };
+        let share = Some(found.size).filter(|size| *size <= MAX_SEARCHED).and_then(|size| means.limits.share(size));
+        let share = share.ok_or(Fault::Unindexed)?;
+        let Some(bytes) = object.read(found.offset, found.size) else { return Ok(None) };
+        Self::searched(means, Section::of_bytes(found.addr.wrapping_add(bias), bytes, share)).map(Some)
+    }
+
+    /// Finds the entries of a table that has no index of its own. A corrupt one ends the search.
+    fn searched(means: Means<'_>, section: Section) -> Result<Self, Fault> {
+        let mut entries = Vec::new();
+        let mut decoded = 0;
+        for (number, at) in section.places().enumerate() {
+            if number % BATCH == 0 && means.limits.is_over() {
+                return Err(Fault::Time);
+            }
+            if let Ok(Some(entry)) = Entry::read(&section, means.memory, at) {
+                decoded += entry.len();
+                entries.extend(entry.function().map(|(start, _)| (start, at)));
+            }
+            if entries.len() >= MAX_FUNCTIONS || decoded > MAX_DECODED {
+                return Err(Fault::Unindexed);
+            }
+        }
+        let share = means.limits.share(entries.len() as u64 * 16).ok_or(Fault::Unindexed)?;
+        entries.sort_unstable();
+        entries.shrink_to_fit();
+        Ok(Self { section, index: Index::Ours { entries, _share: share } })
     }
 
     /// The row for the instruction at `addr`. `None` where the table covers no such address, or is corrupt.
-    pub(super) fn row(&self, addr: u64) -> Option<Row> {
-        let mut section = EhFrame::new(&self.section, LittleEndian);
-        section.set_address_size(8);
-        let offset = match &self.index {
-            Index::Header { at, pairs } => {
-                let entry = look_up(pairs, *at, addr)?;
-                let offset = entry.checked_sub(self.bases.eh_frame.section?)?;
-                gimli::EhFrameOffset(usize::try_from(offset).ok()?)
-            }
-            Index::Ours(entries) => {
+    pub(super) fn row(&self, memory: &dyn Memory, addr: u64) -> Result<Option<Row>, Fault> {
+        let at = match &self.index {
+            Index::Header { at, pairs } => look_up(pairs, memory, *at, addr),
+            Index::Ours { entries, .. } => {
                 let behind = entries.partition_point(|(start, _)| *start <= addr);
-                gimli::EhFrameOffset(entries.get(behind.checked_sub(1)?)?.1)
+                behind.checked_sub(1).map(|last| entries[last].1)
             }
         };
-        let entry = section.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset).ok()?;
-        if !entry.contains(addr) || entry.cie().return_address_register().0 != super::registers::RETURN {
-            return None;
-        }
-        let mut context = UnwindContext::new();
-        let row = entry.unwind_info_for_address(&section, &self.bases, &mut context, addr).ok()?;
-        let code = |expression: &gimli::UnwindExpression<usize>| {
-            expression.get(&section).ok().map(|expression| expression.0.slice().to_vec())
-        };
-        let cfa = match row.cfa() {
-            gimli::CfaRule::RegisterAndOffset { register, offset } => Cfa::Register(register.0, *offset),
-            gimli::CfaRule::Expression(expression) => Cfa::Expression(code(expression)?),
-        };
-        let mut rules = Vec::new();
-        for (register, rule) in row.registers() {
-            let rule = match rule {
-                RegisterRule::SameValue => Rule::Same,
-                RegisterRule::Offset(offset) => Rule::At(*offset),
-                RegisterRule::ValOffset(offset) => Rule::Is(*offset),
-                RegisterRule::Register(other) => Rule::Register(other.0),
-                RegisterRule::Expression(expression) => Rule::AtExpression(code(expression)?),
-                RegisterRule::ValExpression(expression) => Rule::IsExpression(code(expression)?),
-                _ => Rule::Undefined,
+        let Some(at) = at else { return Ok(None) };
+        let Some(entry) = Entry::read(&self.section, memory, at)? else { return Ok(None) };
+        entry.with(|section, bases, entry| {
+            if !entry.contains(addr) || entry.cie().return_address_register().0 != super::registers::RETURN {
+                return Ok(None);
+            }
+            let mut context = UnwindContext::new();
+            let Ok(row) = entry.unwind_info_for_address(section, bases, &mut context, addr) else { return Ok(None) };
+            let code = |expression: &gimli::UnwindExpression<usize>| match expression.get(section) {
+                Ok(expression) if expression.0.len() > MAX_EXPRESSION => Err(Fault::TooLong),
+                Ok(expression) => Ok(expression.0.slice().to_vec()),
+                // It lies outside of the entry: nothing can be evaluated, and nothing comes of it.
+                Err(_) => Ok(Vec::new()),
             };
-            rules.push((register.0, rule));
-        }
-        let function = (entry.initial_address(), entry.end_address());
-        let lsda = entry.lsda().and_then(|lsda| lsda.direct().ok());
-        Some(Row { function, lsda, cfa, rules, signal: entry.is_signal_trampoline() })
+            let cfa = match row.cfa() {
+                gimli::CfaRule::RegisterAndOffset { register, offset } => Cfa::Register(register.0, *offset),
+                gimli::CfaRule::Expression(expression) => Cfa::Expression(code(expression)?),
+            };
+            let mut rules = Vec::new();
+            // Others than the general registers and the return address are of no use to a walk.
+            for (register, rule) in row.registers().filter(|(register, _)| register.0 <= super::registers::RETURN) {
+                let rule = match rule {
+                    RegisterRule::SameValue => Rule::Same,
+                    RegisterRule::Offset(offset) => Rule::At(*offset),
+                    RegisterRule::ValOffset(offset) => Rule::Is(*offset),
+                    RegisterRule::Register(other) => Rule::Register(other.0),
+                    RegisterRule::Expression(expression) => Rule::AtExpression(code(expression)?),
+                    RegisterRule::ValExpression(expression) => Rule::IsExpression(code(expression)?),
+                    _ => Rule::Undefined,
+                };
+                rules.push((register.0, rule));
+            }
+            rules.shrink_to_fit();
+            let function = (entry.initial_address(), entry.end_address());
+            let lsda = entry.lsda().and_then(|lsda| lsda.direct().ok());
+            Ok(Some(Row { function, lsda, cfa, rules, signal: entry.is_signal_trampoline() }))
+        })
     }
 }
 
-/// The pairs of an index in the form that all linkers write: a version, three encodings (0x1b, 0x03, 0x3b),
-/// where the table is, and a count, which is the target's claim.
-fn sorted_pairs(header: &[u8]) -> Option<&[u8]> {
-    let (fixed, pairs) = header.split_at_checked(12)?;
-    let count = u32::from_le_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]) as usize;
-    let length = count.checked_mul(8)?.min(pairs.len() / 8 * 8);
-    (fixed[..4] == [1, 0x1b, 0x03, 0x3b] && length > 0).then(|| &pairs[..length])
+/// How many pairs an index has that is in the form that all linkers write: a version, three encodings (0x1b, 0x03,
+/// 0x3b), where the table is, and a count, which is the target's claim.
+fn count_of_pairs(head: &[u8]) -> Option<u64> {
+    let fixed = head.get(..INDEX_HEAD as usize)?;
+    let count = u32::from_le_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]);
+    (fixed[..4] == [1, 0x1b, 0x03, 0x3b] && count > 0).then_some(count.into())
 }
 
 /// Where the entry of the last function that begins at or before `addr` is.
-fn look_up(pairs: &[u8], base: u64, addr: u64) -> Option<u64> {
-    let number = |at: usize| {
-        let bytes = pairs.get(at..at + 4)?;
-        Some(base.wrapping_add_signed(i64::from(i32::from_le_bytes(bytes.try_into().ok()?))))
+fn look_up(pairs: &Section, memory: &dyn Memory, base: u64, addr: u64) -> Option<u64> {
+    let place = |bytes: &[u8]| {
+        let bytes = bytes.get(..4)?.try_into().ok()?;
+        Some(base.wrapping_add_signed(i64::from(i32::from_le_bytes(bytes))))
     };
     let (mut low, mut high) = (0, pairs.len() / 8);
+    while high - low > LAST_PAIRS {
+        let middle = low + (high - low) / 2;
+        let mut pair = [0; 8];
+        // What is behind the end of what can be read is not there.
+        let got = pairs.read(memory, pairs.start() + middle * 8, &mut pair);
+        if got == pair.len() && place(&pair)? <= addr { low = middle + 1 } else { high = middle }
+    }
+    // The one before the rest may be the one.
+    low = low.saturating_sub(1);
+    let mut rest = vec![0; (high - low) as usize * 8];
+    let got = pairs.read(memory, pairs.start() + low * 8, &mut rest);
+    let (mut low, mut high) = (0, got / 8);
     while low < high {
         let middle = low + (high - low) / 2;
-        if number(middle * 8)? <= addr { low = middle + 1 } else { high = middle }
+        if place(rest.get(middle * 8..)?)? <= addr { low = middle + 1 } else { high = middle }
     }
-    number(low.checked_sub(1)? * 8 + 4)
-}
-
-/// The places of all entries, for a table without an index of its own. A corrupt entry ends it.
-fn index(section: &[u8], bases: &BaseAddresses) -> Index {
-    let mut table = EhFrame::new(section, LittleEndian);
-    table.set_address_size(8);
-    let mut found = Vec::new();
-    let mut entries = table.entries(bases);
-    while let Ok(Some(entry)) = entries.next() {
-        if let gimli::CieOrFde::Fde(partial) = entry
-            && let Ok(entry) = partial.parse(EhFrame::cie_from_offset)
-        {
-            found.push((entry.initial_address(), entry.offset()));
-        }
-        if found.len() >= MAX_FUNCTIONS {
-            break;
-        }
-    }
-    found.sort_unstable();
-    Index::Ours(found)
-}
-
-/// What can be read of `size` bytes: a segment may reach beyond its file.
-fn read(memory: &dyn Memory, addr: RemoteAddr, size: u64) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(size).ok()?];
-    let got = memory.read_at(addr, &mut bytes).ok()?;
-    bytes.truncate(got);
-    Some(bytes)
+    place(rest.get(low.checked_sub(1)? * 8 + 4..)?)
 }

@@ -10,6 +10,7 @@
 
 mod call;
 mod cfi;
+mod entries;
 mod expression;
 mod infer;
 mod libc_site;

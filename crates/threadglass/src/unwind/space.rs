@@ -1,11 +1,12 @@
 //! The code of a target: its objects with their unwind tables, read once and shared by all walks.
 
 use super::call::{Call, call_before};
-use super::cfi::{Row, Table};
+use super::cfi::{Means, Row, Table};
+use super::entries::Fault;
 use crate::RemoteAddr;
 use crate::elf::Image;
 use crate::model::Evidence;
-use crate::target::{Memory, Target};
+use crate::target::{Limits, Memory, Target};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::rc::Rc;
@@ -22,25 +23,29 @@ pub struct Space<'a> {
     pub(super) memory: &'a (dyn Memory + Sync),
     /// In address order.
     objects: Vec<Object<'a>>,
-    /// Ranges of code that belong to no object: generated at run time.
-    loose: OnceLock<Vec<(RemoteAddr, RemoteAddr)>>,
+    /// Ranges of code that belong to no file: generated at run time, or the kernel's (vDSO). In address order.
+    loose: OnceLock<Vec<Extent>>,
     find_loose: Box<dyn Fn() -> Vec<(RemoteAddr, RemoteAddr)> + Send + Sync + 'a>,
     tables: AtomicUsize,
+    pub(super) limits: Limits,
 }
 
 /// One loaded object.
 pub(super) struct Object<'a> {
-    base: RemoteAddr,
-    end: RemoteAddr,
+    extent: Extent,
+    /// Name of its file.
+    name: Option<String>,
     /// Whether it is the C library, or a part of it.
     pub(super) libc: bool,
     open: Box<Opener<'a>>,
-    loaded: OnceLock<Option<Loaded>>,
     names: OnceLock<Option<Image>>,
 }
 
-struct Loaded {
-    table: Option<Table>,
+/// A range of addresses with an unwind table of its own, which is read when it is first asked for.
+struct Extent {
+    base: RemoteAddr,
+    end: RemoteAddr,
+    table: OnceLock<Option<Table>>,
 }
 
 impl std::fmt::Debug for Space<'_> {
@@ -52,11 +57,12 @@ impl std::fmt::Debug for Space<'_> {
 impl<'a> Space<'a> {
     /// The code of `target`.
     pub fn of_target(target: &'a dyn Target) -> Self {
-        let mut space = Self::new(target, &[]);
+        let mut space = Self { limits: target.limits().clone(), ..Self::new(target, &[]) };
         space.objects = target
             .modules()
             .iter()
             .map(|module| Object {
+                name: Some(module.name()),
                 libc: is_libc(&module.name()),
                 ..Object::new(module.base, module.end, Box::new(move || target.open_module(module)))
             })
@@ -82,6 +88,7 @@ impl<'a> Space<'a> {
             loose: OnceLock::new(),
             find_loose: Box::new(Vec::new),
             tables: AtomicUsize::new(0),
+            limits: Limits::default(),
         }
     }
 
@@ -92,8 +99,7 @@ impl<'a> Space<'a> {
 
     /// The object that holds `addr`.
     pub(super) fn object_at(&self, addr: u64) -> Option<&Object<'a>> {
-        let behind = self.objects.partition_point(|object| object.base.0 <= addr);
-        self.objects.get(behind.checked_sub(1)?).filter(|object| addr < object.end.0)
+        find(&self.objects, |object| &object.extent, addr)
     }
 
     /// Whether code can be at `addr`.
@@ -101,17 +107,30 @@ impl<'a> Space<'a> {
         self.object_at(addr).is_some() || self.loose_at(addr).is_some()
     }
 
-    fn loose_at(&self, addr: u64) -> Option<RemoteAddr> {
-        let loose = self.loose.get_or_init(|| (self.find_loose)());
-        loose.iter().find(|(from, to)| (from.0..to.0).contains(&addr)).map(|(from, _)| *from)
+    fn loose_at(&self, addr: u64) -> Option<&Extent> {
+        let ranges = || (self.find_loose)().into_iter().map(|(from, to)| Extent::new(from, to)).collect();
+        find(self.loose.get_or_init(ranges), |extent| extent, addr)
     }
 
     fn row(&self, addr: u64) -> Option<Row> {
-        let Some(object) = self.object_at(addr) else {
-            // The kernel's own object (vDSO) is mapped without a file.
-            return Loaded::new(self, self.loose_at(addr)?, &|| None)?.table?.row(addr);
+        let object = self.object_at(addr);
+        let extent = object.map(|object| &object.extent).or_else(|| self.loose_at(addr))?;
+        let open = || object.and_then(|object| (object.open)());
+        let found = match self.limits.is_over() {
+            true => Err(Fault::Time),
+            false => extent.row(self, addr, &open),
         };
-        object.loaded.get_or_init(|| Loaded::new(self, object.base, &*object.open)).as_ref()?.table.as_ref()?.row(addr)
+        found.unwrap_or_else(|fault| {
+            let name = object.and_then(|object| object.name.clone());
+            let name = name.unwrap_or_else(|| format!("the code at {}", extent.base));
+            self.limits.leave_out(format!("the unwind table of {name}"), fault.why());
+            None
+        })
+    }
+
+    /// Whether the look that needs the code has taken as long as it may.
+    pub(crate) fn is_late(&self) -> bool {
+        self.limits.is_over()
     }
 
     /// Name of the exported function that begins at `addr`.
@@ -142,7 +161,7 @@ impl<'a> Space<'a> {
     fn names_at(&self, addr: u64) -> Option<&Image> {
         let object = self.object_at(addr)?;
         let load = || {
-            let mut image = Image::load(self.memory, object.base).ok()?;
+            let mut image = Image::load(self.memory, object.extent.base).ok()?;
             image.load_symbols(self.memory).ok().map(|()| image)
         };
         object.names.get_or_init(load).as_ref()
@@ -157,18 +176,43 @@ impl<'a> Space<'a> {
 
 impl<'a> Object<'a> {
     fn new(base: RemoteAddr, end: RemoteAddr, open: Box<Opener<'a>>) -> Self {
-        Self { base, end, libc: false, open, loaded: OnceLock::new(), names: OnceLock::new() }
+        Self { extent: Extent::new(base, end), name: None, libc: false, open, names: OnceLock::new() }
     }
 }
 
-impl Loaded {
-    fn new(space: &Space<'_>, base: RemoteAddr, open: &dyn Fn() -> Option<File>) -> Option<Self> {
-        if space.tables.fetch_add(1, Ordering::Relaxed) >= MAX_TABLES {
-            return None;
-        }
-        let image = Image::load(space.memory, base).ok()?;
-        Some(Self { table: Table::load(space.memory, &image, open) })
+impl Extent {
+    fn new(base: RemoteAddr, end: RemoteAddr) -> Self {
+        Self { base, end, table: OnceLock::new() }
     }
+
+    fn row(&self, space: &Space<'_>, addr: u64, open: &dyn Fn() -> Option<File>) -> Result<Option<Row>, Fault> {
+        let mut fault = None;
+        let table = self.table.get_or_init(|| {
+            self.load(space, open).unwrap_or_else(|why| {
+                fault = Some(why);
+                None
+            })
+        });
+        match (table, fault) {
+            (_, Some(fault)) => Err(fault),
+            (Some(table), _) => table.row(space.memory, addr),
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn load(&self, space: &Space<'_>, open: &dyn Fn() -> Option<File>) -> Result<Option<Table>, Fault> {
+        let Ok(image) = Image::load(space.memory, self.base) else { return Ok(None) };
+        if space.tables.fetch_add(1, Ordering::Relaxed) >= MAX_TABLES {
+            return Err(Fault::TooMany);
+        }
+        Table::load(Means { memory: space.memory, limits: &space.limits }, &image, open)
+    }
+}
+
+/// The one of `all`, which are in address order, that holds `addr`.
+fn find<T>(all: &[T], extent: impl Fn(&T) -> &Extent, addr: u64) -> Option<&T> {
+    let behind = all.partition_point(|it| extent(it).base.0 <= addr);
+    all.get(behind.checked_sub(1)?).filter(|it| addr < extent(it).end.0)
 }
 
 /// Whether an object of this name is the C library, or a library that was split from it before 2.34.
@@ -176,6 +220,9 @@ fn is_libc(name: &str) -> bool {
     const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "libpthread.so", "libpthread-2", "librt.so", "librt-2"];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
+
+/// Places in the code that one reader remembers.
+const MAX_KNOWN: usize = 1 << 15;
 
 /// What one reader has found out about places in the code, so that stacks that are alike cost little.
 #[derive(Default)]
@@ -191,11 +238,46 @@ pub(crate) struct Known {
 impl Known {
     /// The unwind rule for the instruction at `addr`.
     pub(crate) fn row(&mut self, space: &Space<'_>, addr: u64) -> Option<Rc<Row>> {
+        if self.rows.len() >= MAX_KNOWN {
+            self.rows.clear();
+        }
         self.rows.entry(addr).or_insert_with(|| space.row(addr).map(Rc::new)).clone()
     }
 
     /// The call that returns to `back`.
     pub(super) fn call(&mut self, space: &Space<'_>, back: u64) -> Option<Call> {
+        if self.calls.len() >= MAX_KNOWN {
+            self.calls.clear();
+        }
         *self.calls.entry(back).or_insert_with(|| call_before(space, back))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::ReadError;
+
+    /// Memory in which nothing is an object, and that counts who asks.
+    struct Barren(AtomicUsize);
+
+    impl Memory for Barren {
+        fn read_at(&self, _: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            buf.fill(0);
+            Ok(buf.len())
+        }
+    }
+
+    #[test]
+    fn code_without_a_file_is_looked_at_once() {
+        let memory = Barren(AtomicUsize::new(0));
+        let mut space = Space::new(&memory, &[]);
+        space.find_loose = Box::new(|| vec![(RemoteAddr(0x1000), RemoteAddr(0x9000))]);
+        for addr in 0x1000..0x2000 {
+            assert!(space.row(addr).is_none());
+        }
+        assert_eq!(memory.0.load(Ordering::Relaxed), 1);
+        assert!(space.is_code(0x8fff) && !space.is_code(0x9000));
     }
 }

@@ -100,6 +100,9 @@ impl Walker<'_, '_> {
                 }
             }
             let Some(row) = row else {
+                if self.space.is_late() {
+                    return unknown("the look has taken as long as it may".into());
+                }
                 return unknown(match self.space.object_at(lookup) {
                     Some(_) => format!("no unwind information for {}", registers.pc),
                     None => format!("{} is in no object (generated code?)", registers.pc),
