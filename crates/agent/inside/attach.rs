@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use table::control::{Control, Mail, attached, message, step};
-use table::{mode, state};
+use table::{mode, size, state};
 
 /// Found by its name from outside.
 #[unsafe(export_name = "threadglass_control")]
@@ -91,7 +91,7 @@ impl Room {
 /// Whether there is a table, made now if need be.
 fn is_ready(objects: usize) -> bool {
     if HEADER.state.load(Acquire) == state::NEW {
-        let objects = if objects == 0 { setup::OBJECTS } else { objects.clamp(setup::FEWEST, setup::MOST) };
+        let objects = if objects == 0 { size::OBJECTS } else { objects.clamp(size::FEWEST, size::MOST) };
         setup::set_up(objects);
     }
     HEADER.state.load(Acquire) == state::READY && records::begin()

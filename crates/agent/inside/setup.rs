@@ -7,16 +7,12 @@ use crate::{attach, clock, elf, functions, lease, objects, plain, sys, tally, wa
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use table::size::{self, FEWEST, MOST, OBJECTS};
 use table::{Extra, UNIT, mode, state};
 
 /// Variable of the environment with what is wanted: words with commas between them.
 const VARIABLE: &[u8] = b"THREADGLASS_AGENT=";
 
-/// Objects there is room for if nothing else is said, and at least.
-pub const OBJECTS: usize = 1 << 20;
-pub const FEWEST: usize = 1 << 10;
-pub const MOST: usize = 1 << 27;
-const EXTRAS: usize = 1 << 16;
 /// A table for fewer objects than this has no words.
 const WITH_WORDS: usize = 1 << 16;
 
@@ -97,10 +93,7 @@ unsafe fn options(mut environment: *const *const c_char) -> (u32, bool, usize) {
 fn begin(mut objects: usize) -> bool {
     clock::start();
     while objects >= FEWEST {
-        // Rwlocks need two units; nobody has as many of them as of everything else.
-        let units = objects + objects / 4 + 1;
-        let slots = (objects * 4).next_power_of_two().max(1024);
-        let extras = EXTRAS.min(objects);
+        let (units, slots, extras) = (size::units(objects), size::slots(objects), size::extras(objects));
         // Who wants a small table may have reasons to want no large area either (`mlockall`).
         let words = if objects >= WITH_WORDS { table::words::AREA } else { 0 };
         let sizes = [slots * 4, units * UNIT, extras * size_of::<Extra>(), words];

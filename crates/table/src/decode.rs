@@ -1,7 +1,7 @@
 //! Reading: bytes of the program in, numbers out. The bytes may be anything.
 
 use crate::words::Word;
-use crate::{CONTROLLERS, HISTOGRAM, Key, Kind, SITES, UNIT};
+use crate::{CONTROLLERS, HISTOGRAM, Key, Kind, SITES, UNIT, size};
 
 /// What the header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +92,14 @@ pub fn header(bytes: &[u8; HEADER_SIZE]) -> Result<HeaderView, NotHeader> {
     let sizes = (get32!(bytes, H, header_size), get32!(bytes, H, entry_size), get32!(bytes, H, extra_size));
     let slots = get64!(bytes, H, index_slots);
     let is_sound = sizes == (HEADER_SIZE as u32, UNIT as u32, EXTRA_SIZE as u32)
-        && (slots == 0 || slots.is_power_of_two() && (1024..=1 << 32).contains(&slots));
+        && (slots == 0 || slots.is_power_of_two() && (1024..=size::slots(size::MOST) as u64).contains(&slots));
     if !is_sound {
         return Err(NotHeader::Damaged);
     }
     let last = (get64!(bytes, H, last_ticks), get64!(bytes, H, last_ns));
     let is_whole = get32!(bytes, H, clock_seq).is_multiple_of(2) && last.0 != 0;
-    let units = get64!(bytes, H, units).min(1 << 32);
-    let extra_room = get64!(bytes, H, extra_room).min(1 << 32);
+    let units = get64!(bytes, H, units).min(size::units(size::MOST) as u64);
+    let extra_room = get64!(bytes, H, extra_room).min(size::EXTRAS as u64);
     Ok(HeaderView {
         state: get32!(bytes, H, state),
         mode: get32!(bytes, H, mode),

@@ -22,6 +22,7 @@ pub mod decode;
 pub mod find;
 mod key;
 mod layout;
+pub mod size;
 pub mod words;
 
 pub use find::{Found, Store, find_or_insert, probes};

@@ -18,6 +18,10 @@ const MAX_PHDRS: u16 = 256;
 const MAX_DYNAMIC: u64 = 64 << 10;
 const MAX_TABLE: u64 = 64 << 20;
 const MAX_SYMBOLS: u64 = 2 << 20;
+/// How often, in the mean, a byte of the string table may belong to a name: names may share their ends.
+const MAX_SHARING: u64 = 8;
+/// Longest name of a symbol: those of templates within templates have some ten thousand bytes.
+const MAX_NAME: usize = 64 << 10;
 const MAX_NOTES: u64 = 64 << 10;
 const SYM_SIZE: usize = 24;
 
@@ -136,8 +140,10 @@ impl Image {
 
     /// The build id, if the object carries one.
     pub fn build_id(&self, memory: &dyn Memory) -> Option<Vec<u8>> {
+        let mut left = MAX_NOTES;
         self.notes.iter().find_map(|(addr, size)| {
-            let mut notes = vec![0; usize::try_from(*size).ok().filter(|size| *size as u64 <= MAX_NOTES)?];
+            left = left.checked_sub(*size)?;
+            let mut notes = vec![0; usize::try_from(*size).ok()?];
             memory.read_exact(*addr, &mut notes).ok()?;
             build_id_in_notes(&notes)
         })
@@ -216,11 +222,15 @@ impl Image {
             }
         }
 
-        self.by_hash = (0..count as u32)
-            .filter(|index| self.is_defined(*index))
-            .filter_map(|index| Some((name_hash(self.name_of(index)?), index)))
-            .collect();
-        self.by_hash.sort_unstable();
+        let mut left = strsz * MAX_SHARING;
+        let mut by_hash = Vec::new();
+        for index in (0..count as u32).filter(|index| self.is_defined(*index)) {
+            let Some(name) = self.name_of(index) else { continue };
+            left = left.checked_sub(name.len() as u64).ok_or(corrupt("names that lie over one another"))?;
+            by_hash.push((name_hash(name), index));
+        }
+        by_hash.sort_unstable();
+        self.by_hash = by_hash;
         Ok(())
     }
 
@@ -269,7 +279,7 @@ impl Image {
 
     fn name_of(&self, index: u32) -> Option<&[u8]> {
         let rest = self.strings.get(u32_at(self.symbol(index), 0) as usize..)?;
-        let end = rest.iter().position(|b| *b == 0)?;
+        let end = rest.iter().take(MAX_NAME + 1).position(|b| *b == 0)?;
         Some(&rest[..end])
     }
 

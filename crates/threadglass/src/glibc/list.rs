@@ -5,8 +5,8 @@ use crate::RemoteAddr;
 use crate::target::Memory;
 use std::collections::{HashMap, HashSet};
 
-/// More nodes than any process has threads; a list that is longer lies.
-pub const MAX_NODES: usize = 1 << 20;
+/// More nodes than any process has threads: each takes two mappings. A list that is longer lies.
+pub const MAX_NODES: usize = 1 << 17;
 
 /// Why a walk could not be finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

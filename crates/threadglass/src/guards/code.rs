@@ -11,6 +11,9 @@ const MAX_PLACES: usize = 1 << 20;
 /// Instructions of one look, whatever the target makes of it.
 const BUDGET: usize = 20_000_000;
 
+/// Instructions between two looks at the clock.
+const BETWEEN_CLOCKS: usize = 256;
+
 /// What is at the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Callee {
@@ -50,7 +53,15 @@ impl<'c> Code<'c> {
     /// Takes one instruction off the budget.
     pub(super) fn spend(&mut self) -> bool {
         self.spent += 1;
+        if self.spent % BETWEEN_CLOCKS == 0 && self.space.is_late() {
+            self.budget = 0;
+        }
         self.spent <= self.budget
+    }
+
+    /// Whether all that may be followed was.
+    pub(super) fn is_spent(&self) -> bool {
+        self.spent >= self.budget || self.space.is_late()
     }
 
     /// Allows `steps` more instructions at most.
@@ -110,6 +121,9 @@ impl<'c> Code<'c> {
     /// Whether a function ends at `addr`.
     pub(super) fn ends_at(&mut self, addr: u64) -> bool {
         let Self { known, space, ends, .. } = self;
+        if ends.len() >= MAX_PLACES {
+            ends.clear();
+        }
         let find = || known.row(space, addr.wrapping_sub(1)).is_some_and(|row| row.function.1 == addr);
         *ends.entry(addr).or_insert_with(find)
     }

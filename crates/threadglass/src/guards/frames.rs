@@ -21,6 +21,8 @@ use std::collections::{HashMap, HashSet};
 const MAX_FRAMES: usize = 96;
 /// Of each stack, what is read at once.
 const FIRST: u64 = 8 << 10;
+/// Stacks that are read together.
+const BATCH: usize = 2048;
 /// Of a function, what is searched for where it took a lock.
 const MAX_FUNCTION: u64 = 64 << 10;
 /// Instructions of the second look.
@@ -40,21 +42,13 @@ const KEPT: [usize; 7] = [3, 4, 5, 12, 13, 14, 15];
 /// All clues that the stacks of `standers` give.
 pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], standers: &[Stander]) -> Vec<Clue> {
     let mut search = Search::new(target, space);
-    let mut stacks: Vec<Vec<u8>> = standers.iter().map(|stander| vec![0; stack_size(stander)]).collect();
-    let mut slots: Vec<Slot<'_>> =
-        standers.iter().zip(&mut stacks).map(|(stander, stack)| Slot::new(stander.sp, stack)).collect();
-    target.read_many(&mut slots);
-    let sizes: Vec<usize> = slots.iter().map(|slot| slot.outcome.unwrap_or(0)).collect();
-    for (stack, size) in stacks.iter_mut().zip(sizes) {
-        stack.truncate(size);
-    }
-    search.pass(wanted, standers, &stacks, false);
+    search.pass(wanted, standers, false);
     // Of locks without any suspect, again where their address does not show: in what frames point to.
     let missing = |lock: &&Wanted| search.found.iter().all(|clue| clue.object != lock.address);
     let rest: Vec<Wanted> = wanted.iter().filter(missing).copied().collect();
     if !rest.is_empty() {
         search.code.limit(SECOND_LOOK);
-        search.pass(&rest, standers, &stacks, true);
+        search.pass(&rest, standers, true);
     }
     search.found
 }
@@ -89,6 +83,19 @@ pub(super) fn follow(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &W
     let machine = Machine::new(pc.0, regs);
     let seen = Explorer::run(&mut Code::new(space), &mut pages, &[lock], machine, &[0; MAX_LOCKS], None);
     seen[0].releases && !seen[0].takes
+}
+
+/// What is read at once of each of their stacks.
+fn stacks(target: &dyn Target, standers: &[Stander]) -> Vec<Vec<u8>> {
+    let mut stacks: Vec<Vec<u8>> = standers.iter().map(|stander| vec![0; stack_size(stander)]).collect();
+    let mut slots: Vec<Slot<'_>> =
+        standers.iter().zip(&mut stacks).map(|(stander, stack)| Slot::new(stander.sp, stack)).collect();
+    target.read_many(&mut slots);
+    let sizes: Vec<usize> = slots.iter().map(|slot| slot.outcome.unwrap_or(0)).collect();
+    for (stack, size) in stacks.iter_mut().zip(sizes) {
+        stack.truncate(size);
+    }
+    stacks
 }
 
 fn stack_size(stander: &Stander) -> usize {
@@ -143,14 +150,33 @@ impl<'s> Search<'s> {
     }
 
     /// Looks at all stacks, at `all` their frames or at those that show an address of a lock.
-    fn pass(&mut self, wanted: &[Wanted], standers: &[Stander], stacks: &[Vec<u8>], all: bool) {
+    fn pass(&mut self, wanted: &[Wanted], standers: &[Stander], all: bool) {
         let mut without = HashSet::new();
+        for part in standers.chunks(BATCH) {
+            let stacks = stacks(self.target, part);
+            self.pass_over(wanted, part, &stacks, all, &mut without);
+        }
+    }
 
+    fn pass_over(
+        &mut self,
+        wanted: &[Wanted],
+        standers: &[Stander],
+        stacks: &[Vec<u8>],
+        all: bool,
+        without: &mut HashSet<u64>,
+    ) {
         for (stander, stack) in standers.iter().zip(stacks) {
+            if self.code.is_spent() {
+                // A second look is a bonus, and has little to spend.
+                if !all || self.space.is_late() {
+                    let why = "their code is followed only so far, and all of that was spent on other threads";
+                    self.target.limits().leave_out("threads that may hold a lock which does not say so", why);
+                }
+                break;
+            }
             // What was found of nobody with such a stack will not be found of this one.
-
             let shape = shape::of(self.space, stander, stack, wanted);
-
             if without.contains(&shape) {
                 continue;
             }
@@ -158,6 +184,9 @@ impl<'s> Search<'s> {
             let mut frames = self.frames(stander, stack);
             self.pages.set_stack(stander.sp.0, stack.clone());
             for part in wanted.chunks(MAX_LOCKS) {
+                if self.space.is_late() {
+                    break;
+                }
                 let mut relevant = self.relevant(stander, stack, &frames, part, all);
                 self.replay(&mut frames, &mut relevant, part, stander.start);
                 self.look(stander, &frames, part, &relevant);
@@ -213,6 +242,7 @@ impl<'s> Search<'s> {
             known: &mut self.code.known,
             start_routine: stander.start.map(|start| start.0),
             enough: usize::MAX,
+            most: crate::unwind::MAX_FRAMES,
         };
         walker.frames(&mut words, registers, &mut |place, registers| {
             // What the C library does there is its own affair: it calls nobody back with a lock held.

@@ -59,6 +59,8 @@ pub(super) fn block_before(
         }
         at = next;
     }
+    // No more of it is looked at than this.
+    let block = block.split_off(block.len().saturating_sub(REACH + 1));
     (at == back && block.last().is_some_and(|(_, last)| last.op == Op::Call)).then_some(block)
 }
 

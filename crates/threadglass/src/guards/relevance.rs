@@ -10,6 +10,8 @@ use crate::x86::{Op, Operand};
 const MAX_FUNCTION: u64 = 64 << 10;
 /// How far below a lock an address may be: of the structure that it is in.
 pub(super) const NEAR: u64 = 4096;
+/// Addresses that are remembered, of all functions.
+const MAX_REFERENCES: usize = 2 << 20;
 /// Numbers below this are no addresses.
 const LOWEST: u64 = 1 << 16;
 
@@ -20,12 +22,24 @@ pub(super) fn is_near(value: u64, lock: &Wanted) -> bool {
 
 /// By function: the addresses that its code has in it, and what is at them.
 #[derive(Default)]
-pub(super) struct References(ByAddress<Vec<u64>>);
+pub(super) struct References {
+    found: ByAddress<Vec<u64>>,
+    /// How many there are in all.
+    count: usize,
+}
 
 impl References {
     /// Those of the function from `start` to `end`.
     pub(super) fn of(&mut self, code: &mut Code<'_>, pages: &mut Pages<'_>, (start, end): (u64, u64)) -> &[u64] {
-        self.0.entry(start).or_insert_with(|| find(code, pages, start, end))
+        if self.count > MAX_REFERENCES {
+            (self.found, self.count) = (ByAddress::default(), 0);
+        }
+        let count = &mut self.count;
+        self.found.entry(start).or_insert_with(|| {
+            let found = find(code, pages, start, end);
+            *count += found.len();
+            found
+        })
     }
 }
 

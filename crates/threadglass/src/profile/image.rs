@@ -121,7 +121,8 @@ impl<'a> Image<'a> {
         registers: Registers,
         start_routine: Option<u64>,
     ) -> Walk {
-        let mut walker = Walker { space: &self.space, known: &mut self.known, start_routine, enough: MAX_FRAMES };
+        let mut walker =
+            Walker { space: &self.space, known: &mut self.known, start_routine, enough: MAX_FRAMES, most: MAX_FRAMES };
         let mut places = Vec::new();
         let end = walker.frames(stack, registers, &mut |place, _| places.push(place));
         Walk { places, end }

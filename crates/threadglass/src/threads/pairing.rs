@@ -29,7 +29,8 @@ pub(super) fn walk_lists(memory: &dyn Memory, layout: &Layout, mut known: HashMa
     let reader = DescriptorReader::new(layout);
     for _ in 1..WALKS {
         let found = walk(memory, &reader, &starts(memory, layout, &known), &known);
-        if found.broken.is_none() {
+        // One that is too long will be so again.
+        if matches!(found.broken, None | Some(ListFault::Endless)) {
             return found;
         }
         // What we knew is out of date: take the nodes as they are now.

@@ -6,6 +6,9 @@ use crate::model::{Gap, KeyInfo, SCHEMA, ThreadValues, TsdSnapshot};
 use crate::symbols::Symbolizer;
 use crate::target::{Module, Target, TargetError};
 
+/// Values of all threads together. A thread has as many as libraries with keys have to do with it.
+const MAX_VALUES: usize = 1 << 21;
+
 /// Looks at the thread-specific data of `target`, without stopping it.
 pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
     let _look = target.limits().begin();
@@ -29,10 +32,18 @@ pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
     })?;
     let keys = tsd::keys(target, &key_layout).map_err(|error| unknown(error.to_string()))?;
     let mut threads = Vec::new();
-    for thread in &snapshot.threads {
+    let mut left = MAX_VALUES;
+    for (number, thread) in snapshot.threads.iter().enumerate() {
         let Some(id) = thread.id else { continue };
+        if left == 0 || target.limits().is_over() {
+            let rest = snapshot.threads.len() - number;
+            let why = format!("there are more than {MAX_VALUES} values, or it took too long to read them");
+            gaps.push(Gap::whole(format!("thread-specific data of {rest} threads"), why));
+            break;
+        }
         match tsd::values(target, &layout, id, &keys) {
             Ok(values) if !values.is_empty() => {
+                left = left.saturating_sub(values.len());
                 threads.push(ThreadValues { id, lwp: thread.lwp, name: thread.name.clone(), values });
             }
             Ok(_) => {}

@@ -27,11 +27,16 @@ pub use place::{NoPlace, environment, place};
 
 use crate::RemoteAddr;
 use crate::elf::Image;
-use crate::model::{Gap, Snapshot, SyncKind, SyncStats};
-use crate::target::{Memory, Target};
+use crate::model::{Gap, Snapshot, SyncKind, SyncObject, SyncStats};
+use crate::target::{Limits, Memory, Target};
 use scale::Scale;
 use std::collections::HashMap;
 use table::decode::{HEADER_SIZE, HeaderView, NotHeader, header};
+
+/// Objects of one table that are kept in memory: all that fit into one of the usual size.
+const MOST_KEPT: usize = table::size::units(table::size::OBJECTS);
+/// Objects of a table that a snapshot shows. Nobody reads more, and each takes a kilobyte.
+const MOST_SHOWN: usize = 1 << 17;
 
 /// Part of the file name of every agent, however it was loaded.
 pub const FILE_NAME: &str = "threadglass-agent";
@@ -62,6 +67,7 @@ pub struct Agent {
     address: RemoteAddr,
     view: HeaderView,
     scale: Scale,
+    limits: Limits,
 }
 
 /// One object that the agent knows.
@@ -84,11 +90,12 @@ impl Agent {
             return Ok(None);
         };
         let address = Image::load(target, module.base).ok().and_then(|mut image| {
-            image.load_symbols(target).ok()?;
+            image.load_symbols_within(target, target.limits()).ok()?;
             image.address_of(table::HEADER_SYMBOL)
         });
         match address {
-            Some(address) => Self::at(target, address, target.identity().core.is_none()).map(Some),
+            Some(address) => Self::at(target, address, target.identity().core.is_none())
+                .map(|agent| Some(Self { limits: target.limits().clone(), ..agent })),
             None => Ok(None),
         }
     }
@@ -104,7 +111,7 @@ impl Agent {
         if view.state != table::state::READY {
             return Err(TrackError::Refused);
         }
-        Ok(Self { address, scale: Scale::new(&view, is_live), view })
+        Ok(Self { address, scale: Scale::new(&view, is_live), view, limits: Limits::default() })
     }
 
     /// Where its header is.
@@ -122,9 +129,29 @@ impl Agent {
         self.view.mode != table::mode::OFF
     }
 
-    /// All objects it knows.
+    /// The objects it knows: all that a table of the usual size has room for. [`Self::each`] gives more.
     pub fn objects(&self, memory: &dyn Memory) -> Vec<Tracked> {
-        read::all(memory, &self.view, &self.scale)
+        let mut objects = Vec::new();
+        self.each(memory, &mut |tracked| {
+            objects.push(tracked);
+            objects.len() < MOST_KEPT
+        });
+        objects
+    }
+
+    /// Gives all objects it knows to `take`, one after the other, until that says `false`. What is left out then, or
+    /// because the look has taken as long as it may, is a gap of the look.
+    pub fn each(&self, memory: &dyn Memory, take: &mut dyn FnMut(Tracked) -> bool) {
+        let mut is_enough = false;
+        let left = read::each(memory, &self.view, &self.limits, &self.scale, &mut |tracked| {
+            is_enough = !take(tracked);
+            !is_enough
+        });
+        if left > 0 {
+            let why =
+                if is_enough { "a look takes only so many of them" } else { "the look has taken as long as it may" };
+            self.limits.leave_out(format!("{left} of {} entries of the agent's table", self.view.entries.2), why);
+        }
     }
 
     /// The object at `address`, if it knows it.
@@ -133,10 +160,15 @@ impl Agent {
     }
 }
 
-/// The objects that the agent of `target` knows, if there is one.
+/// The objects that the agent of `target` knows, if there is one: as many as are shown.
 pub(crate) fn registered(target: &dyn Target) -> Vec<(RemoteAddr, SyncKind)> {
     let Ok(Some(agent)) = Agent::find(target) else { return Vec::new() };
-    agent.objects(target).into_iter().map(|tracked| (tracked.address, tracked.kind)).collect()
+    let mut found = Vec::new();
+    agent.each(target, &mut |tracked| {
+        found.push((tracked.address, tracked.kind));
+        found.len() < MOST_SHOWN
+    });
+    found
 }
 
 /// Adds statistics to the objects of a snapshot, if there is an agent.
@@ -148,13 +180,20 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
     };
     // Many are read together, few one by one: a table may have a million.
     let taken = usize::try_from(agent.view.entries.2).unwrap_or(usize::MAX);
-    let is_many = snapshot.objects.len() > taken / 16;
-    let all = if is_many { agent.objects(target) } else { Vec::new() };
-    let all: HashMap<RemoteAddr, Tracked> = all.into_iter().map(|tracked| (tracked.address, tracked)).collect();
-    for object in &mut snapshot.objects {
-        let one = || agent.object(target, object.address);
-        let known = if is_many { all.get(&object.address).cloned() } else { one() };
-        object.stats = known.filter(|tracked| tracked.kind == object.kind).map(|tracked| tracked.stats);
+    if snapshot.objects.len() > taken / 16 {
+        let mut objects: HashMap<RemoteAddr, &mut SyncObject> =
+            snapshot.objects.iter_mut().map(|object| (object.address, object)).collect();
+        agent.each(target, &mut |tracked| {
+            if let Some(object) = objects.get_mut(&tracked.address).filter(|object| object.kind == tracked.kind) {
+                object.stats = Some(tracked.stats);
+            }
+            true
+        });
+    } else {
+        for object in &mut snapshot.objects {
+            let known = agent.object(target, object.address).filter(|tracked| tracked.kind == object.kind);
+            object.stats = known.map(|tracked| tracked.stats);
+        }
     }
     if agent.view.drops > 0 {
         let why = format!("{} uses of objects found the agent's table full (`tglass run --size N`)", agent.view.drops);

@@ -4,7 +4,7 @@ use super::Tracked;
 use super::scale::Scale;
 use super::stats::tracked;
 use crate::RemoteAddr;
-use crate::target::{Memory, Slot};
+use crate::target::{Limits, Memory, Slot};
 use std::collections::HashMap;
 use table::decode::{EXTRA_SIZE, ExtraView, HeaderView, Record, entry, extra};
 use table::words::{self, Word};
@@ -13,50 +13,69 @@ use table::{Key, UNIT, probes};
 /// Units read at a time.
 const CHUNK: u64 = 1 << 14;
 
-/// Objects that are taken from a table, at most: more than one that works has.
-const MOST: usize = 1 << 24;
-
 /// The address of a number's entry, if there is such a number.
 fn place(start: u64, room: u64, number: u64, size: usize) -> Option<RemoteAddr> {
     let at = number.checked_mul(size as u64)?;
     (number != 0 && number < room).then_some(RemoteAddr(start.checked_add(at)?))
 }
 
-/// All objects.
-pub(super) fn all(memory: &dyn Memory, view: &HeaderView, scale: &Scale) -> Vec<Tracked> {
+/// Gives all objects to `take`, until that says `false`; how many units were not looked at, as time was up or
+/// nobody wanted more.
+pub(super) fn each(
+    memory: &dyn Memory,
+    view: &HeaderView,
+    limits: &Limits,
+    scale: &Scale,
+    take: &mut dyn FnMut(Tracked) -> bool,
+) -> u64 {
     // Before the entries: see `table::words`.
     let words = Words::read(memory, view);
-    let mut records = Vec::new();
     let (start, room, taken) = view.entries;
     let mut first = 1;
-    while first < taken && records.len() < MOST {
+    let (mut once, mut twice) = (Vec::new(), Vec::new());
+    while first < taken {
+        if limits.is_over() {
+            return taken - first;
+        }
         // One unit more, for an entry whose second unit is behind the last.
         let many = CHUNK.min(taken - first) + 1;
         let Some(address) = place(start, room, first, UNIT) else { break };
-        let mut once = vec![0; many as usize * UNIT];
-        let mut twice = once.clone();
         // Twice: what has the same key in both was one object all the time.
-        let whole = [&mut once, &mut twice].map(|bytes| memory.read_at(address, bytes).unwrap_or(0));
-        let units = whole[0].min(whole[1]) / UNIT;
-        for unit in 0..units.min(many as usize - 1) {
-            let mut bytes = [0; 2 * UNIT];
-            let end = ((unit + 2) * UNIT).min(once.len());
-            bytes[..end - unit * UNIT].copy_from_slice(&once[unit * UNIT..end]);
-            let key = u64_of(&twice[unit * UNIT..unit * UNIT + 8]);
-            records.extend(entry(&bytes, key).map(|record| words.complete(record)));
+        let whole = [&mut once, &mut twice].map(|bytes| {
+            bytes.resize(many as usize * UNIT, 0);
+            memory.read_at(address, bytes).unwrap_or(0)
+        });
+        let there = whole[0].min(whole[1]) / UNIT * UNIT;
+        let (once, twice) = (&once[..there], &twice[..there]);
+        let records: Vec<(u64, Record)> = (0..(there / UNIT).min(many as usize - 1))
+            .filter_map(|unit| {
+                let mut bytes = [0; 2 * UNIT];
+                let end = ((unit + 2) * UNIT).min(once.len());
+                bytes[..end - unit * UNIT].copy_from_slice(&once[unit * UNIT..end]);
+                let key = u64_of(&twice[unit * UNIT..unit * UNIT + 8]);
+                Some((first + unit as u64, words.complete(entry(&bytes, key)?)))
+            })
+            .collect();
+        let more = extras(memory, view, &records);
+        for (unit, record) in &records {
+            let extra = more.get(&record.extra).and_then(|bytes| extra(bytes, record.key));
+            if !take(tracked(record, extra, scale)) {
+                return taken - unit - 1;
+            }
         }
         first += CHUNK;
     }
-    let mut extras = vec![[0; EXTRA_SIZE]; records.len()];
-    let mut slots: Vec<Slot<'_>> = Vec::new();
-    for (record, bytes) in records.iter().zip(&mut extras) {
-        if let Some(address) = extra_place(view, record) {
-            slots.push(Slot::new(address, bytes));
-        }
-    }
-    memory.read_many(&mut slots);
-    drop(slots);
-    records.iter().zip(&extras).map(|(record, bytes)| tracked(record, extra(bytes, record.key), scale)).collect()
+    0
+}
+
+/// By number, the extras that some records have: each once, as often as it may be claimed.
+fn extras(memory: &dyn Memory, view: &HeaderView, records: &[(u64, Record)]) -> HashMap<u32, [u8; EXTRA_SIZE]> {
+    let wanted = records.iter().filter_map(|(_, record)| Some((record.extra, extra_place(view, record)?)));
+    let places: HashMap<u32, RemoteAddr> = wanted.collect();
+    let mut found: HashMap<u32, [u8; EXTRA_SIZE]> = places.keys().map(|number| (*number, [0; EXTRA_SIZE])).collect();
+    let slots = found.iter_mut().map(|(number, bytes)| Slot::new(places[number], &mut bytes[..]));
+    memory.read_many(&mut slots.collect::<Vec<_>>());
+    found
 }
 
 fn extra_place(view: &HeaderView, record: &Record) -> Option<RemoteAddr> {

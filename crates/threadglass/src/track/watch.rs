@@ -1,6 +1,6 @@
 //! Contention over a stretch of time.
 
-use super::{Agent, TrackError, Tracked};
+use super::{Agent, MOST_KEPT, TrackError, Tracked};
 use crate::RemoteAddr;
 use crate::glibc::sync::size_of;
 use crate::model::Snapshot;
@@ -62,15 +62,17 @@ impl Contention {
     pub fn look(&mut self, target: &dyn Target) -> bool {
         let _look = target.limits().begin();
         let Ok(Some(agent)) = Agent::find(target) else { return false };
-        let objects = agent.objects(target);
-        if objects.is_empty() && !self.rows.is_empty() {
+        let (mut rows, mut is_empty) = (Vec::new(), true);
+        agent.each(target, &mut |now| {
+            is_empty = false;
+            let start = self.start.get(&now.address);
+            rows.extend(now.since(start).filter(|tracked| tracked.stats.waits().0 > 0));
+            rows.len() < MOST_KEPT
+        });
+        if is_empty && !self.rows.is_empty() {
             return false;
         }
-        let changed = objects.into_iter().filter_map(|now| {
-            let start = self.start.get(&now.address);
-            now.since(start)
-        });
-        self.rows = changed.filter(|tracked| tracked.stats.waits().0 > 0).collect();
+        self.rows = rows;
         self.looked = Instant::now();
         true
     }

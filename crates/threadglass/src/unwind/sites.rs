@@ -16,6 +16,8 @@ const DEEP: usize = 32;
 const DEEP_TOP: usize = 16 << 10;
 /// Stacks read by one call.
 const BATCH: usize = 512;
+/// Frames of one stack, those in libc too: a wait in libc is less deep than this.
+const MOST: usize = 64;
 /// Frames that are looked at in a program that has libc in itself, where nothing tells the two apart.
 const STATIC: usize = 6;
 
@@ -81,7 +83,7 @@ impl<'a> Sites<'a> {
         let words = top.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
         let mut stack = StackWords::begun(self.memory, sp, top);
         let mut walker =
-            Walker { space: &self.space, known: &mut self.known, start_routine: None, enough: self.enough };
+            Walker { space: &self.space, known: &mut self.known, start_routine: None, enough: self.enough, most: MOST };
         let walk = walker.walk(&mut stack, registers);
         let call = call_site(&self.space, &mut self.known, &walk.places);
         let innermost = walk.places.first().map(|place| place.lookup().0);

@@ -159,10 +159,10 @@ impl<'a> Space<'a> {
     }
 
     fn names_at(&self, addr: u64) -> Option<&Image> {
-        let object = self.object_at(addr)?;
+        let object = self.object_at(addr).filter(|_| !self.limits.is_over())?;
         let load = || {
             let mut image = Image::load(self.memory, object.extent.base).ok()?;
-            image.load_symbols(self.memory).ok().map(|()| image)
+            image.load_symbols_within(self.memory, &self.limits).ok().map(|()| image)
         };
         object.names.get_or_init(load).as_ref()
     }

@@ -4,18 +4,25 @@ use super::libc_site::call_site;
 use super::registers::Registers;
 use super::space::{Known, Space};
 use super::stack::StackWords;
-use super::walk::{Place, Walk, Walker};
+use super::walk::{MAX_FRAMES, Place, Walk, Walker};
 use crate::model::{CallSite, Frame, Gap, Snapshot, StackEnd, Syscall, Thread};
 use crate::proc::SyscallFile;
 use crate::symbols::{FrameNames, Namer};
 use crate::target::{Running, Target, in_parallel};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 /// How often a thread that moves while its stack is read is looked at again.
 const TRIES: usize = 3;
+
+/// Frames of all stacks together, and of each one that comes when these are spent.
+const ALL_FRAMES: usize = 1 << 20;
+const FEW_FRAMES: usize = 4;
+/// Bytes of names in all stacks together. A name may be long, and stand in every frame.
+const ALL_NAMES: usize = 192 << 20;
 
 const WHAT: &str = "stack";
 /// Why a thread has no stack while it runs.
@@ -31,6 +38,8 @@ pub struct Stacks<'a> {
     libc_lines: bool,
     /// The stacks are read and named in one look.
     _look: Running,
+    /// Frames of all stacks so far.
+    frames: AtomicUsize,
 }
 
 struct Found {
@@ -53,8 +62,15 @@ impl<'a> Stacks<'a> {
     /// Prepares to read the stacks of `target`.
     pub fn new(target: &'a dyn Target) -> Self {
         let space = Space::of_target(target);
-        let look = target.limits().begin();
-        Self { target, space, found: HashMap::new(), names: FrameNames::default(), libc_lines: true, _look: look }
+        Self {
+            target,
+            space,
+            found: HashMap::new(),
+            names: FrameNames::default(),
+            libc_lines: true,
+            frames: AtomicUsize::new(0),
+            _look: target.limits().begin(),
+        }
     }
 
     /// Leaves out source lines in libc: its debug information takes long to read.
@@ -142,9 +158,12 @@ impl<'a> Stacks<'a> {
         registers: Registers,
         start: Option<RemoteAddr>,
     ) -> Found {
+        // With very many deep stacks, of the rest only where each thread is.
+        let most = if self.frames.load(Ordering::Relaxed) < ALL_FRAMES { MAX_FRAMES } else { FEW_FRAMES };
         let mut walker =
-            Walker { space: &self.space, known, start_routine: start.map(|start| start.0), enough: usize::MAX };
+            Walker { space: &self.space, known, start_routine: start.map(|start| start.0), enough: usize::MAX, most };
         let walk = walker.walk(stack, registers);
+        self.frames.fetch_add(walk.places.len(), Ordering::Relaxed);
         let site = call_site(&self.space, known, &walk.places);
         Found { walk, site, call: None }
     }
@@ -165,12 +184,24 @@ impl<'a> Stacks<'a> {
         let missing: Vec<Place> = places.filter(|place| !self.names.has(place)).copied().collect();
         let mut namer = Namer::new(self.target, self.libc_lines);
         namer.look_up(&missing, &mut self.names);
-        self.target.limits().report(&mut snapshot.gaps);
         let names = &self.names;
+        let (mut bytes, limits) = (0, self.target.limits());
+        if *self.frames.get_mut() >= ALL_FRAMES {
+            limits.leave_out("most frames of some stacks", format!("all together have more than {ALL_FRAMES}"));
+        }
         for thread in &mut snapshot.threads {
             let Some(found) = thread.lwp.and_then(|lwp| self.found.remove(&lwp)) else { continue };
-            thread.frames = found.walk.places.iter().flat_map(|place| names.frames(place)).collect::<Vec<Frame>>();
             thread.frames_end = Some(found.walk.end);
+            for place in &found.walk.places {
+                if bytes > ALL_NAMES {
+                    thread.frames_end = Some(StackEnd::Limit);
+                    limits.leave_out("frames of some stacks", "the names in all stacks take too much room");
+                    break;
+                }
+                let frames = names.frames(place);
+                bytes += frames.iter().map(bytes_of).sum::<usize>();
+                thread.frames.extend(frames);
+            }
             thread.call_site = found.site;
             // The thread may have gone from one call to another since the first look: what is told of it
             // must fit its frames.
@@ -182,7 +213,14 @@ impl<'a> Stacks<'a> {
                 };
             }
         }
+        limits.report(&mut snapshot.gaps);
     }
+}
+
+/// Bytes that a frame takes.
+fn bytes_of(frame: &Frame) -> usize {
+    let texts = [&frame.function, &frame.module, &frame.file];
+    size_of::<Frame>() + texts.iter().filter_map(|text| Some(text.as_ref()?.len())).sum::<usize>()
 }
 
 /// Names the places that come until no more can.
@@ -231,7 +269,8 @@ pub fn add_stacks(target: &dyn Target, snapshot: &mut Snapshot) {
 pub fn walk_bytes(space: &Space<'_>, registers: Registers) -> (Walk, Option<CallSite>) {
     let mut known = Known::default();
     let mut stack = StackWords::live(space.memory, registers.sp);
-    let walk = Walker { space, known: &mut known, start_routine: None, enough: usize::MAX }.walk(&mut stack, registers);
+    let walk = Walker { space, known: &mut known, start_routine: None, enough: usize::MAX, most: MAX_FRAMES }
+        .walk(&mut stack, registers);
     let site = call_site(space, &mut known, &walk.places);
     (walk, site)
 }

@@ -58,6 +58,8 @@ pub(crate) struct Walker<'w, 'a> {
     pub(crate) start_routine: Option<u64>,
     /// How many frames outside libc are enough.
     pub(crate) enough: usize,
+    /// How many frames are followed at most; [`MAX_FRAMES`] or fewer.
+    pub(crate) most: usize,
 }
 
 impl Walker<'_, '_> {
@@ -82,7 +84,7 @@ impl Walker<'_, '_> {
         let mut outside = 0;
         let mut firm = true;
         loop {
-            if count == MAX_FRAMES {
+            if count >= self.most.min(MAX_FRAMES) {
                 return StackEnd::Limit;
             }
             let mut place = Place { pc: registers.pc, exact, signal: false, evidence, firm };

@@ -8,10 +8,12 @@ use crate::model::{Evidence, Family, SyncKind};
 use crate::proc::MapEntry;
 use crate::target::{LwpFacts, Slot, Target};
 use crate::{Lwp, PthreadId, RemoteAddr};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Mutexes on one thread's robust list. The kernel itself gives up after as many.
 const MAX_ROBUST: usize = 2048;
+/// Mutexes on the robust lists of all threads together.
+const MAX_ALL_ROBUST: usize = 1 << 17;
 /// Bytes of each stack that are searched, and of all of them: with many threads, less of each.
 const STACK: usize = 16 << 10;
 const ALL_STACKS: usize = 32 << 20;
@@ -49,6 +51,7 @@ pub(super) fn robust_lists(
     target.read_many(&mut slots);
     let whole: Vec<bool> = slots.iter().map(Slot::is_whole).collect();
     let mut found = Vec::new();
+    let mut seen = HashSet::new();
     for ((head, bytes), _) in heads.iter().zip(&firsts).zip(whole).filter(|(_, whole)| *whole) {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         // Where the lock word lies, as seen from a list entry; glibc's has been the same for ever.
@@ -61,6 +64,15 @@ pub(super) fn robust_lists(
                 break;
             }
             let Some(address) = RemoteAddr(next).checked_sub(32) else { break };
+            // A mutex is on the list of one thread, and on that once.
+            if !seen.insert(next) {
+                break;
+            }
+            if found.len() >= MAX_ALL_ROBUST || target.limits().is_over() {
+                let why = format!("there are more than {MAX_ALL_ROBUST}, or it took too long to follow their lists");
+                target.limits().leave_out("some robust mutexes that threads hold", why);
+                return found;
+            }
             found.push(mutex(address, Evidence::Recorded));
             match target.read_u64(RemoteAddr(next)) {
                 Ok(after) => next = after & !1,

@@ -53,9 +53,10 @@ impl Looker<'_> {
             .collect();
         let mut waits = self.survey.waits(&sleepers);
         // A thread that moves while its stack is read may seem to wait for a bare word: what is known of that is better.
+        let extra: HashMap<RemoteAddr, &Class> = self.extra.iter().map(|class| (class.address, class)).collect();
         for wait in waits.iter_mut().filter(|wait| wait.class.kind == SyncKind::Futex) {
-            if let Some(known) = self.extra.iter().find(|known| known.address == wait.class.address) {
-                wait.class = *known;
+            if let Some(known) = extra.get(&wait.class.address) {
+                wait.class = **known;
             }
         }
         let mut classes = HashMap::new();
@@ -83,8 +84,7 @@ impl Looker<'_> {
         for (address, object) in &mut objects {
             object.name = names.remove(address);
         }
-        let is_extra = |object: &SyncObject| self.extra.iter().any(|class| class.address == object.address);
-        objects.retain(|_, object| is_in_scope(object, self.scope) || is_extra(object));
+        objects.retain(|address, object| is_in_scope(object, self.scope) || extra.contains_key(address));
         Look { objects: objects.into_values().collect(), classes, contents, abroad }
     }
 

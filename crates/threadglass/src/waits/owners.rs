@@ -4,20 +4,34 @@ use super::survey::{Content, Owner};
 use crate::model::{Evidence, Holder, HolderStatus, Side, SyncKind, SyncState, Thread};
 use crate::target::{Elsewhere, Target};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+use std::cell::RefCell;
 use std::collections::HashMap;
+
+/// Owners that are looked for outside of the target. Each costs a few files of `/proc`.
+const MAX_STRANGERS: usize = 1024;
 
 /// The target's threads, by the ids that objects have.
 pub(super) struct Owners<'a> {
     target: &'a dyn Target,
     by_inner: HashMap<InnerTid, (Option<Lwp>, Option<PthreadId>)>,
     by_id: HashMap<RemoteAddr, (Option<Lwp>, Option<InnerTid>)>,
+    /// Ids that belong to no thread that was listed, and whose they are.
+    strangers: RefCell<HashMap<InnerTid, Stranger>>,
+}
+
+/// Who has an id that no listed thread has.
+#[derive(Clone, Copy)]
+enum Stranger {
+    /// A thread of the target, made after the others were listed.
+    New(Lwp),
+    Elsewhere(Elsewhere),
 }
 
 impl<'a> Owners<'a> {
     pub(super) fn new(target: &'a dyn Target, threads: &[Thread]) -> Self {
         let by_inner = threads.iter().filter_map(|thread| Some((thread.inner_lwp?, (thread.lwp, thread.id)))).collect();
         let by_id = threads.iter().filter_map(|thread| Some((thread.id?.0, (thread.lwp, thread.inner_lwp)))).collect();
-        Self { target, by_inner, by_id }
+        Self { target, by_inner, by_id, strangers: RefCell::default() }
     }
 
     /// Who holds an object of `kind`, as it says itself.
@@ -55,13 +69,15 @@ impl<'a> Owners<'a> {
             (holder.lwp, holder.thread) = (*lwp, *id);
             return holder;
         }
-        // Made after the threads were listed.
-        if let Some(lwp) = self.target.lwp_of_inner(inner).filter(|lwp| self.target.has_thread(*lwp)) {
-            holder.lwp = Some(lwp);
-            return holder;
-        }
+        let elsewhere = match self.stranger(inner) {
+            Stranger::New(lwp) => {
+                holder.lwp = Some(lwp);
+                return holder;
+            }
+            Stranger::Elsewhere(elsewhere) => elsewhere,
+        };
         let may_be_shared = shared != Some(false) || in_shared_memory;
-        match self.target.elsewhere(inner) {
+        match elsewhere {
             Elsewhere::Process(pid, lwp) | Elsewhere::Parent(pid, lwp) if may_be_shared && in_shared_memory => {
                 (holder.lwp, holder.pid, holder.status) = (Some(lwp), Some(pid), HolderStatus::OtherProcess);
             }
@@ -74,5 +90,22 @@ impl<'a> Owners<'a> {
             Elsewhere::Unknown => holder.status = HolderStatus::Gone,
         }
         holder
+    }
+
+    /// Whose an id is that no listed thread has. Each is looked for once, and not too many of them.
+    fn stranger(&self, inner: InnerTid) -> Stranger {
+        let mut known = self.strangers.borrow_mut();
+        if let Some(stranger) = known.get(&inner) {
+            return *stranger;
+        }
+        if known.len() >= MAX_STRANGERS || self.target.limits().is_over() {
+            let why = "more owners than a look asks for are no threads of the process";
+            self.target.limits().leave_out("processes that some locks say their owners are in", why);
+            return Stranger::Elsewhere(Elsewhere::Unknown);
+        }
+        let new = self.target.lwp_of_inner(inner).filter(|lwp| self.target.has_thread(*lwp));
+        let stranger = new.map_or_else(|| Stranger::Elsewhere(self.target.elsewhere(inner)), Stranger::New);
+        known.insert(inner, stranger);
+        stranger
     }
 }

@@ -6,6 +6,12 @@ use crate::target::{LwpFacts, Target};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 
+/// Locks without a recorded holder for which one is looked for.
+const MAX_LOCKS: usize = 2048;
+
+/// Pairs of one who waits and one who may hold what it waits for.
+const MAX_PAIRS: usize = 2 << 20;
+
 /// Adds to `objects` the threads that seem to hold them, where nothing is recorded.
 pub(super) fn infer(
     target: &dyn Target,
@@ -13,7 +19,12 @@ pub(super) fn infer(
     facts: &BTreeMap<Lwp, LwpFacts>,
     objects: &mut BTreeMap<RemoteAddr, SyncObject>,
 ) {
-    let wanted: Vec<Wanted> = objects.values().filter_map(wanted).collect();
+    let mut wanted: Vec<Wanted> = objects.values().filter_map(wanted).collect();
+    if let Some(more) = wanted.len().checked_sub(MAX_LOCKS).filter(|more| *more > 0) {
+        let why = format!("holders are looked for of the first {MAX_LOCKS} locks that do not record them");
+        target.limits().leave_out(format!("threads that may hold {more} other locks"), why);
+        wanted.truncate(MAX_LOCKS);
+    }
     if wanted.is_empty() {
         return;
     }
@@ -37,8 +48,17 @@ pub(super) fn infer(
         })
         .collect();
     let ids: HashMap<Lwp, _> = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
+    let mut left = MAX_PAIRS;
     for suspect in guards::suspects(target, &wanted, &standers) {
         let Some(object) = objects.get_mut(&suspect.object) else { continue };
+        match left.checked_sub(object.waiters.len().max(1)) {
+            Some(rest) => left = rest,
+            None => {
+                let why = "very many threads wait for locks that as many others may hold";
+                target.limits().leave_out("some threads that may hold a lock which does not say so", why);
+                continue;
+            }
+        }
         object.holders.push(Holder {
             lwp: Some(suspect.lwp),
             thread: ids.get(&suspect.lwp).copied().flatten(),

@@ -1,21 +1,27 @@
 //! The mappings of the process, as far as a core tells them.
 
 use super::header::{Headers, MAX_OF_OBJECT, PF_R, PF_W, PF_X, PT_LOAD};
-use super::records::FileMapping;
+use super::records::{FileMapping, MAX_NAME};
 use super::segments::{OwnBytes, Placed, Segment, Segments};
 use super::source::Source;
 use crate::RemoteAddr;
 use crate::proc::MapEntry;
 use std::collections::HashMap;
 
+/// Bytes of the names of all mappings together. A long name may stand for very many of them.
+const MAX_NAMES: usize = 64 << 20;
+/// Objects whose headers are read.
+const MAX_OBJECTS: usize = 4096;
+
 /// Puts the core's segments and the files that were mapped together, in address order. A debugger
-/// leaves out segments that a file has wholly: of those, the object's own headers tell the permissions.
+/// leaves out segments that a file has wholly: of those, the object's own headers tell the permissions. Also
+/// gives whether there was no room for some names.
 pub(super) fn build(
     source: &dyn Source,
     segments: &Segments,
     files: &[FileMapping],
     vdso: Option<RemoteAddr>,
-) -> Vec<MapEntry> {
+) -> (Vec<MapEntry>, bool) {
     let mut inodes: HashMap<&[u8], u64> = HashMap::new();
     let inodes: Vec<u64> = files
         .iter()
@@ -28,9 +34,10 @@ pub(super) fn build(
         let index = files.partition_point(|file| file.start <= addr).checked_sub(1)?;
         (addr < files[index].end).then(|| (&files[index], inodes[index]))
     };
+    let mut names = MAX_NAMES;
     let mut maps: Vec<_> =
-        segments.table().iter().map(|segment| entry(segment, file_at(segment.start), vdso)).collect();
-    let mut objects = Objects { source, segments, seen: HashMap::new() };
+        segments.table().iter().map(|segment| entry(segment, file_at(segment.start), vdso, &mut names)).collect();
+    let mut objects = Objects { source, segments, seen: HashMap::new(), left: MAX_OBJECTS };
     for (file, inode) in files.iter().zip(&inodes) {
         if file.offset == 0 {
             objects.begin(&file.name, file.start);
@@ -44,13 +51,23 @@ pub(super) fn build(
         let end = segments.table().get(index).map_or(file.end, |next| next.start.min(file.end));
         let flags = objects.flags(&file.name, file.start);
         let bare = Segment::absent(file.start, end, flags.unwrap_or(PF_R));
-        maps.push(entry(&bare, Some((file, *inode)), vdso));
+        maps.push(entry(&bare, Some((file, *inode)), vdso, &mut names));
     }
     maps.sort_by_key(|map| map.start);
-    maps
+    // What does not fit is not taken, so less than one of the longest names is left.
+    (maps, names < MAX_NAME)
 }
 
-fn entry(segment: &Segment, file: Option<(&FileMapping, u64)>, vdso: Option<RemoteAddr>) -> MapEntry {
+/// `names`: bytes that names may still take.
+fn entry(
+    segment: &Segment,
+    file: Option<(&FileMapping, u64)>,
+    vdso: Option<RemoteAddr>,
+    names: &mut usize,
+) -> MapEntry {
+    // A mapping whose name has no room is one without a file.
+    let file = file.filter(|(file, _)| file.name.len() <= *names);
+    *names -= file.map_or(0, |(file, _)| file.name.len());
     let name = match file {
         Some((file, _)) => file.name.clone(),
         None if vdso == Some(RemoteAddr(segment.start)) => b"[vdso]".to_vec(),
@@ -78,6 +95,8 @@ struct Objects<'a> {
     segments: &'a Segments,
     /// By name: where it begins, and its headers once they were asked for.
     seen: HashMap<Vec<u8>, (u64, Option<Option<Headers>>)>,
+    /// Objects whose headers may still be read.
+    left: usize,
 }
 
 impl Objects<'_> {
@@ -89,6 +108,9 @@ impl Objects<'_> {
     fn flags(&mut self, name: &[u8], addr: u64) -> Option<u32> {
         let (base, headers) = self.seen.get_mut(name)?;
         let base = *base;
+        if headers.is_none() {
+            self.left = self.left.checked_sub(1)?;
+        }
         let memory = OwnBytes { source: self.source, segments: self.segments };
         let headers = headers
             .get_or_insert_with(|| Headers::read(&Placed { memory, base: RemoteAddr(base) }, MAX_OF_OBJECT))

@@ -64,6 +64,9 @@ impl Default for CoreOptions {
     }
 }
 
+/// Bytes of one thread's registers: vector and matrix registers have eleven thousand.
+const MAX_REGISTERS: u64 = 1 << 20;
+
 /// A core file.
 pub struct Core {
     path: PathBuf,
@@ -172,12 +175,12 @@ impl Core {
 
     /// The floating-point registers of a thread, as `PTRACE_GETFPREGS` gives them.
     pub fn floating_registers(&self, lwp: Lwp) -> Option<Vec<u8>> {
-        notes::whole(&*self.source, self.thread(lwp)?.floating?)
+        notes::whole(&*self.source, self.thread(lwp)?.floating?, MAX_REGISTERS)
     }
 
     /// The whole extended state of a thread, as `PTRACE_GETREGSET` gives it for `NT_X86_XSTATE`.
     pub fn extended_registers(&self, lwp: Lwp) -> Option<Vec<u8>> {
-        notes::whole(&*self.source, self.thread(lwp)?.extended?)
+        notes::whole(&*self.source, self.thread(lwp)?.extended?, MAX_REGISTERS)
     }
 
     /// The core's own bytes.
@@ -212,6 +215,10 @@ impl Core {
         let mut gaps = Vec::new();
         for fault in &self.notes.faults {
             gaps.push(Gap::whole("some of the notes on threads", format!("the core is damaged: {fault}")));
+        }
+        if self.notes.more_threads > 0 {
+            let why = format!("the core has more threads than a look takes; the first {} are kept", notes::MAX_THREADS);
+            gaps.push(Gap::whole(format!("{} threads", self.notes.more_threads), why));
         }
         if self.segments.missing > 0 {
             let (missing, has) = (self.segments.missing, self.source.size());
@@ -291,7 +298,13 @@ impl Target for Core {
     }
 
     fn maps(&self) -> &[MapEntry] {
-        self.maps.get_or_init(|| maps::build(&*self.source, &self.segments, &self.notes.files, self.notes.auxv.vdso))
+        self.maps.get_or_init(|| {
+            let (maps, nameless) = maps::build(&*self.source, &self.segments, &self.notes.files, self.notes.auxv.vdso);
+            if nameless {
+                self.limits.leave_out("files of some mappings", "their names take more room than a look has for them");
+            }
+            maps
+        })
     }
 
     fn modules(&self) -> &[Module] {

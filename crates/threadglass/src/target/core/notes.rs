@@ -15,13 +15,16 @@ const NT_FILE: u32 = 0x4649_4c45;
 const NT_SIGINFO: u32 = 0x5349_4749;
 const NT_X86_XSTATE: u32 = 0x202;
 
-/// More threads than any machine runs in one process; a core that claims more is believed this far.
-const MAX_THREADS: usize = 1 << 18;
-/// A thread has ten notes at most.
-const MAX_NOTES: usize = MAX_THREADS * 10;
+/// Threads that are kept. A process with the usual limit of mappings has half as many; what is told of each takes
+/// some kilobytes.
+pub(super) const MAX_THREADS: usize = 1 << 16;
+/// Notes that are walked over, ten for each of four times as many threads: so far those left out are counted.
+const MAX_NOTES: usize = MAX_THREADS * 40;
 /// Records larger than this are not read. The largest is the list of files, which the kernel limits to
 /// 4 MiB unless told otherwise.
-const MAX_RECORD: u64 = 64 << 20;
+const MAX_RECORD: u64 = 16 << 20;
+/// The same for the auxiliary vector, which has some twenty pairs of words.
+const MAX_AUXV: u64 = 64 << 10;
 /// What is read at once. A thread's vector registers alone take up to 11 KiB and are skipped, so a
 /// larger piece would mostly read those.
 const WINDOW: usize = 4096;
@@ -50,6 +53,8 @@ pub(super) struct Notes {
     pub(super) signal: Option<SignalInfo>,
     pub(super) auxv: AuxVector,
     pub(super) files: Vec<FileMapping>,
+    /// Threads that were left out, because there are so many.
+    pub(super) more_threads: usize,
     /// What is wrong with them.
     pub(super) faults: Vec<&'static str>,
 }
@@ -64,9 +69,10 @@ impl Notes {
             signal: None,
             auxv: AuxVector::default(),
             files: Vec::new(),
+            more_threads: 0,
             faults: Vec::new(),
         };
-        let mut seen = HashSet::new();
+        let mut seen = Seen::default();
         let mut left = MAX_NOTES;
         for header in headers.of_kind(PT_NOTE) {
             let mut walk = Walk::new(source, header.offset, header.file_size);
@@ -87,7 +93,7 @@ impl Notes {
 
     /// Whether every thread of the process is in them, as far as can be told.
     pub(super) fn are_whole(&self) -> bool {
-        self.faults.is_empty()
+        self.faults.is_empty() && self.more_threads == 0
     }
 
     fn fault(&mut self, what: &'static str) {
@@ -96,14 +102,12 @@ impl Notes {
         }
     }
 
-    fn take(&mut self, source: &dyn Source, walk: &mut Walk<'_>, kind: u32, record: Extent, seen: &mut HashSet<i32>) {
+    fn take(&mut self, source: &dyn Source, walk: &mut Walk<'_>, kind: u32, record: Extent, seen: &mut Seen) {
         match kind {
             NT_PRSTATUS => {
                 match walk.read::<336>(record).and_then(|(bytes, len)| ThreadStatus::decode(&bytes[..len])) {
-                    Some(_) if self.threads.len() == MAX_THREADS => {
-                        self.fault("there are more threads in them than any process can have");
-                    }
-                    Some(status) if seen.insert(status.lwp.0) => {
+                    Some(_) if self.threads.len() == MAX_THREADS => self.more_threads += 1,
+                    Some(status) if seen.threads.insert(status.lwp.0) => {
                         self.threads.push(ThreadNotes { status, floating: None, extended: None });
                     }
                     Some(_) => self.fault("a thread is in them twice"),
@@ -122,15 +126,15 @@ impl Notes {
             NT_SIGINFO if self.signal.is_none() => {
                 self.signal = walk.read::<128>(record).and_then(|(bytes, len)| SignalInfo::decode(&bytes[..len]));
             }
-            NT_AUXV if self.auxv == AuxVector::default() => match whole(source, record) {
-                Some(bytes) => self.auxv = parse_auxv(&bytes),
+            NT_AUXV if !seen.auxv => match whole(source, record, MAX_AUXV) {
+                Some(bytes) => (self.auxv, seen.auxv) = (parse_auxv(&bytes), true),
                 None => self.fault("the auxiliary vector cannot be read"),
             },
-            NT_FILE if self.files.is_empty() => match whole(source, record).map(|bytes| decode_files(&bytes)) {
+            NT_FILE if !seen.files => match whole(source, record, MAX_RECORD).map(|bytes| decode_files(&bytes)) {
                 Some((files, torn)) => {
-                    self.files = files;
+                    (self.files, seen.files) = (files, true);
                     if torn {
-                        self.fault("the list of mapped files contradicts itself");
+                        self.fault("the list of mapped files contradicts itself, or is longer than any");
                     }
                 }
                 None => self.fault("the list of mapped files cannot be read"),
@@ -150,9 +154,17 @@ impl Notes {
     }
 }
 
-/// All bytes of a record, if there are not too many.
-pub(super) fn whole(source: &dyn Source, record: Extent) -> Option<Vec<u8>> {
-    let fits = record.len <= MAX_RECORD && record.offset.checked_add(record.len)? <= source.size();
+/// What has been taken from the notes.
+#[derive(Default)]
+struct Seen {
+    threads: HashSet<i32>,
+    auxv: bool,
+    files: bool,
+}
+
+/// All bytes of a record, if there are not more than `most`.
+pub(super) fn whole(source: &dyn Source, record: Extent, most: u64) -> Option<Vec<u8>> {
+    let fits = record.len <= most && record.offset.checked_add(record.len)? <= source.size();
     let mut bytes = vec![0; if fits { record.len as usize } else { return None }];
     source.read_whole(record.offset, &mut bytes).then_some(bytes)
 }

@@ -141,6 +141,11 @@ pub(super) struct FileMapping {
     pub(super) deleted: bool,
 }
 
+/// Mappings of files that are kept: twice as many as a process may have mappings, unless it is told otherwise.
+const MAX_FILES: usize = 1 << 17;
+/// No path is longer.
+pub(super) const MAX_NAME: usize = 4096;
+
 /// Decodes `NT_FILE`: mappings in address order, and whether some could not be.
 pub(super) fn decode_files(bytes: &[u8]) -> (Vec<FileMapping>, bool) {
     const ENTRY: usize = 24;
@@ -154,8 +159,9 @@ pub(super) fn decode_files(bytes: &[u8]) -> (Vec<FileMapping>, bool) {
     let mut names = names.split(|byte| *byte == 0);
     let mut mappings: Vec<_> = table
         .chunks_exact(ENTRY)
+        .take(MAX_FILES)
         .filter_map(|entry| {
-            let (name, deleted) = MapEntry::split_name(names.next()?);
+            let (name, deleted) = MapEntry::split_name(names.next().filter(|name| name.len() <= MAX_NAME)?);
             let (start, end) = (u64_at(entry, 0), u64_at(entry, 8));
             let offset = u64_at(entry, 16).checked_mul(page)?;
             (start < end).then(|| FileMapping { start, end, offset, name: name.to_vec(), deleted })

@@ -5,6 +5,10 @@ use super::source::Source;
 use crate::RemoteAddr;
 use crate::target::{Memory, ReadError, ReadErrorKind};
 
+/// Mappings that one read goes through, beside those that its size accounts for.
+const MAX_PIECES: usize = 64;
+const PAGE: usize = 4096;
+
 /// One mapping of the process, and the bytes of it that the core has.
 ///
 /// The kernel and gcore leave out what a file still has (code, constants) and what a filter excludes:
@@ -125,7 +129,10 @@ pub(super) fn read_pieces(
     piece: impl Fn(u64, &mut [u8]) -> usize,
 ) -> Result<usize, ReadError> {
     let mut done = 0;
-    while done < buf.len() {
+    // Mappings are pages: who asks for many bytes gets them from few, unless they were cut up to take our time.
+    let mut left = MAX_PIECES + buf.len() / PAGE * 2;
+    while done < buf.len() && left > 0 {
+        left -= 1;
         let Some(at) = addr.checked_add(done as u64) else { break };
         match piece(at.0, &mut buf[done..]) {
             0 => break,
