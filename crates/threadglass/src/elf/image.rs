@@ -222,12 +222,13 @@ impl Image {
             }
         }
 
-        let mut left = strsz * MAX_SHARING;
+        let mut left = (strsz + count + MAX_NAME as u64) * MAX_SHARING;
         let mut by_hash = Vec::new();
         for index in (0..count as u32).filter(|index| self.is_defined(*index)) {
-            let Some(name) = self.name_of(index) else { continue };
-            left = left.checked_sub(name.len() as u64).ok_or(corrupt("names that lie over one another"))?;
-            by_hash.push((name_hash(name), index));
+            let name = self.name_of(index);
+            let searched = name.map_or(MAX_NAME, <[u8]>::len) as u64 + 1;
+            left = left.checked_sub(searched).ok_or(corrupt("names that lie over one another"))?;
+            by_hash.extend(name.map(|name| (name_hash(name), index)));
         }
         by_hash.sort_unstable();
         self.by_hash = by_hash;

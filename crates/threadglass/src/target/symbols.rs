@@ -21,10 +21,10 @@ impl GlibcSymbols {
         modules.sort_by_key(|module| rank(module));
         let mut found = HashMap::new();
         let started = Instant::now();
-        for module in &modules {
+        for (number, module) in modules.iter().enumerate() {
             // A target may map thousands of huge tables just to keep us busy. libc comes first, and
-            // nothing else is worth so long a search.
-            if rank(module) == OTHER && started.elapsed() > PATIENCE {
+            // nothing else is worth so long a search; nor is what only goes by its name.
+            if (rank(module) == OTHER || number >= NAMESAKES) && started.elapsed() > PATIENCE {
                 break;
             }
             let Ok(mut image) = Image::load(target, module.base) else { continue };
@@ -46,6 +46,9 @@ impl GlibcSymbols {
             if rank(module) == OTHER && !target.is_program(module) {
                 continue;
             }
+            if target.limits().is_over() {
+                break;
+            }
             let (Ok(image), Some(file)) = (Image::load(target, module.base), target.open_module(module)) else {
                 continue;
             };
@@ -64,6 +67,8 @@ impl GlibcSymbols {
 }
 
 const OTHER: u8 = 3;
+/// Objects that may be libc, or a part of it: one of each in every namespace.
+const NAMESAKES: usize = 16;
 /// How long symbols are searched for in objects that are not libc.
 const PATIENCE: Duration = Duration::from_secs(2);
 

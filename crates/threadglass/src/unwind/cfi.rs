@@ -17,7 +17,7 @@ pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 const COPIED: u64 = 16 << 20;
 /// Bytes of a table without an index that are searched for its entries, and how many of those are kept.
 const MAX_SEARCHED: u64 = 64 << 20;
-const MAX_FUNCTIONS: usize = 2 << 20;
+const MAX_FUNCTIONS: usize = 1 << 20;
 /// Bytes of entries that such a search decodes: entries that share a large beginning multiply.
 const MAX_DECODED: usize = 256 << 20;
 /// Entries between two looks at the clock.
