@@ -36,7 +36,14 @@ fuzz_target!(|input: (bool, Vec<u8>)| {
     bytes[..head.len()].copy_from_slice(&head);
     let memory = Bytes(bytes);
     let Ok(agent) = Agent::at(&memory, RemoteAddr(START), is_live) else { return };
+    let mut seen = 0;
+    agent.each(&memory, &mut |_| {
+        seen += 1;
+        seen < 2
+    });
+    assert!(seen <= 2, "told to stop");
     let objects = agent.objects(&memory);
+    assert_eq!(objects.len().min(2), seen);
     // Every object takes a unit of its own.
     assert!(objects.len() <= memory.0.len() / 64);
     for object in objects.into_iter().take(100) {

@@ -14,6 +14,8 @@ const CODE: usize = 0x1000;
 /// The parts.
 #[derive(Arbitrary, Debug)]
 pub struct Scene {
+    /// Bytes that the object claims to have behind its last: a table that is large is not copied.
+    pub claimed: u32,
     /// The index's own words, or a well-formed index over `entries`.
     pub raw_index: Option<Vec<u8>>,
     /// First address (from the object's start) and place in the table of each function.
@@ -56,7 +58,7 @@ impl Scene {
                 image[from + place..from + place + 8].copy_from_slice(&(value as u64).to_le_bytes());
             }
         };
-        header(0, 1, 0, end);
+        header(0, 1, 0, end + self.claimed as usize);
         header(1, 0x6474_e550, index_at, index.len());
         image[CODE..CODE + self.code.len()].copy_from_slice(&self.code);
         image[index_at..index_at + index.len()].copy_from_slice(&index);

@@ -114,8 +114,8 @@ fn a_list_of_threads_without_an_end() {
 
 #[test]
 fn cores_with_more_threads_than_any() {
-    let told = "the first 65536 are kept";
-    core(&hostile_cores::threads(150_000), [told, told, told, told, ""]);
+    let told = "the first 131072 are kept";
+    core(&hostile_cores::threads(200_000), [told, told, told, told, ""]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use core_file::{FIRST, assemble, core, descriptor, header, note, process, thread
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 use threadglass::model::{Snapshot, ThreadState};
-use threadglass::target::{Core, Memory, Target};
+use threadglass::target::{Core, KernelFacts, Memory, Target};
 use threadglass::{Lwp, RemoteAddr, threads};
 
 /// Looks at everything; `None` when it is refused.
@@ -139,4 +139,17 @@ proptest! {
         bytes[56..58].copy_from_slice(&count.to_le_bytes());
         let _ = look(bytes);
     }
+}
+
+#[test]
+fn of_very_many_threads_the_first_are_kept_and_the_others_counted() {
+    let core = |count: u32| {
+        let notes: Vec<u8> = (1000..1000 + count).flat_map(|lwp| core_file::thread(lwp, 0x1000)).collect();
+        Core::from_bytes(core_file::assemble(&notes, &[])).unwrap()
+    };
+    let told = |core: &Core| core.losses().iter().find(|gap| gap.why.contains("are kept")).map(|gap| gap.what.clone());
+    let whole = core(10_000);
+    assert_eq!((whole.thread_count(), told(&whole)), (Some(10_000), None));
+    let cut = core((1 << 17) + 10);
+    assert_eq!((cut.thread_count(), told(&cut)), (Some(1 << 17), Some("10 threads".to_owned())));
 }

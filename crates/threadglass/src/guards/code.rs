@@ -53,7 +53,7 @@ impl<'c> Code<'c> {
     /// Takes one instruction off the budget.
     pub(super) fn spend(&mut self) -> bool {
         self.spent += 1;
-        if self.spent % BETWEEN_CLOCKS == 0 && self.space.is_late() {
+        if self.spent.is_multiple_of(BETWEEN_CLOCKS) && self.space.is_late() {
             self.budget = 0;
         }
         self.spent <= self.budget

@@ -15,11 +15,11 @@ const NT_FILE: u32 = 0x4649_4c45;
 const NT_SIGINFO: u32 = 0x5349_4749;
 const NT_X86_XSTATE: u32 = 0x202;
 
-/// Threads that are kept. A process with the usual limit of mappings has half as many; what is told of each takes
+/// Threads that are kept. A process with the usual limit of mappings has a quarter as many; what is told of each takes
 /// some kilobytes.
-pub(super) const MAX_THREADS: usize = 1 << 16;
-/// Notes that are walked over, ten for each of four times as many threads: so far those left out are counted.
-const MAX_NOTES: usize = MAX_THREADS * 40;
+pub(super) const MAX_THREADS: usize = 1 << 17;
+/// Notes that are walked over, ten for each of twice as many threads: so far those left out are counted.
+const MAX_NOTES: usize = MAX_THREADS * 20;
 /// Records larger than this are not read. The largest is the list of files, which the kernel limits to
 /// 4 MiB unless told otherwise.
 const MAX_RECORD: u64 = 16 << 20;
