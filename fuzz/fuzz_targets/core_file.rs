@@ -13,9 +13,10 @@ fuzz_target!(|input: Input| {
     let (threads_claimed, mode, patches, cut) = input;
     // Now and then more threads than are kept.
     let mut bytes = match mode {
-        255 => {
-            core_file::assemble(&(1000..133_000).flat_map(|lwp| core_file::thread(lwp, 0x1000)).collect::<Vec<_>>(), &[])
-        }
+        255 => core_file::assemble(
+            &(1000..133_000).flat_map(|lwp| core_file::thread(lwp, 0x1000)).collect::<Vec<_>>(),
+            &[],
+        ),
         _ => core_file::core(u32::from(threads_claimed % 6) + 1),
     };
     for (at, patch) in patches {
