@@ -191,6 +191,10 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
         });
     } else {
         for object in &mut snapshot.objects {
+            if agent.limits.is_over() {
+                agent.limits.leave_out("lock statistics of some objects", "the look has taken as long as it may");
+                break;
+            }
             let known = agent.object(target, object.address).filter(|tracked| tracked.kind == object.kind);
             object.stats = known.map(|tracked| tracked.stats);
         }
