@@ -20,7 +20,7 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
         (false, ..) => {}
         (true, false, _) => unwind::add_stacks(&*target, &mut snapshot),
         (true, true, WhichTarget::Process(pid)) => {
-            control::add_stacks_stopping(&Live::open(Pid(*pid))?, &mut snapshot);
+            control::add_stacks_stopping(&Live::open(Pid(*pid))?.with_limits(target.limits()), &mut snapshot);
         }
         (true, true, WhichTarget::Core(_)) => bail!("--stop is for processes: nothing moves in a core file"),
     }

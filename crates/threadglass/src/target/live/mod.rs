@@ -53,7 +53,7 @@ pub struct Live {
 
 impl Live {
     /// The same process on the budget of others that are looked at together with it.
-    pub(crate) fn with_limits(self, limits: &Limits) -> Self {
+    pub fn with_limits(self, limits: &Limits) -> Self {
         Self { limits: limits.clone(), ..self }
     }
 
