@@ -42,8 +42,9 @@ test-matrix:
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p libc_db --test clients every_glibc_version
 
 # Thousands of looks at programs that are busy with their locks: no false alarm. A server under load with the agent in
-# it. Takes minutes.
+# it. Hostile programs, files and cores, under the limits that are promised for a release build. Takes minutes.
 soak:
+	$(CARGO) test --release -p tglass --test hostile_corpus --test hostile_files --test hostile_targets
 	TG_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release -p tglass --test track server -- --nocapture
 	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
 	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject -- --nocapture a_program_that_does
