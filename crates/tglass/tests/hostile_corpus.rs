@@ -214,4 +214,9 @@ fn an_agents_table_as_large_as_can_be() {
     command.arg("4").env("LD_PRELOAD", agent).env("HOSTILE_HEADER", header).env("HOSTILE_AREAS", areas);
     let fixture = Fixture::command(command);
     looks(&fixture.pid().to_string(), ["", "", "", "entries of the agent's table", ""]);
+    // What counts for a while reads the table again and again.
+    for json in [false, true] {
+        let answer = look(&fixture.pid().to_string(), &["contend", "-d", "200ms"], json);
+        assert!(matches!(answer.code, Some(0 | 2)), "{answer:?}");
+    }
 }
