@@ -15,14 +15,9 @@ global_asm!(
     ".globl threadglass_stub_begin",
     ".hidden threadglass_stub_begin",
     "threadglass_stub_begin:",
-    // The thread that was stopped comes here for its system call, and finds its way back by the return, if nobody
-    // is there to put it back.
-    "syscall",
-    "test eax, eax",
-    "jz 10f",
-    "ret",
-    // --- the raw thread: rbx is the mail, all memory is still read-only
-    "10:",
+    // --- the raw thread: rbx is the mail, all memory is still read-only. It comes from a system call of the C library's,
+    // by the return behind that, as does the thread that was stopped. That one must not come here: whoever is served
+    // may have given this memory back before it wakes.
     "mov rdi, [rbx + {region}]",
     "mov rsi, [rbx + {region_size}]",
     "mov edx, 3",
@@ -300,7 +295,7 @@ unsafe extern "C" {
     static threadglass_stub_end: u8;
 }
 
-/// The code. Its first instruction is the system call by which the raw thread is made.
+/// The code. The raw thread begins with its first instruction, its stack aligned as for a call.
 pub(crate) fn stub() -> &'static [u8] {
     let (begin, end) = (&raw const threadglass_stub_begin, &raw const threadglass_stub_end);
     // SAFETY: two labels of the block above, in this order, with initialised bytes between them.

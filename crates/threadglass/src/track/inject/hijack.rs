@@ -91,9 +91,9 @@ impl<'a> Hijacked<'a> {
         Ok(Self { stopped, mem, regs, mask, is_masked: std::cell::Cell::new(false), frame })
     }
 
-    /// One system call at `rip`, which must be followed by a return.
-    fn call(&self, rip: RemoteAddr, number: u64, args: [u64; 6], rbx: u64) -> Result<u64, InjectError> {
-        let mut regs = self.regs.calling(rip.0, self.frame.at, number, args);
+    /// One system call, in the C library, by the return behind which the thread finds back without us.
+    fn call(&self, code: &Code, number: u64, args: [u64; 6], rbx: u64) -> Result<u64, InjectError> {
+        let mut regs = self.regs.calling(code.syscall_ret.0, self.frame.at, number, args);
         regs.0[at::RBX] = rbx;
         self.stopped.set_registers(RegisterSet::General, &regs.bytes())?;
         if !self.is_masked.replace(true) {
@@ -123,18 +123,27 @@ impl<'a> Hijacked<'a> {
         let Prepared { live, leftover, code, room, .. } = prepared;
         let map = |at: u64, size: u64, flags: u64| {
             let args = [at, size, READ_EXECUTE, PRIVATE_ANONYMOUS | flags, u64::MAX, 0];
-            self.call(code.syscall_ret, MMAP, args, 0).map(|start| (RemoteAddr(start), size))
+            self.call(code, MMAP, args, 0).map(|start| (RemoteAddr(start), size))
         };
         if let Some(left) = leftover.filter(|left| left.is_still_there(live, self.stopped.lwp())) {
             return map(left.start.0, room.size.max(left.size), FIXED);
         }
-        match places::free(live.maps()) {
-            Some(start) => match map(start.0, room.size, FIXED_NOREPLACE) {
-                Err(InjectError::Call(_, Errno::EEXIST | Errno::EINVAL)) => map(0, room.size, 0),
-                other => other,
-            },
-            None => map(0, room.size, 0),
+        for start in places::free(live.maps()) {
+            match map(start.0, room.size, FIXED_NOREPLACE) {
+                // Another tool was quicker, or the kernel is older than that flag.
+                Err(InjectError::Call(_, Errno::EEXIST | Errno::EINVAL)) => {}
+                other => return other,
+            }
         }
+        map(0, room.size, 0)
+    }
+
+    /// A raw thread in memory that is filled.
+    fn clone_into(&self, prepared: &Prepared<'_>, start: RemoteAddr) -> Result<u64, InjectError> {
+        let Prepared { layout, code, room, .. } = prepared;
+        let tcb = start.offset(room.tcb);
+        let args = [THREAD, room.entry(start).0, 0, tcb.offset(layout.tid).0, tcb.0, 0];
+        self.call(code, CLONE, args, Room::mail(start).0)
     }
 
     /// To the beginning of a system call, or to its end.
@@ -188,14 +197,11 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     }
     let hijacked = Hijacked::new(&stopped, regs, mem, code)?;
     let (start, size) = hijacked.map(prepared)?;
-    let made = hijacked.write(&room.fill((start, size), layout, code, shared, *wanted)).and_then(|()| {
-        let tcb = start.offset(room.tcb);
-        let args = [THREAD, start.offset(room.stack).0, 0, tcb.offset(layout.tid).0, tcb.0, 0];
-        // The stub begins with the call, and a return for the thread that makes it.
-        hijacked.call(start, CLONE, args, Room::mail(start).0)
-    });
+    let made = hijacked
+        .write(&room.fill((start, size), layout, code, shared, *wanted))
+        .and_then(|()| hijacked.clone_into(prepared, start));
     if made.is_err() {
-        let _ = hijacked.call(code.syscall_ret, MUNMAP, [start.0, size, 0, 0, 0, 0], 0);
+        let _ = hijacked.call(code, MUNMAP, [start.0, size, 0, 0, 0, 0], 0);
     }
     let interrupted = stopped.visible_interruption();
     drop(hijacked);
@@ -245,6 +251,104 @@ mod tests {
     use crate::track::inject::{code, victim};
     use testkit::{Build, Fixture, Value, Variant, eventually, serde_json};
 
+    /// What is learned of a program before one of its threads is stopped.
+    struct Known {
+        live: Live,
+        layout: Layout,
+        code: Code,
+        room: Room,
+    }
+
+    impl Known {
+        fn of(fixture: &Fixture) -> Self {
+            let live = Live::open(Pid(fixture.pid())).unwrap();
+            let layout = Layout::discover(&live, &live, &[]).unwrap();
+            let code = code::find(&live, &layout).unwrap();
+            let room = Room::new(&live, &layout, 0);
+            Self { live, layout, code, room }
+        }
+
+        fn prepared(&self) -> Prepared<'_> {
+            let Self { live, layout, code, room } = self;
+            let wanted = Wanted { mode: 1, objects: 0, attach: None };
+            Prepared { live, care: Care::Unfiltered, leftover: None, layout, code, room, wanted }
+        }
+
+        /// Some thread of it, once one can be had.
+        fn victim(&self) -> Victim {
+            let mut found = None;
+            eventually("a thread should be fit to be stopped", || {
+                let snapshot = crate::threads::collect(&self.live).unwrap();
+                found = victim::candidates(&self.live, &snapshot).first().copied();
+                found.is_some()
+            });
+            found.unwrap()
+        }
+    }
+
+    /// A program whose threads sleep.
+    fn sleeping() -> Fixture {
+        Fixture::start(&Build::new("inject_refuse.c").variant(Variant::Default).path(), &[]).settled()
+    }
+
+    /// Whether anything is mapped there now.
+    fn is_mapped(live: &Live, at: RemoteAddr) -> bool {
+        let text = std::fs::read(format!("/proc/{}/maps", live.pid())).unwrap();
+        crate::proc::map_at(&crate::proc::parse_maps(&text).0, at).is_some()
+    }
+
+    /// Its registers are ours, and the way back is there.
+    fn hijack<'a>(known: &Known, stopped: &'a StoppedThread, mem: &'a File) -> Hijacked<'a> {
+        let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General).unwrap()).unwrap();
+        Hijacked::new(stopped, regs, mem, &known.code).unwrap()
+    }
+
+    /// The new thread and all it has made may have ended, and its memory be gone, before the thread that made it wakes.
+    #[test]
+    fn a_thread_finds_its_way_back_when_the_memory_has_gone() {
+        let mut fixture = sleeping();
+        let known = Known::of(&fixture);
+        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
+        let hijacked = std::mem::ManuallyDrop::new(hijack(&known, &stopped, &mem));
+        let place = hijacked.map(&prepared).unwrap();
+        let shared = shared(live, victim.pointer).unwrap();
+        hijacked.write(&known.room.fill(place, &known.layout, &known.code, shared, prepared.wanted)).unwrap();
+        hijacked.clone_into(&prepared, place.0).unwrap();
+        // As another tool would, for which an agent is at work already.
+        let go = Room::mail(place.0).offset(std::mem::offset_of!(table::control::Mail, go) as u64);
+        mem.write_all_at(&table::control::go::AWAY.to_le_bytes(), go.0).unwrap();
+        eventually("the memory should be given back", || !is_mapped(live, place.0));
+        drop(stopped);
+        assert_eq!(fixture.ask("alive"), "alive");
+        eventually("the thread should sleep where it did", || {
+            let call = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", live.pid(), victim.lwp)).unwrap();
+            call.starts_with("202 ")
+        });
+    }
+
+    /// Two tools that come at the same time find the same place free.
+    #[test]
+    fn memory_is_at_a_place_of_ours_also_if_another_tool_was_quicker() {
+        let mut fixture = sleeping();
+        let known = Known::of(&fixture);
+        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let expected: Vec<_> = places::free(live.maps()).take(2).collect();
+        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
+        let hijacked = hijack(&known, &stopped, &mem);
+        // The second does not know of the first.
+        let made = [hijacked.map(&prepared).unwrap(), hijacked.map(&prepared).unwrap()];
+        for (start, size) in made {
+            hijacked.call(&known.code, MUNMAP, [start.0, size, 0, 0, 0, 0], 0).unwrap();
+        }
+        drop(hijacked);
+        drop(stopped);
+        assert_eq!(made.map(|(start, _)| start).to_vec(), expected);
+        assert_eq!(fixture.ask("alive"), "alive");
+    }
+
     /// Leaves a hijacked thread as the death of its tracer would, after so many steps.
     fn abandon(prepared: &Prepared<'_>, victim: &Victim, mem: &File, steps: u32) -> Result<(), InjectError> {
         let stopped = StoppedThread::stop(prepared.live.pid(), victim.lwp)?;
@@ -271,26 +375,14 @@ mod tests {
     fn a_thread_finds_its_way_back_without_us() {
         let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
         let mut fixture = Fixture::start(&program, &[]);
-        let live = Live::open(Pid(fixture.pid())).unwrap();
-        let layout = Layout::discover(&live, &live, &[]).unwrap();
-        let code = code::find(&live, &layout).unwrap();
-        let wanted = Wanted { mode: 1, objects: 0, attach: None };
-        let room = Room::new(&live, &layout, 0);
-        let prepared = Prepared {
-            live: &live,
-            care: Care::Unfiltered,
-            leftover: None,
-            layout: &layout,
-            code: &code,
-            room: &room,
-            wanted,
-        };
+        let known = Known::of(&fixture);
+        let (live, prepared) = (&known.live, known.prepared());
         let mem = open_memory(live.pid(), live.witness()).unwrap();
         let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
         let mut done = [0_u32; 5];
         for round in 0..40 {
-            let snapshot = crate::threads::collect(&live).unwrap();
-            for victim in victim::candidates(&live, &snapshot) {
+            let snapshot = crate::threads::collect(live).unwrap();
+            for victim in victim::candidates(live, &snapshot) {
                 let steps = (round + victim.lwp.0 as u32) % 5;
                 done[steps as usize] += u32::from(abandon(&prepared, &victim, &mem, steps).is_ok());
             }

@@ -39,9 +39,9 @@ fn places(maps: &[MapEntry]) -> impl Iterator<Item = Place> {
     (0..COUNT).filter_map(|n| look(maps, RemoteAddr(FIRST + n * STRIDE)))
 }
 
-/// The first that is free; `None` if other things are at all of them.
-pub(super) fn free(maps: &[MapEntry]) -> Option<RemoteAddr> {
-    places(maps).find_map(|place| match place {
+/// Those that are free.
+pub(super) fn free(maps: &[MapEntry]) -> impl Iterator<Item = RemoteAddr> {
+    places(maps).filter_map(|place| match place {
         Place::Free(start) => Some(start),
         Place::Left(..) => None,
     })

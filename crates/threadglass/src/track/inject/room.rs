@@ -26,7 +26,7 @@ pub(super) struct Room {
     /// Where the thread pointer is, from the start.
     pub(super) tcb: u64,
     /// Where its stack begins, from the start.
-    pub(super) stack: u64,
+    stack: u64,
     /// Where the agent's bytes are put, from the start, and how many they are.
     payload: (u64, u64),
     slots: u64,
@@ -86,6 +86,11 @@ impl Room {
     /// Where the number is by which one injection is told from another.
     pub(super) fn nonce(start: RemoteAddr) -> RemoteAddr {
         Self::mail(start).offset(offset_of!(Mail, nonce) as u64)
+    }
+
+    /// The stack pointer that the raw thread begins with: the return behind its system call finds the stub there.
+    pub(super) fn entry(&self, start: RemoteAddr) -> RemoteAddr {
+        start.offset(self.stack - 8)
     }
 
     /// Where the agent's bytes go.
@@ -160,7 +165,8 @@ impl Room {
         let list: Vec<u8> = [node.0; 2].iter().flat_map(|word| word.to_le_bytes()).collect();
         mail.extend(std::iter::repeat_n(0, (MAIL_SIZE.next_multiple_of(64)) - MAIL_SIZE));
         mail.extend(blocks);
-        let mut parts = vec![(start, stub().to_vec()), (mail_at, mail), (tcb, head), (node, list)];
+        let entry = (self.entry(start), start.0.to_le_bytes().to_vec());
+        let mut parts = vec![(start, stub().to_vec()), (mail_at, mail), (tcb, head), (node, list), entry];
         let data = self.data.iter().filter_map(|(below, bytes)| Some((tcb.checked_sub(*below)?, bytes.clone())));
         parts.extend(data);
         parts
