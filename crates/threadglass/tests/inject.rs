@@ -324,6 +324,22 @@ fn a_program_that_is_stopped_and_continued_all_the_time_can_have_it() {
     goes_on(&mut fixture, &[]);
 }
 
+/// What the agent counts it counts in every thread, under the filters of that thread.
+#[test]
+fn a_thread_that_has_confined_itself_alone_is_asked_too() {
+    const CLOCK_GETTIME: &str = "228";
+    const REBOOT: &str = "169";
+    let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
+    for (number, is_allowed) in [(CLOCK_GETTIME, false), (REBOOT, testkit::root())] {
+        let mut fixture = Fixture::start(&program, &["filter-one", number]).settled();
+        match is_allowed {
+            true => assert!(attach(fixture.pid()).detach().unwrap()),
+            false => assert!(matches!(refusal(fixture.pid()), InjectError::Seccomp(..))),
+        }
+        assert_eq!(fixture.ask("alive"), "alive");
+    }
+}
+
 #[test]
 fn a_program_that_refuses_is_left_alone() {
     let build = |what: &str| {

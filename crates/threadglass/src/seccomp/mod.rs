@@ -3,6 +3,8 @@
 //! Filters see numbers: that of a call and its arguments. Those that we know are given; of those that we do not (addresses,
 //! descriptors, lengths) every value is thought of. So the verdict holds whatever they are.
 
+#[cfg(test)]
+mod oracle_tests;
 mod run;
 
 pub(crate) use run::{Args, Filter, Verdict, verdict};

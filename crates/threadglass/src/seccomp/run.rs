@@ -73,7 +73,8 @@ fn action(value: u32) -> Verdict {
     const ALLOW: u32 = 0x7fff_0000;
     match value & 0xffff_0000 {
         ALLOW | LOG => Verdict::Allowed,
-        ERRNO => Verdict::Fails,
+        // An error of 0 is a success that is none: who relies on the call goes wrong later.
+        ERRNO if value & 0xffff != 0 => Verdict::Fails,
         _ => Verdict::Worse,
     }
 }
@@ -84,15 +85,17 @@ fn arithmetic(code: u16, a: Word, operand: Word) -> Option<Word> {
         0x00 => both(u32::wrapping_add),
         0x10 => both(u32::wrapping_sub),
         0x20 => both(u32::wrapping_mul),
-        0x30 => match a.zip(operand) {
-            Some((a, operand)) => Some(a.checked_div(operand)?),
-            None => None,
-        },
+        // The kernel kills for a division by nothing, and what is not known may be nothing.
+        0x30 => {
+            let operand = operand.filter(|operand| *operand != 0)?;
+            a.map(|a| a / operand)
+        }
         0x40 => both(|a, b| a | b),
         0x50 if a == Some(0) || operand == Some(0) => Some(0),
         0x50 => both(|a, b| a & b),
-        0x60 => both(|a, b| a.checked_shl(b).unwrap_or(0)),
-        0x70 => both(|a, b| a.checked_shr(b).unwrap_or(0)),
+        // The processor takes five bits of how far, and so does the kernel.
+        0x60 => both(u32::wrapping_shl),
+        0x70 => both(u32::wrapping_shr),
         0x80 => a.map(u32::wrapping_neg),
         0xa0 => both(|a, b| a ^ b),
         _ => return None,
@@ -211,6 +214,8 @@ mod tests {
         for nonsense in [&[op(0x05, 0, 0, 100)][..], &[op(0x20, 0, 0, 3)], &[]] {
             assert_eq!(of(nonsense, 0, [None; 6]), Verdict::Worse);
         }
+        // What returns 0 and was not made has not failed.
+        assert_eq!(of(&[op(0x06, 0, 0, ERRNO)], 9, [None; 6]), Verdict::Worse);
         // The strictest of several counts.
         let allow = Filter::new(vec![op(0x06, 0, 0, ALLOW)]);
         assert_eq!(verdict(&[allow.clone(), Filter::new(program.to_vec())], 319, &[None; 6]), Verdict::Fails);

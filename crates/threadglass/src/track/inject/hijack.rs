@@ -5,7 +5,6 @@
 
 use super::code::Code;
 use super::places::{self, Leftover};
-use super::refuse::Care;
 use super::rescue::{Frame, Regs, at, frame};
 use super::room::{Room, Shared, Wanted, shared};
 use super::victim::Victim;
@@ -53,7 +52,8 @@ pub(super) struct Made {
 /// What is known before anybody is stopped.
 pub(super) struct Prepared<'a> {
     pub(super) live: &'a Live,
-    pub(super) care: Care,
+    /// Whether the thread's filters are no matter.
+    pub(super) force: bool,
     /// What an earlier injection has left in it.
     pub(super) leftover: Option<Leftover>,
     pub(super) layout: &'a Layout,
@@ -180,13 +180,12 @@ pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
 
 /// **Stops** a thread, makes a raw thread by it, and lets it go.
 pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
-    let Prepared { live, care, layout, code, room, wanted, .. } = prepared;
+    let Prepared { live, force, layout, code, room, wanted, .. } = prepared;
     let shared: Shared = shared(*live, victim.pointer).ok_or(InjectError::NoVictim)?;
     let hurry = Hurry::new();
-    let stopped = match care {
-        Care::Unfiltered => StoppedThread::stop(live.pid(), victim.lwp)?,
-        Care::Filtered => stop_filtered(live, victim.lwp)?,
-        Care::Forced => StoppedThread::stop_by_force(live.pid(), victim.lwp)?,
+    let stopped = match force {
+        false => stop_if_allowed(live, victim.lwp)?,
+        true => StoppedThread::stop_by_force(live.pid(), victim.lwp)?,
     };
     let begun = stopped.asked();
     // It goes by numbers up to here. Now that one of its threads is ours, they cannot become another process's.
@@ -211,9 +210,10 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     made.map(|_| Made { start, pause, interrupted })
 }
 
-/// **Stops** a thread whose seccomp filters, which its new threads inherit, allow all that is to be done. Where the filters
-/// can be read in no other way, they are read from the stopped thread: one that ran, and so repeats nothing.
-fn stop_filtered(live: &Live, lwp: Lwp) -> Result<StoppedThread, InjectError> {
+/// **Stops** a thread whose seccomp filters, which its new threads inherit, allow all that is to be done. It may have
+/// confined itself since all threads were looked at. Where the filters can be read in no other way, they are read from
+/// the stopped thread: one that ran, and so repeats nothing.
+fn stop_if_allowed(live: &Live, lwp: Lwp) -> Result<StoppedThread, InjectError> {
     let pid = live.pid();
     let status = std::fs::read(format!("/proc/{pid}/task/{lwp}/status")).ok().and_then(|text| parse_status(&text));
     let is_filtered = status.ok_or(InjectError::NoVictim)?.seccomp != 0;
@@ -271,7 +271,7 @@ mod tests {
         fn prepared(&self) -> Prepared<'_> {
             let Self { live, layout, code, room } = self;
             let wanted = Wanted { mode: 1, objects: 0, attach: None };
-            Prepared { live, care: Care::Unfiltered, leftover: None, layout, code, room, wanted }
+            Prepared { live, force: false, leftover: None, layout, code, room, wanted }
         }
 
         /// Some thread of it, once one can be had.

@@ -170,7 +170,7 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
 
 /// Learns everything first; then stops a thread.
 fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Injected, InjectError> {
-    let care = refuse::check(live, options.force)?;
+    refuse::check(live, options.force)?;
     // A program with a glibc that can be loaded into has the descriptions of it, too.
     let layout = Layout::discover(live, live, &[])?;
     let code = code::find(live, &layout)?;
@@ -185,7 +185,8 @@ fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Inject
     let mut filtered = None;
     let (made, victim) = loop {
         let snapshot = crate::threads::collect(live)?;
-        let prepared = Prepared { live, care, leftover, layout: &layout, code: &code, room: &room, wanted };
+        let prepared =
+            Prepared { live, force: options.force, leftover, layout: &layout, code: &code, room: &room, wanted };
         let mut made = None;
         for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
             match hijack::make_thread(&prepared, &victim, &mem) {

@@ -1,29 +1,19 @@
 //! Which processes are left alone, and why: told before anything is changed.
 
 use super::super::fits::is_sanitizer;
-use super::{InjectError, cgroup};
-use crate::RemoteAddr;
+use super::{InjectError, calls, cgroup};
 use crate::elf::Image;
 use crate::proc::parse_file_limit;
 use crate::target::{KernelFacts, Live, Memory, Target};
+use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
+use std::collections::HashSet;
 
 /// Locked memory beyond this is a program that has locked all of it, rather than a few secrets.
 const LOCKED: u64 = 1 << 20;
 
-/// What is to be heeded when one of its threads is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Care {
-    /// Nothing: no thread has seccomp filters.
-    Unfiltered,
-    /// The filters of the thread.
-    Filtered,
-    /// The user wants it, whatever filters there are.
-    Forced,
-}
-
 /// Why nothing may be put into this process.
-pub(super) fn check(live: &Live, force: bool) -> Result<Care, InjectError> {
+pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
     let pid = live.pid();
     if let Some(denial) = live.denial() {
         return Err(InjectError::Denied(pid, denial.to_string()));
@@ -63,7 +53,7 @@ pub(super) fn check(live: &Live, force: bool) -> Result<Care, InjectError> {
             agent::AGENT.len()
         )));
     }
-    let mut is_filtered = false;
+    let mut threads = Vec::new();
     let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
     for entry in task.flatten() {
         let read = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
@@ -86,7 +76,11 @@ pub(super) fn check(live: &Live, force: bool) -> Result<Care, InjectError> {
             Some("1") if !force => {
                 return Err(InjectError::Seccomp(pid, "it is confined to four system calls".to_owned()));
             }
-            Some(mode) => is_filtered |= mode != "0",
+            Some(mode) => {
+                let lwp = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(Lwp);
+                let kind = format!("{mode} {}", field("Seccomp_filters:").unwrap_or_default());
+                threads.extend(lwp.map(|lwp| (lwp, (mode != "0").then_some(kind))));
+            }
             None => {}
         }
     }
@@ -94,11 +88,39 @@ pub(super) fn check(live: &Live, force: bool) -> Result<Care, InjectError> {
         let group = spare.group.display().to_string();
         return Err(InjectError::NoMemory(pid, spare.bytes >> 10, spare.limit >> 10, group, cgroup::NEEDED >> 10));
     }
-    Ok(match (force, is_filtered) {
-        (true, _) => Care::Forced,
-        (false, true) => Care::Filtered,
-        (false, false) => Care::Unfiltered,
-    })
+    if force { Ok(()) } else { check_filters(live, &threads) }
+}
+
+/// So many threads are asked for their filters. Of more, those that have as many as another have the same.
+const ASKED: usize = 64;
+
+/// Refuses a process with a thread that may not do what the agent does. Its new threads have the filters of the one that is
+/// stopped, which is asked once more; but what the agent counts it counts in every thread, under the filters of that one.
+fn check_filters(live: &Live, threads: &[(Lwp, Option<String>)]) -> Result<(), InjectError> {
+    let pid = live.pid();
+    let mut kinds = HashSet::new();
+    let mut distinct = Vec::new();
+    let filtered = threads.iter().filter_map(|(lwp, kind)| Some((*lwp, kind.as_ref()?)));
+    for (number, (lwp, kind)) in filtered.enumerate() {
+        if !kinds.insert(kind) && number >= ASKED {
+            continue;
+        }
+        match live.seccomp_filters(lwp) {
+            Some(filters) if distinct.contains(&filters) => {}
+            Some(filters) => {
+                calls::check(pid, &filters)?;
+                distinct.push(filters);
+            }
+            None if !live.has_thread(lwp) => {}
+            // They cannot be read without a stop. If all are alike, it is enough to ask the one that is stopped.
+            None if threads.iter().all(|(_, other)| other.as_ref() == Some(kind)) => return Ok(()),
+            None => {
+                let why = "its threads have different ones, which cannot be read from here (root can, with BPF)";
+                return Err(InjectError::Seccomp(pid, why.to_owned()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether the program itself stands in for libc where memory and threads are made: what is linked into it does so.
