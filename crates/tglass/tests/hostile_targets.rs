@@ -59,6 +59,28 @@ fn a_descriptor_that_a_program_names_is_never_written_to() {
     }
 }
 
+/// It seems to have an agent, whose pipe is one, and which then does nothing.
+#[test]
+fn a_program_that_never_answers_is_waited_for_but_once() {
+    let test = "a_program_that_never_answers_is_waited_for_but_once";
+    if !is_root(test, "to look at another user's program") || !testkit::have(test, "strace") {
+        return;
+    }
+    let public = Public::new();
+    let mut fixture = hostile(&public, &["control", "pipe", TABLE_VERSION]);
+    let pid = fixture.pid().to_string();
+    let mut command = std::process::Command::new("strace");
+    command.args(["-f", "-e", "trace=write", "-o"]).arg(public.path().join("trace"));
+    command.arg(env!("CARGO_BIN_EXE_tglass")).args(["contend", &pid, "-d", "10ms"]);
+    let answer = Answer::of(command);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    // Each wait begins with a word of ours in the pipe.
+    let trace = std::fs::read_to_string(public.path().join("trace")).unwrap();
+    let words = trace.lines().filter(|line| line.contains(r#""H\0\0\0"#)).count();
+    assert_eq!(words, 1, "{trace}");
+    assert_eq!(fixture.ask("alive"), "alive");
+}
+
 /// Mappings that are neither of a file nor named: what an injection could leave behind.
 fn nameless_code(pid: i32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
@@ -114,6 +136,29 @@ fn root_loads_nothing_from_where_another_user_can_write() {
         assert_eq!((about.uid(), about.mode() & 0o022, about.is_dir()), (0, 0, true), "{}", dir.display());
     }
     assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 0, "nothing was put there either");
+}
+
+/// Where root is not known, its directories belong to nobody; the agent finds a place all the same.
+#[test]
+fn a_program_is_started_with_the_agent_in_a_user_namespace() {
+    let test = "a_program_is_started_with_the_agent_in_a_user_namespace";
+    if !is_root(test, "to be another user") || !testkit::have(test, "unshare") {
+        return;
+    }
+    let public = Public::new();
+    let tool = public.copy(Path::new(env!("CARGO_BIN_EXE_tglass")), "tglass");
+    let in_namespace = |args: &[&str]| {
+        let mut command = testkit::as_user(NOBODY, Path::new("unshare"));
+        command.args(["--user", "--map-root-user"]).args(args).current_dir("/").env("HOME", "/nonexistent");
+        Answer::of(command)
+    };
+    if in_namespace(&["true"]).code != Some(0) {
+        testkit::skip(test, "needs user namespaces");
+        return;
+    }
+    let answer = in_namespace(&[tool.to_str().unwrap(), "run", "--", "sh", "-c", "echo $LD_PRELOAD"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer.stdout).contains("threadglass"), "{answer:?}");
 }
 
 /// Killed at each of its calls in turn, also between the two that have the program map memory and use it.

@@ -63,15 +63,16 @@ impl Control {
         }
     }
 
-    /// Waits for the agent to listen, says that it is wanted, and waits until it counts.
+    /// Waits for the agent to listen, says that it is wanted, and waits until it counts; all that until some time.
     pub(super) fn join(
         &self,
         live: &Live,
+        until: Instant,
         pause: Option<Duration>,
         interrupted: Option<i64>,
     ) -> Result<Injected, InjectError> {
         let listens = |view: &ControlView| matches!(view.state, attached::WAITING | attached::YES | attached::FAILED);
-        let view = self.wait_for(live, listens)?;
+        let view = self.wait_for(live, until, listens)?;
         if view.state == attached::FAILED {
             return Err(InjectError::Inside("the agent could not set itself up (no memory, or an unknown C library)"));
         }
@@ -82,7 +83,7 @@ impl Control {
         for (word, number) in words.into_iter().filter(|(word, _)| *word != message::PID || is_visible) {
             send(&pipe, &bytes_of(word, number)).map_err(InjectError::System)?;
         }
-        let view = self.wait_for(live, |view| view.state != attached::WAITING)?;
+        let view = self.wait_for(live, until, |view| view.state != attached::WAITING)?;
         if view.state != attached::YES {
             return Err(InjectError::Silent);
         }
@@ -94,14 +95,19 @@ impl Control {
         Ok(Injected { pid: live.pid(), control: *self, pipe: Some(pipe), pause, interrupted, victim: None, view })
     }
 
-    fn wait_for(&self, live: &Live, is_it: impl Fn(&ControlView) -> bool) -> Result<ControlView, InjectError> {
+    fn wait_for(
+        &self,
+        live: &Live,
+        until: Instant,
+        is_it: impl Fn(&ControlView) -> bool,
+    ) -> Result<ControlView, InjectError> {
         let begun = Instant::now();
         loop {
             let view = self.view(live)?;
             if is_it(&view) {
                 return Ok(view);
             }
-            if begun.elapsed() > PATIENCE {
+            if Instant::now() > until {
                 return Err(InjectError::Silent);
             }
             std::thread::sleep(Duration::from_micros(if begun.elapsed() < Duration::from_millis(20) {
@@ -208,7 +214,7 @@ pub fn detach(pid: Pid) -> Result<bool, InjectError> {
             }
         }
     }
-    control.wait_for(&live, |view| matches!(view.state, attached::NO | attached::FAILED))?;
+    control.wait_for(&live, Instant::now() + PATIENCE, |view| matches!(view.state, attached::NO | attached::FAILED))?;
     Ok(true)
 }
 

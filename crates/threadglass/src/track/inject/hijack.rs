@@ -166,8 +166,7 @@ impl<'a> Hijacked<'a> {
     }
 
     fn write(&self, parts: &[(RemoteAddr, Vec<u8>)]) -> Result<(), InjectError> {
-        let written = parts.iter().try_for_each(|(at, bytes)| self.mem.write_all_at(bytes, at.0));
-        written.map_err(|error| InjectError::Write(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))
+        parts.iter().try_for_each(|(at, bytes)| super::write(self.mem, *at, bytes))
     }
 }
 

@@ -26,14 +26,16 @@ pub use control::{Injected, detach, is_preloaded};
 use super::TrackError;
 use crate::control::ControlError;
 use crate::glibc::{Layout, LayoutError};
-use crate::target::{Live, Memory, MemoryWrite, ReadError, TargetError};
-use crate::{Lwp, Pid, RemoteAddr};
+use crate::target::{Live, Memory, ReadError, TargetError};
+use crate::{Pid, RemoteAddr};
 use control::Control;
 use hijack::{Made, Prepared};
 use nix::errno::Errno;
 use places::Leftover;
 use room::{Room, Wanted};
+use std::fs::File;
 use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use table::control::{MAIL_SIZE, Mail, attached, go, step};
 use turn::Turn;
@@ -135,7 +137,8 @@ fn refused(number: i64, errno: Errno) -> String {
     format!("the program was refused {name} ({errno}): {why}")
 }
 
-/// How long everything after the stop may take: locks of the allocator and the loader may be waited for.
+/// How long an injection waits for the program, all in all: locks of the allocator and the loader may be waited for, and a
+/// program may be slow at every step on purpose.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So many threads are tried.
 const TRIES: usize = 16;
@@ -144,6 +147,7 @@ const TRIES: usize = 16;
 /// **Stops** one thread for a moment, unless the agent is at work already.
 pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
     let _turn = Turn::take(pid);
+    let until = Instant::now() + PATIENCE;
     for _ in 0..3 {
         let live = Live::open(pid)?;
         let there = Control::find(&live)?;
@@ -153,15 +157,18 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
             }
             Some(view) if matches!(view.state, attached::WAITING | attached::YES) => {
                 // Another tool has it at work: join, unless it leaves this very moment.
-                if let Some(injected) = there.and_then(|control| control.join(&live, None, None).ok()) {
+                if let Some(injected) = there.and_then(|control| control.join(&live, until, None, None).ok()) {
                     return Ok(injected);
+                }
+                if Instant::now() > until {
+                    break;
                 }
             }
             Some(view) if view.state == attached::BY_HAND => {
                 return Err(InjectError::Inside("a debugger has switched the agent on (in gdb: `locks track off`)"));
             }
             Some(view) if view.state == attached::LEAVING => {}
-            _ => return load(&live, there, options),
+            _ => return load(&live, there, options, until),
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -169,7 +176,7 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
 }
 
 /// Learns everything first; then stops a thread.
-fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Injected, InjectError> {
+fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) -> Result<Injected, InjectError> {
     refuse::check(live, options.force)?;
     // A program with a glibc that can be loaded into has the descriptions of it, too.
     let layout = Layout::discover(live, live, &[])?;
@@ -209,15 +216,14 @@ fn load(live: &Live, there: Option<Control>, options: &Options) -> Result<Inject
             None => std::thread::sleep(Duration::from_millis(5)),
         }
     };
-    settle(live, &made, &room, victim)
+    settle(live, &mem, &made, &room, until).map(|it| it.by(victim))
 }
 
 /// Follows the threads inside until the agent is at work.
-fn settle(live: &Live, made: &Made, room: &Room, victim: Lwp) -> Result<Injected, InjectError> {
+fn settle(live: &Live, mem: &File, made: &Made, room: &Room, until: Instant) -> Result<Injected, InjectError> {
     let mail = Room::mail(made.start);
-    let writer = crate::control::LiveWriter(live);
     let at = |field: usize| mail.offset(field as u64);
-    let tell = |what: u32| writer.write_at(at(offset_of!(Mail, go)), &what.to_le_bytes());
+    let tell = |what: u32| write(mem, at(offset_of!(Mail, go)), &what.to_le_bytes());
     let begun = Instant::now();
     let mut is_filled = false;
     loop {
@@ -230,12 +236,12 @@ fn settle(live: &Live, made: &Made, room: &Room, victim: Lwp) -> Result<Injected
                 // The agent has given the memory back: it has been told to go on, or somebody else is served.
                 let live = Live::open(live.pid())?;
                 let control = Control::find(&live)?.ok_or(InjectError::Silent)?;
-                return control.join(&live, Some(made.pause), made.interrupted).map(|it| it.by(victim));
+                return control.join(&live, until, Some(made.pause), made.interrupted);
             }
             step::FILE if !is_filled => {
-                if let Err(error) = bring(&writer, made.start, room, word(offset_of!(Mail, file))) {
+                if let Err(error) = bring(mem, made.start, room, word(offset_of!(Mail, file))) {
                     let _ = tell(go::AWAY);
-                    return Err(error.into());
+                    return Err(error);
                 }
                 tell(go::ON)?;
                 is_filled = true;
@@ -244,7 +250,7 @@ fn settle(live: &Live, made: &Made, room: &Room, victim: Lwp) -> Result<Injected
                 let at = offset_of!(Mail, thread);
                 let address = bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
                 let control = Control::at(RemoteAddr(address), RemoteAddr(0));
-                return control.join(live, Some(made.pause), made.interrupted).map(|it| it.by(victim));
+                return control.join(live, until, Some(made.pause), made.interrupted);
             }
             failed if failed >= step::FAILED => {
                 let _ = tell(go::AWAY);
@@ -260,7 +266,7 @@ fn settle(live: &Live, made: &Made, room: &Room, victim: Lwp) -> Result<Injected
             }
             _ => {}
         }
-        if begun.elapsed() > PATIENCE || live.check_identity().is_err() {
+        if Instant::now() > until || live.check_identity().is_err() {
             let _ = tell(go::AWAY);
             return Err(InjectError::Silent);
         }
@@ -268,11 +274,18 @@ fn settle(live: &Live, made: &Made, room: &Room, victim: Lwp) -> Result<Injected
     }
 }
 
+/// Writes into the address space that was opened at the beginning, and no other: by now the process may have executed
+/// another program, or its number be another process's.
+fn write(mem: &File, at: RemoteAddr, bytes: &[u8]) -> Result<(), InjectError> {
+    let written = mem.write_all_at(bytes, at.0);
+    written.map_err(|error| InjectError::Write(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))
+}
+
 /// Writes the agent into the program's memory, from where its own thread puts it into the file that it has made. No
 /// descriptor of the program is touched: what its number leads to is the program's own affair.
-fn bring(writer: &dyn MemoryWrite, start: RemoteAddr, room: &Room, file: u32) -> Result<(), ReadError> {
-    writer.write_at(room.payload(start), agent::AGENT)?;
+fn bring(mem: &File, start: RemoteAddr, room: &Room, file: u32) -> Result<(), InjectError> {
+    write(mem, room.payload(start), agent::AGENT)?;
     // Written in a way that no program has: the loader would take an object of the same name for this one.
     let name = format!("/proc/self/fd/./{file}\0");
-    writer.write_at(Room::mail(start).offset(offset_of!(Mail, path) as u64), name.as_bytes())
+    write(mem, Room::mail(start).offset(offset_of!(Mail, path) as u64), name.as_bytes())
 }
