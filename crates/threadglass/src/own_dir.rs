@@ -3,6 +3,9 @@
 //! Names come from the environment, and that may be another user's (`sudo -E`, `su`). A directory counts only if every
 //! directory on the way to it belongs to root or to this user, and lets nobody else write. `/tmp` and its like, which are
 //! root's and sticky, let others write but not touch what is ours.
+//!
+//! In a user namespace that does not know root, what is root's belongs to nobody, and so does what is anybody else's. There
+//! the few directories count that every system has and only root makes; and a user without a name owns nothing for certain.
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -26,6 +29,13 @@ pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
+/// Our number for names in directories that others write, too: in a user namespace the one by which we are known outside,
+/// since there may be another user of our number.
+pub(crate) fn known_as() -> u32 {
+    let uid = nix::unistd::geteuid().as_raw();
+    outside(&std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default(), uid).unwrap_or(uid)
+}
+
 /// The directory at `path`, made where it is missing. What is returned names it without links.
 pub fn own_dir(path: &Path, access: Access) -> io::Result<PathBuf> {
     let path = without_links(path)?;
@@ -38,7 +48,8 @@ pub fn own_dir(path: &Path, access: Access) -> io::Result<PathBuf> {
         .collect();
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut dir = nix::fcntl::open("/", flags, Mode::empty())?;
-    check(&fstat(&dir)?, Path::new("/"))?;
+    let users = Users::here();
+    check(&fstat(&dir)?, Path::new("/"), &users)?;
     let mut so_far = PathBuf::from("/");
     for name in names {
         so_far.push(name);
@@ -53,10 +64,10 @@ pub fn own_dir(path: &Path, access: Access) -> io::Result<PathBuf> {
             }
             other => other?,
         };
-        check(&fstat(&next)?, &so_far)?;
+        check(&fstat(&next)?, &so_far, &users)?;
         dir = next;
     }
-    check_own(&fstat(&dir)?, &so_far)?;
+    check_own(&fstat(&dir)?, &so_far, &users)?;
     if access == Access::Search && fstat(&dir)?.st_mode & 0o011 != 0o011 {
         // By the name that was walked: nobody but us can have changed it.
         use std::os::unix::fs::PermissionsExt;
@@ -85,22 +96,62 @@ fn refused(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", path.display()))
 }
 
+/// The users that this namespace knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Users {
+    /// Who we are.
+    me: u32,
+    /// Who owns what belongs to users that the namespace does not know; `None` if it knows all.
+    strangers: Option<u32>,
+}
+
+impl Users {
+    fn here() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).ok();
+        let strangers = read("/proc/sys/kernel/overflowuid").and_then(|text| text.trim().parse().ok());
+        let map = read("/proc/self/uid_map").unwrap_or_default();
+        // Where there is no map to be read, there are no namespaces.
+        let strangers = strangers.filter(|uid| !map.is_empty() && outside(&map, *uid).is_none());
+        Self { me: nix::unistd::geteuid().as_raw(), strangers }
+    }
+
+    fn is_mine(&self, owner: u32) -> bool {
+        owner == self.me && self.strangers != Some(owner)
+    }
+
+    /// Whether it is root's, or as good as that.
+    fn is_roots(&self, owner: u32, path: &Path) -> bool {
+        const OF_THE_SYSTEM: [&str; 6] = ["/", "/run", "/tmp", "/var", "/var/cache", "/var/tmp"];
+        owner == 0 || self.strangers == Some(owner) && OF_THE_SYSTEM.iter().any(|one| path == Path::new(one))
+    }
+}
+
+/// The number outside of its namespace of a user that a `uid_map` has in it.
+fn outside(map: &str, uid: u32) -> Option<u32> {
+    map.lines().find_map(|line| {
+        let mut words = line.split_whitespace().map(|word| word.parse::<u32>().ok());
+        let (first, outside, count) = (words.next()??, words.next()??, words.next()??);
+        let offset = uid.checked_sub(first).filter(|offset| *offset < count)?;
+        outside.checked_add(offset)
+    })
+}
+
 /// Whether nobody else can swap what is in a directory on the way.
-fn check(about: &FileStat, path: &Path) -> io::Result<()> {
+fn check(about: &FileStat, path: &Path, users: &Users) -> io::Result<()> {
     const WRITABLE: u32 = 0o022;
     const STICKY: u32 = 0o1000;
-    let uid = nix::unistd::geteuid().as_raw();
-    if about.st_uid != 0 && about.st_uid != uid {
+    let is_roots = users.is_roots(about.st_uid, path);
+    if !is_roots && !users.is_mine(about.st_uid) {
         return Err(refused(path, &format!("belongs to user {}", about.st_uid)));
     }
-    if about.st_mode & WRITABLE != 0 && !(about.st_mode & STICKY != 0 && about.st_uid == 0) {
+    if about.st_mode & WRITABLE != 0 && !(about.st_mode & STICKY != 0 && is_roots) {
         return Err(refused(path, "can be written by others"));
     }
     Ok(())
 }
 
-fn check_own(about: &FileStat, path: &Path) -> io::Result<()> {
-    if about.st_uid != nix::unistd::geteuid().as_raw() || about.st_mode & 0o022 != 0 {
+fn check_own(about: &FileStat, path: &Path, users: &Users) -> io::Result<()> {
+    if !users.is_mine(about.st_uid) || about.st_mode & 0o022 != 0 {
         return Err(refused(path, "is not a directory of this user alone"));
     }
     Ok(())
@@ -141,6 +192,33 @@ mod tests {
         assert!(own_dir(&base.join("link/two/own"), Access::Private).is_err());
         assert!(own_dir(Path::new("relative"), Access::Private).is_err());
         assert!(own_dir(&base.join("../x"), Access::Private).is_err());
+    }
+
+    #[test]
+    fn strangers_of_a_namespace_are_root_only_where_the_system_begins() {
+        assert_eq!(outside("         0          0 4294967295\n", 65534), Some(65534));
+        assert_eq!(outside("         0       1000          1\n", 65534), None);
+        assert_eq!(outside("0 1000 1\n65530 100000 8\n", 65534), Some(100_004));
+        assert_eq!(outside("", 65534), None);
+        let all = Users { me: 7, strangers: None };
+        let some = Users { me: 7, strangers: Some(65534) };
+        let none = Users { me: 65534, strangers: Some(65534) };
+        let about = |uid, mode| {
+            let mut about = fstat(std::io::stdin()).unwrap();
+            (about.st_uid, about.st_mode) = (uid, mode);
+            about
+        };
+        let fits = |users: &Users, uid, mode, path| check(&about(uid, mode), Path::new(path), users).is_ok();
+        for users in [&some, &none] {
+            assert!(fits(users, 65534, 0o755, "/") && fits(users, 65534, 0o1777, "/tmp"));
+            assert!(!fits(users, 65534, 0o777, "/tmp") && !fits(users, 65534, 0o755, "/home/other"));
+        }
+        assert!(
+            !fits(&all, 65534, 0o755, "/") && fits(&all, 7, 0o755, "/home/me") && fits(&some, 7, 0o755, "/home/me")
+        );
+        // What belongs to a stranger may be anybody's.
+        assert!(check_own(&about(7, 0o700), Path::new("/tmp/x"), &some).is_ok());
+        assert!(check_own(&about(65534, 0o700), Path::new("/tmp/x"), &none).is_err());
     }
 
     #[test]

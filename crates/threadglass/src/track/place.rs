@@ -4,7 +4,7 @@
 //! environment, when descriptors of ours have long been closed.
 
 use super::FILE_NAME;
-use crate::own_dir::{Access, own_dir};
+use crate::own_dir::{Access, known_as, own_dir};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,16 +32,17 @@ pub fn place() -> Result<PathBuf, NoPlace> {
 
 /// Where to try. Root asks nobody's variables: they may still be those of the user who became root.
 fn candidates(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let in_tmp = PathBuf::from(format!("/tmp/threadglass-{}", known_as()));
     if uid == 0 {
-        return ["/run/threadglass", "/var/cache/threadglass", "/tmp/threadglass-0"].map(PathBuf::from).into();
+        return vec!["/run/threadglass".into(), "/var/cache/threadglass".into(), in_tmp];
     }
     let variable = |name: &str| variable(name).map(PathBuf::from).filter(|value| value.is_absolute());
     let places = [
         variable("XDG_RUNTIME_DIR").map(|dir| dir.join("threadglass")),
         variable("XDG_CACHE_HOME").map(|dir| dir.join("threadglass")),
         variable("HOME").map(|dir| dir.join(".cache/threadglass")),
-        Some(PathBuf::from(format!("/tmp/threadglass-{uid}"))),
-        Some(PathBuf::from(format!("/var/tmp/threadglass-{uid}"))),
+        Some(in_tmp),
+        Some(PathBuf::from(format!("/var/tmp/threadglass-{}", known_as()))),
     ];
     places.into_iter().flatten().collect()
 }

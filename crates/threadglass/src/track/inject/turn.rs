@@ -4,7 +4,7 @@
 //! So tools of different users do not wait for one another.
 
 use crate::Pid;
-use crate::own_dir::{Access, is_root, own_dir};
+use crate::own_dir::{Access, is_root, known_as, own_dir};
 use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -25,9 +25,10 @@ impl Turn {
     pub(super) fn take(pid: Pid) -> Self {
         let uid = nix::unistd::geteuid().as_raw();
         // The same for all tools of a user, whatever their environment.
+        let in_tmp = format!("/tmp/threadglass-{}", known_as());
         let dirs = match uid {
-            0 => ["/run/threadglass".to_owned(), "/var/cache/threadglass".to_owned()],
-            uid => [format!("/run/user/{uid}/threadglass"), format!("/tmp/threadglass-{uid}")],
+            0 => vec!["/run/threadglass".to_owned(), "/var/cache/threadglass".to_owned(), in_tmp],
+            uid => vec![format!("/run/user/{uid}/threadglass"), in_tmp],
         };
         let Some(file) = dirs.iter().find_map(|dir| open(Path::new(dir))) else { return Self { _locked: None } };
         let begun = Instant::now();
