@@ -120,10 +120,10 @@ pub(crate) fn tell_syscalls(lwp: Lwp) -> Result<(), Errno> {
     Errno::result(rc).map(drop)
 }
 
-/// Lets a stopped thread go on to the beginning or the end of its next system call.
-pub(crate) fn go_to_syscall(lwp: Lwp) -> Result<(), Errno> {
+/// Lets a stopped thread go on to the beginning or the end of its next system call, and hands it `signal` (0 for none).
+pub(crate) fn go_to_syscall(lwp: Lwp, signal: i32) -> Result<(), Errno> {
     // SAFETY: PTRACE_SYSCALL takes two integers and touches no memory of ours.
-    Errno::result(unsafe { libc::ptrace(libc::PTRACE_SYSCALL, lwp.0, 0usize, 0usize) }).map(drop)
+    Errno::result(unsafe { libc::ptrace(libc::PTRACE_SYSCALL, lwp.0, 0usize, signal as usize) }).map(drop)
 }
 
 /// Where a stopped thread has its area for restartable sequences, if it has one.

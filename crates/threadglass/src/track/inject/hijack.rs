@@ -150,13 +150,15 @@ impl<'a> Hijacked<'a> {
     fn to_syscall(&self) -> Result<(), InjectError> {
         let lwp = self.stopped.lwp();
         let failed = |errno| ControlError::System(lwp, errno);
-        go_to_syscall(lwp).map_err(failed)?;
+        go_to_syscall(lwp, 0).map_err(failed)?;
         let begun = Instant::now();
         loop {
             match poll_change(lwp) {
                 Ok(Change::Signalled(AT_SYSCALL)) => return Ok(()),
-                // Its process was stopped, or a debugger asked: not yet where we want it.
-                Ok(Change::Stopped | Change::Signalled(_)) => go_to_syscall(lwp).map_err(failed)?,
+                // Its process is stopped: not yet where we want it. It stops like the others when we let it go.
+                Ok(Change::Stopped) => go_to_syscall(lwp, 0).map_err(failed)?,
+                // All that can be blocked are. SIGSTOP cannot, and would be lost.
+                Ok(Change::Signalled(signal)) => go_to_syscall(lwp, signal).map_err(failed)?,
                 Ok(Change::Ended) => return Err(ControlError::System(lwp, Errno::ESRCH).into()),
                 Ok(Change::None) if begun.elapsed() > PATIENCE => return Err(failed(Errno::ETIMEDOUT).into()),
                 Ok(Change::None) | Err(Errno::EINTR) => nap(begun),
@@ -247,6 +249,7 @@ fn is_in_sequence(live: &Live, lwp: Lwp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::KernelFacts;
     use crate::track::inject::{code, victim};
     use testkit::{Build, Fixture, Value, Variant, eventually, serde_json};
 
@@ -325,6 +328,51 @@ mod tests {
             let call = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", live.pid(), victim.lwp)).unwrap();
             call.starts_with("202 ")
         });
+    }
+
+    /// Of all signals only this one gets through to a thread while it works for us.
+    #[test]
+    fn a_stop_that_comes_meanwhile_is_not_lost() {
+        let mut fixture = sleeping();
+        let known = Known::of(&fixture);
+        let (live, victim) = (&known.live, known.victim());
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
+        let hijacked = hijack(&known, &stopped, &mem);
+        crate::sys::task::send_signal(live.pid(), victim.lwp, libc::SIGSTOP as u32).unwrap();
+        const GETPPID: u64 = 110;
+        hijacked.call(&known.code, GETPPID, [0; 6], 0).unwrap();
+        drop(hijacked);
+        drop(stopped);
+        eventually("the program should be stopped", || {
+            testkit::task_state(fixture.pid(), fixture.pid()).is_some_and(|task| task.letter == 'T')
+        });
+        testkit::signal(fixture.pid(), testkit::Signal::SIGCONT);
+        assert_eq!(fixture.ask("alive"), "alive");
+    }
+
+    /// What was left behind is taken by the next tool, but not while a thread has not run since: it may have been let go with
+    /// the call still to be made that uses it. All threads of a program that is stopped are such.
+    #[test]
+    fn what_a_thread_may_still_come_to_is_left_alone() {
+        let mut fixture = sleeping();
+        let known = Known::of(&fixture);
+        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
+        let hijacked = hijack(&known, &stopped, &mem);
+        let (start, _) = hijacked.map(&prepared).unwrap();
+        drop(hijacked);
+        drop(stopped);
+        let is_found = || Leftover::find(live).is_some_and(|left| left.start == start);
+        eventually("it should be found", is_found);
+        testkit::signal(fixture.pid(), testkit::Signal::SIGSTOP);
+        let state = |lwp: Lwp| testkit::task_state(fixture.pid(), lwp.0).map(|task| task.letter);
+        eventually("all should stop", || live.lwps().unwrap().into_iter().all(|lwp| state(lwp) == Some('T')));
+        assert!(!is_found());
+        testkit::signal(fixture.pid(), testkit::Signal::SIGCONT);
+        eventually("it should be found again", is_found);
+        assert_eq!(fixture.ask("alive"), "alive");
     }
 
     /// Two tools that come at the same time find the same place free.

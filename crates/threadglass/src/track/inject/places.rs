@@ -5,9 +5,9 @@
 //! next tool finds what was left, and has the program map it anew in its place. So it does not grow with every try.
 
 use super::room::Room;
-use crate::proc::{MapEntry, parse_maps, parse_status};
+use crate::proc::{KernelState, MapEntry, parse_maps, parse_stat, parse_status};
 use crate::sys::robust::robust_head;
-use crate::target::{KernelFacts, Live, Memory};
+use crate::target::{KernelFacts, Live, Memory, SchedCounters};
 use crate::{Lwp, RemoteAddr};
 use std::time::{Duration, Instant};
 
@@ -58,14 +58,15 @@ impl Leftover {
     }
 
     /// What is there, if nobody uses it. The thread of an injection that goes on would: one that the C library does not
-    /// know, and which has no list of robust mutexes, as all others have but when they begin or end.
+    /// know, and which has no list of robust mutexes, as all others have but when they begin or end. And one that a tool
+    /// has left may be about to.
     pub(super) fn find(live: &Live) -> Option<Self> {
         let found = Self::read(live, &maps_now(live)?)?;
         let begun = Instant::now();
         // Threads that are born later are not those of a tool that has gone.
-        let mut suspects = live.lwps().ok()?;
+        let mut suspects: Vec<_> = live.lwps().ok()?.into_iter().map(|lwp| (lwp, live.sched_counters(lwp))).collect();
         loop {
-            suspects.retain(|lwp| robust_head(*lwp).is_none() && live.has_thread(*lwp));
+            suspects.retain(|(lwp, before)| may_use_it(live, *lwp, *before));
             if suspects.is_empty() {
                 return Some(found);
             }
@@ -88,7 +89,23 @@ impl Leftover {
     }
 }
 
-/// How long a thread takes to begin or to end.
+/// Whether a thread may be, or come to be, in the memory of an injection. `before` are its counters when that was found.
+fn may_use_it(live: &Live, lwp: Lwp, before: Option<SchedCounters>) -> bool {
+    // Threads that work for io_uring and its like, inside the kernel only.
+    const WORKER: u64 = 0x10 | 0x4000;
+    let text = std::fs::read(format!("/proc/{}/task/{lwp}/stat", live.pid())).unwrap_or_default();
+    let Some(stat) = parse_stat(&text).filter(|stat| stat.flags & WORKER == 0) else { return false };
+    // A tool that is killed lets its thread go with the call that it was to make, which maps this memory or begins a
+    // thread in it, still to be made: until that thread has run. If it sleeps, it has.
+    let has_run = match stat.state {
+        KernelState::Zombie | KernelState::Dead => return false,
+        KernelState::Sleeping | KernelState::DiskSleep => true,
+        _ => before.is_some() && live.sched_counters(lwp).map(|now| now.run_ns) != before.map(|then| then.run_ns),
+    };
+    !has_run || robust_head(lwp).is_none()
+}
+
+/// How long a thread takes to begin, to end, or to get a CPU.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Read anew, whatever is known of them.
