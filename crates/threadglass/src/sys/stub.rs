@@ -82,6 +82,13 @@ global_asm!(
     "mov rax, [rbx + {attach}]",
     "test rax, rax",
     "jnz 29f",
+    // A table of descriptors of its own, with nothing in it: no other thread can put a file of the program's in the place
+    // of ours, and no child inherits ours. Kernels before 5.9 cannot.
+    "xor edi, edi",
+    "mov esi, -1",
+    "mov edx, 2",
+    "mov eax, 436", // close_range
+    "syscall",
     "lea rdi, [rbx + {file_name}]",
     "mov esi, 0x11", // close-on-exec, may be executed
     "mov eax, 319",  // memfd_create

@@ -286,6 +286,7 @@ fn write(mem: &File, at: RemoteAddr, bytes: &[u8]) -> Result<(), InjectError> {
 fn bring(mem: &File, start: RemoteAddr, room: &Room, file: u32) -> Result<(), InjectError> {
     write(mem, room.payload(start), agent::AGENT)?;
     // Written in a way that no program has: the loader would take an object of the same name for this one.
-    let name = format!("/proc/self/fd/./{file}\0");
+    // The thread has descriptors of its own.
+    let name = format!("/proc/thread-self/fd/./{file}\0");
     write(mem, Room::mail(start).offset(offset_of!(Mail, path) as u64), name.as_bytes())
 }
