@@ -9,7 +9,7 @@ use super::btf::{Btf, Kind};
 use super::fields::place;
 use super::permission;
 use super::program::{
-    ADD, CALL, CONTEXT, COPY, EXIT, FRAME, JUMP_IF_EQUAL, LICENSE, LOAD_8, PROBE_READ_KERNEL, SEQ_WRITE, SET,
+    ADD, CALL, CONTEXT, COPY, EXIT, FRAME, JUMP_IF_EQUAL, LICENSE, LOAD_8, PROBE_READ_KERNEL, SEQ_WRITE, SET, STORE_8,
     STORE_8_CONSTANT, STREAM, TASK, insn,
 };
 use crate::Lwp;
@@ -36,7 +36,6 @@ const LONGEST: u64 = 4096;
 /// A constant of 64 bits, which takes two instructions.
 const LOAD_CONSTANT: u8 = 0x18;
 const NOT_EQUAL: u8 = 0x55;
-const STORE_8: u8 = 0x7b;
 
 /// Where things are in this kernel.
 #[derive(Clone, Copy, Debug)]

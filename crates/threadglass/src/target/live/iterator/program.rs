@@ -29,7 +29,7 @@ pub(super) const FRAME: u8 = 10;
 
 const LOAD_4: u8 = 0x61;
 pub(super) const LOAD_8: u8 = 0x79;
-const STORE_8: u8 = 0x7b;
+pub(super) const STORE_8: u8 = 0x7b;
 pub(super) const STORE_8_CONSTANT: u8 = 0x7a;
 pub(super) const COPY: u8 = 0xbf;
 pub(super) const SET: u8 = 0xb7;
