@@ -86,6 +86,8 @@ fn every_command_that_needs_it_puts_the_agent_in() {
     let answer = tool().run(&["locks", &pid, "--all", "--track", "200ms", "--json"]);
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     let snapshot = answer.json();
+    assert!(snapshot["pause_us"].as_u64().is_some_and(|us| us > 0), "{snapshot}");
+    assert_eq!(snapshot["longest_pause_us"], snapshot["pause_us"], "one thread was stopped");
     let objects = snapshot["objects"].as_array().expect("objects");
     let plain = objects.iter().find(|object| object["name"] == "plain").expect("the mutex `plain`");
     assert_eq!(plain["kind"], "mutex", "{plain}");

@@ -94,7 +94,10 @@ impl Tracking {
             }
         }
         let tracked = end(self.injected);
-        snapshot.pause_us += tracked.as_ref().and_then(|tracked| tracked.pause_us).unwrap_or(0);
+        // One thread was stopped, once.
+        let pause = tracked.as_ref().and_then(|tracked| tracked.pause_us).unwrap_or(0);
+        snapshot.pause_us += pause;
+        snapshot.longest_pause_us = snapshot.longest_pause_us.max(pause);
         tracked
     }
 }
