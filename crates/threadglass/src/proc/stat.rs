@@ -119,6 +119,8 @@ pub struct Stat {
     pub policy: Policy,
 }
 
+/// PF_EXITING: set before a task gives its memory up.
+const PF_EXITING: u64 = 4;
 /// PF_KTHREAD: a thread of the kernel, without user memory.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
@@ -126,6 +128,11 @@ impl Stat {
     /// Whether this is a thread of the kernel itself.
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0
+    }
+
+    /// Whether it is about to end, or has ended.
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.flags & PF_EXITING != 0
     }
 
     /// The priority `pthread_getschedparam` would report: 0 unless the policy is real-time.

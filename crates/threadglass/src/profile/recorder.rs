@@ -147,11 +147,7 @@ impl<'a> Recorder<'a> {
         match self.images[*image?].live.check_identity() {
             Ok(()) => None,
             Err(TargetError::Execed(_)) if self.options.children => None,
-            // An exec replaces the address space; so does an end, a moment before the process is gone.
-            Err(TargetError::Execed(pid)) => match Live::open(pid) {
-                Ok(_) => Some(End::Execed),
-                Err(_) => Some(End::Exited),
-            },
+            Err(TargetError::Execed(_)) => Some(End::Execed),
             Err(_) => Some(End::Exited),
         }
     }

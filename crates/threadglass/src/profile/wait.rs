@@ -55,7 +55,7 @@ pub fn record_waits(
         let started = Instant::now();
         match collect_unnamed(&live, Scope::Waited, &[]) {
             Ok(snapshot) => waits.take(&snapshot),
-            Err(TargetError::Execed(_)) if Live::open(pid).is_ok() => break End::Execed,
+            Err(TargetError::Execed(_)) => break End::Execed,
             Err(_) if looks > 0 => break End::Exited,
             Err(error) => return Err(error.into()),
         }

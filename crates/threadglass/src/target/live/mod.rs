@@ -161,17 +161,22 @@ impl Live {
 
     /// Whether it still is the process, and the program, that was opened.
     pub fn check_identity(&self) -> Result<(), TargetError> {
-        let mut buf = Vec::new();
-        file::read_record(&self.task_dir, &leader_file(self.pid, "stat"), &mut buf)
-            .map_err(|_| TargetError::Exited(self.pid))?;
-        let now = parse_stat(&buf).ok_or(TargetError::Exited(self.pid))?;
+        let now = self.leader_now().ok_or(TargetError::Exited(self.pid))?;
         if now.state.has_ended() && !self.leader.state.has_ended() && self.list_tasks().is_ok_and(|t| t.len() <= 1) {
             return Err(TargetError::Exited(self.pid));
         }
         if self.memory.is_abandoned() {
-            return Err(TargetError::Execed(self.pid));
+            // An exec replaces the address space; an end drops it too, a moment before the process is gone.
+            let execed = self.leader_now().is_some_and(|now| !now.is_exiting());
+            return Err(if execed { TargetError::Execed(self.pid) } else { TargetError::Exited(self.pid) });
         }
         Ok(())
+    }
+
+    fn leader_now(&self) -> Option<Stat> {
+        let mut buf = Vec::new();
+        file::read_record(&self.task_dir, &leader_file(self.pid, "stat"), &mut buf).ok()?;
+        parse_stat(&buf)
     }
 
     fn list_tasks(&self) -> Result<Vec<Lwp>, Errno> {
