@@ -21,6 +21,7 @@
 #![deny(unsafe_code)]
 
 pub mod access;
+mod arch;
 pub mod control;
 pub mod doctor;
 pub mod elf;
@@ -45,6 +46,5 @@ pub mod threads;
 pub mod track;
 pub mod unwind;
 pub mod waits;
-mod x86;
 
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};

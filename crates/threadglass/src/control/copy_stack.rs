@@ -1,10 +1,11 @@
 //! Stopping a thread for as long as it takes to copy its stack.
 
 use super::stopped::{ControlError, StoppedThread};
+use crate::arch::{GeneralRegisters, Registers};
 use crate::model::{Gap, Snapshot};
 use crate::sys::ptrace::RegisterSet;
 use crate::target::{Live, Memory};
-use crate::unwind::{Moving, Registers, Stacks};
+use crate::unwind::{Moving, Stacks};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ pub fn copy_stack(live: &Live, lwp: Lwp, end: Option<RemoteAddr>) -> Result<Stac
     let started = Instant::now();
     let stopped = StoppedThread::stop(live.pid(), lwp)?;
     let general = stopped.registers(RegisterSet::General)?;
-    let registers = Registers::from_user_regs(&general).ok_or(failed(Errno::EIO))?;
+    let registers = GeneralRegisters::from_bytes(&general).ok_or(failed(Errno::EIO))?.frame();
     let used = end.and_then(|end| end.0.checked_sub(registers.sp.0)).filter(|used| *used > 0);
     let mut bytes = vec![0; used.unwrap_or(USUAL_COPY).min(MAX_COPY) as usize];
     let got = live.read_at(registers.sp, &mut bytes).unwrap_or(0);

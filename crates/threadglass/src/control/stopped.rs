@@ -1,5 +1,6 @@
 //! One thread of a live process, stopped for as long as a guard lives.
 
+use crate::arch::{GeneralRegisters, Restart, syscall};
 use crate::proc::{SyscallFile, parse_status, parse_syscall};
 use crate::seccomp::{danger_of_stop, may_restart};
 use crate::signals::SignalSet;
@@ -50,13 +51,13 @@ pub struct StoppedThread {
 /// The calls that return EINTR after a stop instead of going on, measured on Linux 6.18. (recv with a
 /// time limit belongs here too, but cannot be told from one without.)
 const NOT_RESTARTED: [i64; 7] = [
-    65,  // semop
-    128, // rt_sigtimedwait
-    208, // io_getevents
-    220, // semtimedop
-    232, // epoll_wait
-    281, // epoll_pwait
-    441, // epoll_pwait2
+    syscall::SEMOP,
+    syscall::RT_SIGTIMEDWAIT,
+    syscall::IO_GETEVENTS,
+    syscall::SEMTIMEDOP,
+    syscall::EPOLL_WAIT,
+    syscall::EPOLL_PWAIT,
+    syscall::EPOLL_PWAIT2,
 ];
 
 /// How long a thread may take to stop. Only an uninterruptible sleep delays it.
@@ -201,17 +202,10 @@ impl StoppedThread {
     /// A call with a time limit goes on by another call, `restart_syscall`, which its filters may not allow. Then the same
     /// call is made again, with all of its time: it is one that the thread has come to while it was being stopped.
     fn avoid_restart_syscall(&self) {
-        const RESTART_BLOCK: u64 = -516_i64 as u64;
-        const RESTART_IF_NOT_HANDLED: u64 = -514_i64 as u64;
-        let (rax, orig_rax) = (10 * 8, 15 * 8);
-        let Ok(mut bytes) = self.registers(RegisterSet::General) else { return };
-        let word = |bytes: &[u8], at: usize| {
-            bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes)
-        };
-        let is_in_call = word(&bytes, orig_rax).is_some_and(|number| (number as i64) >= 0);
-        if is_in_call && word(&bytes, rax) == Some(RESTART_BLOCK) && !self.may_restart() {
-            bytes[rax..rax + 8].copy_from_slice(&RESTART_IF_NOT_HANDLED.to_le_bytes());
-            let _ = self.set_registers(RegisterSet::General, &bytes);
+        let Ok(bytes) = self.registers(RegisterSet::General) else { return };
+        let general = GeneralRegisters::from_bytes(&bytes).filter(|it| it.restart() == Some(Restart::TimeLeft));
+        if let Some(general) = general.filter(|_| !self.may_restart()) {
+            let _ = self.set_registers(RegisterSet::General, &general.restarting_same().bytes());
         }
     }
 

@@ -6,6 +6,7 @@
 
 use super::{Symbol, holds, plainness};
 use crate::RemoteAddr;
+use crate::arch::ELF_MACHINE;
 use crate::target::{Limits, Memory, ReadError, Share};
 use std::cmp::Reverse;
 
@@ -70,8 +71,8 @@ impl Image {
     pub fn load(memory: &dyn Memory, base: RemoteAddr) -> Result<Self, ImageError> {
         let mut header = [0; 64];
         memory.read_exact(base, &mut header)?;
-        // Magic, 64-bit, little-endian; machine 62 is x86-64.
-        if !header.starts_with(b"\x7fELF\x02\x01") || u16_at(&header, 18) != 62 {
+        // Magic, 64-bit, little-endian.
+        if !header.starts_with(b"\x7fELF\x02\x01") || u16_at(&header, 18) != ELF_MACHINE {
             return Err(ImageError::NotElf(base));
         }
         let corrupt = |what| ImageError::Corrupt { base, what };

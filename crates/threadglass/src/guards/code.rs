@@ -3,8 +3,8 @@
 use super::addresses::ByAddress;
 use super::effect::{Named, named};
 use super::pages::Pages;
+use crate::arch::insn::{Insn, LONGEST, decode};
 use crate::unwind::{Known, Space, through_stubs, unbound_import};
-use crate::x86::{Insn, LONGEST, decode};
 
 /// Places that are remembered.
 const MAX_PLACES: usize = 1 << 20;

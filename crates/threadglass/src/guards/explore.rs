@@ -7,6 +7,8 @@ use super::code::{Callee, Code};
 use super::effect::{Effect, may_take, of_atomic};
 use super::machine::{Atomic, Machine, Next, Value};
 use super::pages::Pages;
+use crate::arch::insn::table::{FIRST_ARGUMENT, PRESERVED, RESULT, SECOND_RESULT};
+use crate::arch::insn::{Insn, Op};
 use crate::model::{Family, SyncKind};
 
 /// Instructions from one place on.
@@ -23,9 +25,6 @@ const MAX_WAYS: usize = 64;
 const ROUNDS: u8 = 3;
 /// Locks looked at together.
 pub(super) const MAX_LOCKS: usize = 16;
-
-/// Numbers, in the encoding's order, of the registers that a function gives back as it found them.
-const PRESERVED: [usize; 6] = [3, 5, 12, 13, 14, 15];
 
 /// What was seen of one lock on all ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -247,7 +246,7 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
         }
     }
 
-    fn jump(&mut self, way: &mut Way, target: u64, end: u64, insn: &crate::x86::Insn) -> bool {
+    fn jump(&mut self, way: &mut Way, target: u64, end: u64, insn: &Insn) -> bool {
         // A jump to a function's beginning is a call whose return is ours.
         if self.code.leaves(way.machine.pc, target)
             && let Callee::Named(named) = self.code.callee(target)
@@ -264,7 +263,7 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             return true;
         }
         // Round a loop: what comes behind it, or back from the call that loops.
-        if matches!(insn.op, crate::x86::Op::Jcc(_)) {
+        if matches!(insn.op, Op::Jcc(_)) {
             way.machine.pc = end;
             return self.arrive(way) || self.come_back(way);
         }
@@ -302,7 +301,7 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             Named::Never => return false,
             Named::Plain => way.machine.after_call(),
             Named::Lock(effect) => {
-                let argument = way.machine.regs[7].get(8);
+                let argument = way.machine.regs[FIRST_ARGUMENT].get(8);
                 for (index, wanted) in self.wanted.iter().enumerate() {
                     match argument {
                         Some(addr) if addr == wanted.address.0 => self.note(way, index, effect),
@@ -311,7 +310,7 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
                     }
                 }
                 way.machine.after_call();
-                way.machine.regs[0] = Value::of(0);
+                way.machine.regs[RESULT] = Value::of(0);
             }
         }
         true
@@ -331,12 +330,12 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
 
     /// Back from a call whose return was reached.
     fn come_back_with_result(&mut self, way: &mut Way) -> bool {
-        let results = (way.machine.regs[0], way.machine.regs[2]);
+        let results = (way.machine.regs[RESULT], way.machine.regs[SECOND_RESULT]);
         if !self.leave(way) {
             return false;
         }
         way.machine.after_call();
-        (way.machine.regs[0], way.machine.regs[2]) = results;
+        (way.machine.regs[RESULT], way.machine.regs[SECOND_RESULT]) = results;
         self.arrive(way) || self.come_back(way)
     }
 

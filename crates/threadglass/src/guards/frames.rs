@@ -11,10 +11,11 @@ use super::relevance::{References, is_near};
 use super::shape;
 use super::{Clue, Grade, Stander, Wanted};
 use crate::RemoteAddr;
+use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT, STACK_POINTER};
+use crate::arch::insn::{Insn, Op};
 use crate::model::SyncKind;
 use crate::target::{Slot, Target};
 use crate::unwind::{Place, Registers, Space, StackWords, Walker};
-use crate::x86::{Insn, Op, RSP};
 use std::collections::{HashMap, HashSet};
 
 /// Frames of one stack that are looked at.
@@ -27,17 +28,10 @@ const BATCH: usize = 2048;
 const MAX_FUNCTION: u64 = 64 << 10;
 /// Instructions of the second look.
 const SECOND_LOOK: usize = 300_000;
-/// Number of the first argument's register, in the encoding's order.
-const RDI: usize = 7;
 /// Bytes of a result that a call is given a place for: of what locks give (a guard, and whether it is one).
 const RESULT: u64 = 32;
 /// Frames whose registers may be known to nobody but the thread.
 const REPLAYED: usize = 6;
-
-/// Registers in the order of the encoding, by their DWARF numbers.
-const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
-/// Those that a function gives back as it found them, and the stack pointer; in the encoding's order.
-const KEPT: [usize; 7] = [3, 4, 5, 12, 13, 14, 15];
 
 /// All clues that the stacks of `standers` give.
 pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], standers: &[Stander]) -> Vec<Clue> {
@@ -65,20 +59,20 @@ pub(super) fn first_argument(target: &dyn Target, space: &Space<'_>, stander: &S
     search.replay(&mut frames, &mut relevant, &[], stander.start);
     let frame = frames.first().filter(|frame| !frame.place.exact)?;
     let call = search.at_call(frame, frame.place.pc.0)?;
-    call.regs[RDI].get(8).or_else(|| {
+    call.regs[FIRST_ARGUMENT].get(8).or_else(|| {
         // Not set just before the call: it may be what the function itself was given.
         let mut start = search.at_call(frames.get(frame.caller?)?, frames[frame.caller?].place.pc.0)?;
         start.pc = search.code.known.row(space, frame.place.lookup().0)?.function.0;
         start.set_sp(frame.top?.wrapping_sub(8));
         let here = (call.pc, frame.registers.sp.0);
-        Explorer::arrival(&mut search.code, &mut search.pages, start, here, 0)?[RDI].get(8)
+        Explorer::arrival(&mut search.code, &mut search.pages, start, here, 0)?[FIRST_ARGUMENT].get(8)
     })
 }
 
 /// Follows code from one place, with nothing but the stack pointer known.
 pub(super) fn follow(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &Wanted) -> bool {
     let mut regs = [Value::UNKNOWN; 16];
-    regs[usize::from(RSP)] = Value::of(sp.0);
+    regs[STACK_POINTER] = Value::of(sp.0);
     let mut pages = Pages::new(space.memory());
     let machine = Machine::new(pc.0, regs);
     let seen = Explorer::run(&mut Code::new(space), &mut pages, &[lock], machine, &[0; MAX_LOCKS], None);
@@ -286,7 +280,7 @@ impl<'s> Search<'s> {
                 None => {
                     let start = start_routine.map_or(row.function.0, |start| start.0);
                     let mut regs = [Value::UNKNOWN; 16];
-                    regs[usize::from(RSP)] = Value::of(top.wrapping_sub(8));
+                    regs[STACK_POINTER] = Value::of(top.wrapping_sub(8));
                     Some(Machine::new(start, regs))
                 }
             };
@@ -390,7 +384,8 @@ impl<'s> Search<'s> {
         let (from, to) = (frame.registers.sp.0, frame.top.unwrap_or(0));
         let result = if frame.place.exact { None } else { self.at_call(frame, frame.place.pc.0) };
         // Where the call puts its result there is still something older, which may look like a guard.
-        if let Some(at) = result.and_then(|call| call.regs[RDI].get(8)).filter(|at| (from..to).contains(at)) {
+        if let Some(at) = result.and_then(|call| call.regs[FIRST_ARGUMENT].get(8)).filter(|at| (from..to).contains(at))
+        {
             let end = to.min(at.saturating_add(RESULT));
             for slot in (at..end).step_by(8) {
                 state.store(&mut self.pages, slot, 8, Value::UNKNOWN);

@@ -2,7 +2,10 @@
 //! written anywhere but here. What is not known stays unknown through all that is computed from it.
 
 use super::pages::Pages;
-use crate::x86::{Alu, Insn, Mem, Op, Operand, RSP};
+use crate::arch::insn::table::{
+    CHANGED_BY_CALL, CHANGED_BY_SYSCALL, FRAME_POINTER, RESULT, SECOND_RESULT, STACK_POINTER,
+};
+use crate::arch::insn::{Alu, Insn, Mem, Op, Operand, register};
 
 /// Words that one path may write.
 const MAX_WRITES: usize = 512;
@@ -114,18 +117,16 @@ impl Machine {
     }
 
     pub(super) fn sp(&self) -> Option<u64> {
-        self.regs[usize::from(RSP)].get(8)
+        self.regs[STACK_POINTER].get(8)
     }
 
     pub(super) fn set_sp(&mut self, sp: u64) {
-        self.regs[usize::from(RSP)] = Value::of(sp);
+        self.regs[STACK_POINTER] = Value::of(sp);
     }
 
     /// Forgets what a function may change.
     pub(super) fn after_call(&mut self) {
-        for number in [0, 1, 2, 6, 7, 8, 9, 10, 11] {
-            self.regs[number] = Value::UNKNOWN;
-        }
+        CHANGED_BY_CALL.into_iter().for_each(|number| self.regs[number] = Value::UNKNOWN);
         self.vectors = [None; 16];
         self.flags = None;
     }
@@ -134,7 +135,7 @@ impl Machine {
         if mem.segment {
             return None;
         }
-        let mut addr = if mem.rip { end } else { 0 };
+        let mut addr = if mem.pc_relative { end } else { 0 };
         if let Some(base) = mem.base {
             addr = addr.wrapping_add(self.regs[usize::from(base)].get(8)?);
         }
@@ -228,7 +229,7 @@ impl Machine {
 
     fn push(&mut self, pages: &mut Pages<'_>, value: Value) {
         let slot = self.sp().map(|sp| sp.wrapping_sub(8));
-        self.regs[usize::from(RSP)] = slot.into();
+        self.regs[STACK_POINTER] = slot.into();
         if let Some(slot) = slot {
             self.store(pages, slot, 8, value);
         }
@@ -324,8 +325,8 @@ impl Machine {
                 self.write(pages, dst, 8, end, value);
             }
             Op::Leave => {
-                self.regs[usize::from(RSP)] = self.regs[5];
-                self.regs[5] = self.pop(pages);
+                self.regs[STACK_POINTER] = self.regs[FRAME_POINTER];
+                self.regs[FRAME_POINTER] = self.pop(pages);
             }
             Op::Call => return Next::Call(self.target(pages, src, end)),
             Op::Jmp => return Next::Jump(self.target(pages, src, end)),
@@ -371,7 +372,7 @@ impl Machine {
                 self.write(pages, dst, size, end, a.zip(b).map(|(a, b)| a.wrapping_add(b)).into());
             }
             Op::Cmpxchg => {
-                let expected = self.regs[0].get(size);
+                let expected = self.regs[RESULT].get(size);
                 let new = self.read(pages, src, size, end);
                 if insn.lock {
                     atomics.push(self.atomic(insn, end, Change::Exchange(expected, new.get(size))));
@@ -382,7 +383,7 @@ impl Machine {
                 match expected.zip(old.get(size)) {
                     Some((expected, old)) if expected != old => {
                         self.flags = Some(difference(expected, old, size));
-                        self.write(pages, Operand::Reg(0), size, end, Value::of(old));
+                        self.write(pages, Operand::Reg(register::RESULT), size, end, Value::of(old));
                     }
                     _ => self.write(pages, dst, size, end, new),
                 }
@@ -395,19 +396,19 @@ impl Machine {
             }
             Op::Extend => {
                 let value = match dst {
-                    Operand::Reg(2) => self.regs[0].get(size).map(|bits| (sign_extended(bits, size) >> 63) as u64),
-                    _ => self.regs[0].get(size / 2).map(|bits| sign_extended(bits, size / 2) as u64),
+                    Operand::Reg(register::SECOND_RESULT) => {
+                        self.regs[RESULT].get(size).map(|bits| (sign_extended(bits, size) >> 63) as u64)
+                    }
+                    _ => self.regs[RESULT].get(size / 2).map(|bits| sign_extended(bits, size / 2) as u64),
                 };
                 self.write(pages, dst, size, end, value.into());
             }
             Op::Nop => {}
             Op::Stop => return Next::End,
-            Op::Syscall => {
-                (self.regs[0], self.regs[1], self.regs[11]) = (Value::UNKNOWN, Value::UNKNOWN, Value::UNKNOWN);
-            }
+            Op::Syscall => CHANGED_BY_SYSCALL.into_iter().for_each(|number| self.regs[number] = Value::UNKNOWN),
             Op::Other => {
                 self.flags = None;
-                (self.regs[0], self.regs[2]) = (Value::UNKNOWN, Value::UNKNOWN);
+                (self.regs[RESULT], self.regs[SECOND_RESULT]) = (Value::UNKNOWN, Value::UNKNOWN);
                 self.write(pages, dst, size, end, Value::UNKNOWN);
             }
         }

@@ -6,14 +6,13 @@
 use super::code::Code;
 use super::machine::Machine;
 use super::pages::Pages;
-use crate::x86::{Insn, Op, Operand, RSP};
+use crate::arch::insn::register::{SECOND_ARGUMENT, STACK_POINTER};
+use crate::arch::insn::{Insn, Op, Operand, table};
 
 /// Bytes of a function that are decoded to find its last instructions before a call.
 const MAX_FUNCTION: u64 = 64 << 10;
 /// Instructions before the call that are looked at.
 const REACH: usize = 24;
-/// Number of rsi, the second argument, in the encoding's order.
-const RSI: u8 = 6;
 
 /// The register, of those that calls preserve, that the second argument of the call before `back` was made
 /// from, and how far the argument is from it. `start`: where the function begins.
@@ -25,11 +24,11 @@ pub(super) fn argument(code: &mut Code<'_>, pages: &mut Pages<'_>, start: u64, b
     let (register, distance) = loop {
         let (_, insn) = before.next()?;
         match (insn.op, insn.dst, insn.src) {
-            (Op::Mov, Operand::Reg(RSI), Operand::Reg(register)) if insn.size == 8 => break (register, 0),
-            (Op::Lea, Operand::Reg(RSI), Operand::Mem(mem)) if mem.index.is_none() && !mem.rip => {
+            (Op::Mov, Operand::Reg(SECOND_ARGUMENT), Operand::Reg(register)) if insn.size == 8 => break (register, 0),
+            (Op::Lea, Operand::Reg(SECOND_ARGUMENT), Operand::Mem(mem)) if mem.index.is_none() && !mem.pc_relative => {
                 break (mem.base?, mem.disp);
             }
-            (_, Operand::Reg(RSI), _) => return None,
+            (_, Operand::Reg(SECOND_ARGUMENT), _) => return None,
             (_, Operand::Reg(other), _) => changed.push(other),
             _ => {}
         }
@@ -74,7 +73,7 @@ pub(super) fn set_up(state: &mut Machine, pages: &mut Pages<'_>, block: &[(u64, 
         state.pc = *at;
         match (insn.op, insn.dst, insn.src) {
             (Op::Push | Op::Pop | Op::Leave, ..) | (_, Operand::Mem(_), _) => {}
-            (op, Operand::Reg(register), src) if is_preserved(register) || register == RSP => {
+            (op, Operand::Reg(register), src) if is_preserved(register) || register == STACK_POINTER => {
                 // A copy was made: where the copy is known, so is what it was made from.
                 if let (Op::Mov, Operand::Reg(from), 8) = (op, src, insn.size)
                     && !is_preserved(from)
@@ -92,5 +91,5 @@ pub(super) fn set_up(state: &mut Machine, pages: &mut Pages<'_>, block: &[(u64, 
 }
 
 fn is_preserved(register: u8) -> bool {
-    matches!(register, 3 | 5 | 12..=15)
+    table::PRESERVED.contains(&usize::from(register))
 }

@@ -4,7 +4,7 @@ use super::Wanted;
 use super::addresses::ByAddress;
 use super::code::Code;
 use super::pages::Pages;
-use crate::x86::{Op, Operand};
+use crate::arch::insn::{Op, Operand};
 
 /// Bytes of a function that are searched for addresses.
 const MAX_FUNCTION: u64 = 64 << 10;
@@ -54,7 +54,7 @@ fn find(code: &mut Code<'_>, pages: &mut Pages<'_>, start: u64, end: u64) -> Vec
         }
         for operand in [insn.dst, insn.src] {
             match operand {
-                Operand::Mem(mem) if mem.rip => found.push(at.wrapping_add_signed(mem.disp)),
+                Operand::Mem(mem) if mem.pc_relative => found.push(at.wrapping_add_signed(mem.disp)),
                 Operand::Mem(mem) if mem.base.is_none() && !mem.segment => found.push(mem.disp as u64),
                 Operand::Imm(value) => {
                     found.push(value as u64 & if insn.size == 4 { u64::from(u32::MAX) } else { u64::MAX })

@@ -23,7 +23,7 @@ pub struct Frame {
     /// Whether this is a function put into the next frame's by the compiler.
     pub inlined: bool,
     /// How the frame is known: `recorded` the innermost, `derived` by unwind rules, `inferred` from a
-    /// frame on whose rbp had to be concluded from the stack.
+    /// frame on whose frame pointer had to be concluded from the stack.
     pub evidence: Evidence,
 }
 

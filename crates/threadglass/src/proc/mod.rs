@@ -11,8 +11,8 @@ mod maps;
 mod stat;
 mod status;
 mod syscall;
-mod syscall_names;
 
+pub use crate::arch::syscall_name;
 pub use auxv::{AuxVector, parse_auxv};
 pub(crate) use limits::parse_file_limit;
 pub use limits::{StackLimit, parse_stack_limit};
@@ -20,7 +20,6 @@ pub use maps::{MapEntry, map_at, parse_maps};
 pub use stat::{KernelState, Policy, Stat, parse_stat};
 pub use status::{Status, parse_status};
 pub use syscall::{SyscallFile, parse_syscall};
-pub use syscall_names::syscall_name;
 
 /// Parses an unsigned decimal that fills `bytes` wholly.
 fn decimal(bytes: &[u8]) -> Option<u64> {

@@ -69,17 +69,17 @@ mod tests {
             parse_syscall(b"-1 0x7ffc 0x401000\n"),
             Some(SyscallFile::Outside { sp: RemoteAddr(0x7ffc), pc: RemoteAddr(0x401000) })
         );
-        let blocked = parse_syscall(b"202 0x1 0x80 0x2 0x0 0x5 0xffffffffffffffff 0x7ffc 0x401000\n");
+        let blocked = parse_syscall(b"7 0x1 0x80 0x2 0x0 0x5 0xffffffffffffffff 0x7ffc 0x401000\n");
         assert_eq!(
             blocked,
             Some(SyscallFile::Inside {
-                number: 202,
+                number: 7,
                 args: [1, 0x80, 2, 0, 5, u64::MAX],
                 sp: RemoteAddr(0x7ffc),
                 pc: RemoteAddr(0x401000)
             })
         );
-        for bad in [&b""[..], b"202", b"202 0x1", b"-1 7ffc 0x1", b"abc", b"-1 0x"] {
+        for bad in [&b""[..], b"7", b"7 0x1", b"-1 7ffc 0x1", b"abc", b"-1 0x"] {
             assert_eq!(parse_syscall(bad), None);
         }
     }

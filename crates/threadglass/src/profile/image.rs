@@ -108,8 +108,8 @@ impl<'a> Image<'a> {
     /// The stack of a sample, from its registers and its copy of the stack.
     pub(super) fn walk(&mut self, sample: &mut Sample) -> Option<Walk> {
         let registers = sample.registers?;
-        let mut general = Registers::blocked(RemoteAddr(registers.ip), RemoteAddr(registers.sp));
-        general.general[6] = Some(registers.bp);
+        let general = Registers::blocked(RemoteAddr(registers.ip), RemoteAddr(registers.sp));
+        let general = general.with_frame_pointer(registers.bp);
         let mut stack = StackWords::copied(general.sp, std::mem::take(&mut sample.stack));
         Some(self.walk_words(&mut stack, general, None))
     }

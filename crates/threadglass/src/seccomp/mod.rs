@@ -9,15 +9,13 @@ mod run;
 
 pub(crate) use run::{Args, Filter, Verdict, verdict};
 
+use crate::arch::syscall::{CLOCK_NANOSLEEP, FUTEX, NANOSLEEP, POLL, READ, RESTART_SYSCALL, WRITE};
 use crate::proc::{SyscallFile, parse_syscall};
 use crate::target::Live;
 use crate::{Lwp, Pid};
 
-const READ: i64 = 0;
-const WRITE: i64 = 1;
-const RESTART_SYSCALL: u32 = 219;
-/// poll, nanosleep, futex, clock_nanosleep: what is left of their time the kernel remembers, and they go on by another call.
-const WITH_TIME_LEFT: [i64; 4] = [7, 35, 202, 230];
+/// What is left of their time the kernel remembers, and they go on by another call.
+const WITH_TIME_LEFT: [i64; 4] = [POLL, NANOSLEEP, FUTEX, CLOCK_NANOSLEEP];
 
 /// Why a stop might kill a thread whose seccomp mode is `mode`, other than 0; `None` if it cannot. A thread that is stopped
 /// in a system call repeats the call when it goes on, past its filters, and those may have come since.
@@ -43,7 +41,7 @@ pub(crate) fn danger_of_stop(pid: Pid, lwp: Lwp, mode: u32) -> Option<String> {
 
 /// Whether a call with a time limit may go on by the call that the kernel has for that.
 pub(crate) fn may_restart(filters: &[Filter]) -> bool {
-    verdict(filters, RESTART_SYSCALL, &[None; 6]) == Verdict::Allowed
+    verdict(filters, RESTART_SYSCALL as u32, &[None; 6]) == Verdict::Allowed
 }
 
 /// Why a thread in this call could not repeat it.
@@ -54,7 +52,7 @@ pub(crate) fn may_repeat(filters: &[Filter], number: i64, args: [u64; 6]) -> Opt
         return Some(format!("its filters forbid {}, which it would have to repeat", name(number)));
     }
     if WITH_TIME_LEFT.contains(&number) && !may_restart(filters) {
-        let (name, other) = (name(number), name(i64::from(RESTART_SYSCALL)));
+        let (name, other) = (name(number), name(RESTART_SYSCALL));
         return Some(format!("its filters forbid {other}, by which its {name} would go on"));
     }
     None

@@ -1,5 +1,6 @@
 //! Running filters (classic BPF, of which seccomp allows a part) on calls of which not everything is known.
 
+use crate::arch::AUDIT;
 use std::collections::HashSet;
 
 /// One filter, as it was given to the kernel.
@@ -53,10 +54,9 @@ struct State {
 }
 
 fn load(number: u32, args: &Args, at: u32) -> Option<Word> {
-    const X86_64: u32 = 0xc000_003e;
     Some(match at {
         0 => Some(number),
-        4 => Some(X86_64),
+        4 => Some(AUDIT),
         // Where the call is made.
         8 | 12 => None,
         16..64 if at.is_multiple_of(4) => args[(at as usize - 16) / 8].map(|arg| match at.is_multiple_of(8) {
@@ -199,7 +199,7 @@ mod tests {
         // As libseccomp writes them: the machine, then a list of numbers.
         let program = [
             op(0x20, 0, 0, 4),
-            op(0x15, 0, 5, 0xc000_003e),
+            op(0x15, 0, 5, AUDIT),
             op(0x20, 0, 0, 0),
             op(0x15, 2, 0, 319),
             op(0x15, 0, 2, 9),

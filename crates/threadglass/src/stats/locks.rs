@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_tally_is_bounded() {
         let call = |word: u64| SyscallFile::Inside {
-            number: 202,
+            number: crate::arch::syscall::FUTEX,
             args: [word, 0x80, 2, 0, 0, 0],
             sp: RemoteAddr::NULL,
             pc: RemoteAddr::NULL,

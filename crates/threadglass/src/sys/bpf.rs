@@ -148,7 +148,8 @@ pub(crate) fn start_pass(link: &OwnedFd) -> Result<OwnedFd, Errno> {
 /// descriptor and writes to none of them.
 unsafe fn call<T>(command: u32, attr: &T) -> Result<OwnedFd, Errno> {
     // SAFETY: `attr` is a live object of the size given; for what it leads to the caller vouches.
-    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_bpf, command, attr as *const T, size_of::<T>()) })?;
+    let fd =
+        Errno::result(unsafe { libc::syscall(crate::arch::syscall::BPF, command, attr as *const T, size_of::<T>()) })?;
     let fd = i32::try_from(fd).map_err(|_| Errno::EBADF)?;
     // SAFETY: the kernel has just made this descriptor for us: nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

@@ -14,9 +14,6 @@ pub(crate) mod ptrace;
 pub(crate) mod robust;
 #[cfg(feature = "profile")]
 pub(crate) mod spawn;
-#[cfg(feature = "agent")]
-pub(crate) mod stub;
 pub(crate) mod task;
 pub(crate) mod terminal;
-pub(crate) mod ticks;
 pub(crate) mod vm;

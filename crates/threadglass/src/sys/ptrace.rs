@@ -2,6 +2,7 @@
 //! real-time signals, which nix has no names for.
 
 use crate::Lwp;
+use crate::arch::EXTENDED_STATE;
 use crate::signals::SignalSet;
 use nix::errno::Errno;
 
@@ -12,7 +13,7 @@ pub enum RegisterSet {
     General,
     /// NT_PRFPREG: `struct user_fpregs_struct`, 512 bytes.
     Float,
-    /// NT_X86_XSTATE: the processor's extended state; the size depends on the processor.
+    /// The processor's extended state; the size depends on the processor.
     Extended,
 }
 
@@ -21,7 +22,7 @@ impl RegisterSet {
         match self {
             Self::General => 1,
             Self::Float => 2,
-            Self::Extended => 0x202,
+            Self::Extended => EXTENDED_STATE as usize,
         }
     }
 }

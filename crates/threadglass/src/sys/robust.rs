@@ -1,5 +1,6 @@
 //! get_robust_list(2): the kernel's pointer into a thread's glibc descriptor.
 
+use crate::arch::syscall;
 use crate::{Lwp, RemoteAddr};
 
 /// Address of the thread's robust-list head, `None` when it has none (not started yet, already
@@ -9,7 +10,7 @@ pub(crate) fn robust_head(lwp: Lwp) -> Option<RemoteAddr> {
     let mut len: usize = 0;
     // SAFETY: the kernel writes one pointer to `head` and one size_t to `len`, both live locals of
     // that size; it only reads about the other thread.
-    let rc = unsafe { libc::syscall(libc::SYS_get_robust_list, lwp.0, &raw mut head, &raw mut len) };
+    let rc = unsafe { libc::syscall(syscall::GET_ROBUST_LIST, lwp.0, &raw mut head, &raw mut len) };
     (rc == 0 && head != 0).then_some(RemoteAddr(head))
 }
 

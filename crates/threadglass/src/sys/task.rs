@@ -6,7 +6,7 @@ use nix::errno::Errno;
 /// Sends a signal to one thread.
 pub(crate) fn send_signal(pid: Pid, lwp: Lwp, signal: u32) -> Result<(), Errno> {
     // SAFETY: tgkill takes three integers and touches no memory of ours.
-    let rc = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, lwp.0, signal) };
+    let rc = unsafe { libc::syscall(crate::arch::syscall::TGKILL, pid.0, lwp.0, signal) };
     Errno::result(rc).map(drop)
 }
 

@@ -1,11 +1,11 @@
 //! What only the kernel knows about a thread.
 
 use super::TargetError;
+use crate::arch::{GeneralRegisters, Registers};
 use crate::glibc::{Anchor, Hint};
 use crate::model::{Evidence, ThreadState};
 use crate::proc::{KernelState, Policy, Stat, Status, SyscallFile};
 use crate::signals::SignalSet;
-use crate::unwind::Registers;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 
 /// Facts about one LWP. Optional ones are those that a core, or a process of another user, lacks.
@@ -93,6 +93,23 @@ impl LwpFacts {
             thread_pointer: None,
             running: None,
             name: Some(stat.comm),
+        }
+    }
+
+    /// What the registers of a stopped thread tell: whether it was asleep in a system call or on its way.
+    pub fn from_registers(lwp: Lwp, registers: &GeneralRegisters) -> Self {
+        let (sp, pc) = (registers.sp(), registers.pc());
+        let (state, judged, syscall) = match registers.asleep_in() {
+            Some((number, args)) => {
+                (KernelState::Sleeping, ThreadState::Sleep, SyscallFile::Inside { number, args, sp, pc })
+            }
+            None => (KernelState::Running, ThreadState::Active, SyscallFile::Outside { sp, pc }),
+        };
+        Self {
+            syscall: Some(syscall),
+            thread_pointer: Some(registers.thread_pointer()).filter(|pointer| !pointer.is_null()),
+            running: Some((judged, Evidence::Derived)),
+            ..Self::bare(lwp, state)
         }
     }
 

@@ -17,7 +17,8 @@ mod live;
 mod module;
 mod symbols;
 
-pub use self::core::{Core, CoreError, CoreFault, CoreOptions, GeneralRegisters};
+pub use self::core::{Core, CoreError, CoreFault, CoreOptions};
+pub use crate::arch::GeneralRegisters;
 pub use bytes::Bytes;
 pub use facts::{Elsewhere, KernelFacts, LwpFacts, SchedCounters};
 pub(crate) use limits::MAX_BYTES;

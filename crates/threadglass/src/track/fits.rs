@@ -1,5 +1,6 @@
 //! Whether a program can have the agent in it at all.
 
+use crate::arch::ELF_MACHINE;
 use crate::elf::ObjectFile;
 use crate::sys::file::has_capabilities;
 use crate::target::Limits;
@@ -7,9 +8,6 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-
-/// The number of our processor in headers.
-const EM_X86_64: u16 = 62;
 
 /// The file that a shell would run under this name.
 fn find(program: &OsStr) -> Option<PathBuf> {
@@ -54,7 +52,7 @@ pub(super) fn misfit_file(path: &Path, name: &str) -> Option<String> {
         file.read_exact_at(&mut magic, 0).ok()?;
         return (magic == *b"\x7fELF").then(other);
     };
-    if object.machine() != Some(EM_X86_64) {
+    if object.machine() != Some(ELF_MACHINE) {
         return Some(other());
     }
     let Some(path) = object.interpreter() else {

@@ -1,6 +1,6 @@
 //! From the agent's times to nanoseconds.
 
-use crate::sys::ticks;
+use crate::arch::ticks;
 use table::clock;
 use table::decode::HeaderView;
 

@@ -5,7 +5,7 @@
 
 use super::{Agent, TrackError};
 use crate::RemoteAddr;
-use crate::sys::ticks;
+use crate::arch::ticks;
 use crate::target::MemoryWrite;
 use std::mem::offset_of;
 use table::{Header, LEASE, mode};

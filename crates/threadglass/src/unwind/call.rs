@@ -1,9 +1,8 @@
 //! The call instruction before a return address, and where it leads.
 
 use super::space::Space;
+use crate::arch::code::{self, LONGEST_CALL};
 
-/// Enough for the longest call instruction: `call *%fs:0x12345678`.
-const LONGEST: u64 = 8;
 /// Stubs between a call and its function.
 const MAX_STUBS: usize = 3;
 
@@ -18,37 +17,14 @@ pub(crate) enum Call {
 
 /// Decodes the call that returns to `back`; `None` when no call can be there.
 pub(super) fn call_before(space: &Space<'_>, back: u64) -> Option<Call> {
-    let code: [u8; LONGEST as usize] = space.code(back.checked_sub(LONGEST)?)?;
-    // `call rel32`
-    if code[3] == 0xe8 {
-        let target = back.wrapping_add_signed(i64::from(i32_at(&code, 4)));
-        if space.is_code(target) {
-            return Some(Call::To(through_stubs(space, target)));
-        }
+    let code: [u8; LONGEST_CALL] = space.code(back.checked_sub(LONGEST_CALL as u64)?)?;
+    if let Some(target) = code::direct_call(&code, back).filter(|target| space.is_code(*target)) {
+        return Some(Call::To(through_stubs(space, target)));
     }
-    // `call *disp32(%rip)`: a slot of the global offset table, which stays as it is once resolved.
-    if code[2..4] == [0xff, 0x15] {
-        let slot = back.wrapping_add_signed(i64::from(i32_at(&code, 4)));
+    if let Some(slot) = code::call_by_slot(&code, back) {
         return Some(word(space, slot).filter(|to| space.is_code(*to)).map_or(Call::Indirect, Call::To));
     }
-    ends_in_indirect_call(&code).then_some(Call::Indirect)
-}
-
-/// Whether the bytes end in `call *operand` of any form.
-fn ends_in_indirect_call(code: &[u8; LONGEST as usize]) -> bool {
-    (2..=7).any(|length| {
-        let at = code.len() - length;
-        let (opcode, modrm) = (code[at], code[at + 1]);
-        let (mode, rm) = (modrm >> 6, modrm & 7);
-        let sib = mode != 3 && rm == 4;
-        let displacement = match mode {
-            0 if rm == 5 || (sib && length > 2 && code[at + 2] & 7 == 5) => 4,
-            1 => 1,
-            2 => 4,
-            _ => 0,
-        };
-        opcode == 0xff && modrm >> 3 & 7 == 2 && length == 2 + usize::from(sib) + displacement
-    })
+    code::ends_in_indirect_call(&code).then_some(Call::Indirect)
 }
 
 /// Follows jumps through the procedure linkage table from `target` to the function itself.
@@ -74,28 +50,11 @@ fn stub_at(space: &Space<'_>, addr: u64) -> Option<u64> {
 
 /// The slot through which the stub at `addr` jumps, and the address behind the jump.
 fn slot_of_stub(space: &Space<'_>, addr: u64) -> Option<(u64, u64)> {
-    let code: [u8; 11] = space.code(addr)?;
-    // `endbr64` and the `bnd` prefix may stand in front of `jmp *disp32(%rip)`.
-    let mut at = 0;
-    if code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
-        at += 4;
-    }
-    if code[at] == 0xf2 {
-        at += 1;
-    }
-    if code.get(at..at + 2)? != [0xff, 0x25] {
-        return None;
-    }
-    let next = addr.wrapping_add(at as u64 + 6);
-    Some((next.wrapping_add_signed(i64::from(i32_at(code.get(at + 2..at + 6)?, 0))), next))
+    code::slot_of_stub(&space.code(addr)?, addr)
 }
 
 fn word(space: &Space<'_>, addr: u64) -> Option<u64> {
     space.code(addr).map(u64::from_le_bytes)
-}
-
-fn i32_at(code: &[u8], at: usize) -> i32 {
-    i32::from_le_bytes(std::array::from_fn(|i| code[at + i]))
 }
 
 #[cfg(test)]
@@ -139,7 +98,7 @@ mod tests {
         for form in forms {
             assert_eq!(before(form), Some(Call::Indirect), "{form:x?}");
         }
-        assert_eq!(before(&[0xff, 0xe0]), None, "jmp *%rax");
+        assert_eq!(before(&[0xff, 0xe0]), None, "a jump");
         assert_eq!(before(&[0x48, 0x89, 0xe5]), None);
     }
 }

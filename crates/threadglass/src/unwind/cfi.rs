@@ -179,7 +179,7 @@ impl Table {
         let Some(at) = at else { return Ok(None) };
         let Some(entry) = Entry::read(&self.section, memory, at)? else { return Ok(None) };
         entry.with(|section, bases, entry| {
-            if !entry.contains(addr) || entry.cie().return_address_register().0 != super::registers::RETURN {
+            if !entry.contains(addr) || entry.cie().return_address_register().0 != crate::arch::RETURN {
                 return Ok(None);
             }
             let mut context = UnwindContext::new();
@@ -196,7 +196,7 @@ impl Table {
             };
             let mut rules = Vec::new();
             // Others than the general registers and the return address are of no use to a walk.
-            for (register, rule) in row.registers().filter(|(register, _)| register.0 <= super::registers::RETURN) {
+            for (register, rule) in row.registers().filter(|(register, _)| register.0 <= crate::arch::RETURN) {
                 let rule = match rule {
                     RegisterRule::SameValue => Rule::Same,
                     RegisterRule::Offset(offset) => Rule::At(*offset),

@@ -1,7 +1,7 @@
 //! DWARF expressions in unwind rules: signal frames and realigned stacks have them.
 
 use super::cfi::Bytes;
-use super::registers::Registers;
+use crate::arch::Registers;
 use gimli::{Encoding, EvaluationResult, Expression, Value};
 
 /// No expression in unwind rules takes more steps; one that loops is given up.

@@ -1,17 +1,18 @@
 //! The frame pointer of a thread that was not stopped.
 //!
-//! `/proc` tells only pc and sp of a blocked thread. Code that keeps rbp free of a frame does not need
-//! more, and often a function further in has saved rbp where the unwind rules find it. What remains is a
-//! frame whose extent is known only relative to an rbp that nobody has saved. Such a frame shows itself
+//! `/proc` tells only pc and sp of a blocked thread. Code that keeps the register free of a frame does
+//! not need more, and often a function further in has saved it where the unwind rules find it. What remains is
+//! a frame whose extent is known only relative to a frame pointer that nobody has saved. Such a frame shows itself
 //! on the stack: above its return address there must be a call that reaches it.
 
 use super::call::Call;
 use super::cfi::{Cfa, Row, Rule};
-use super::registers::{RBP, RETURN, Registers};
 use super::space::{Known, Space};
 use super::stack::StackWords;
 use crate::RemoteAddr;
-use crate::x86::{Alu, Op, Operand, RSP, decode};
+use crate::arch::code::jumps_to;
+use crate::arch::prologue::{frame_size, frame_sizes};
+use crate::arch::{FRAME_POINTER, RETURN, Registers};
 
 /// How far up a frame is searched for. Larger ones than this are rare, and each word is one more chance
 /// to take an old return address for a new one.
@@ -21,24 +22,22 @@ const REACH: u64 = 256 << 10;
 const MAX_CANDIDATES: usize = 64;
 /// Bytes of a function that are read for its prologue.
 const PROLOGUE: usize = 96;
-/// Number of rbp in instructions.
-const FRAME: u8 = 5;
 /// Bytes of a function that are searched for a jump.
 const MAX_BODY: u64 = 8 << 10;
 /// Frames by which a place must prove itself among others.
 const PROOF: usize = 8;
 
-/// An rbp that was concluded.
+/// A frame pointer that was concluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    pub(super) rbp: u64,
+    pub(super) pointer: u64,
     /// Whether the function's own prologue puts its frame there, and a direct call of it is found: then there
     /// is nothing else that it can be.
     pub(super) firm: bool,
 }
 
-/// The value that rbp must have in the frame with `registers`; `None` when nothing convinces.
-pub(super) fn rbp(
+/// The value that the frame pointer must have in the frame with `registers`; `None` when nothing convinces.
+pub(super) fn frame_pointer(
     space: &Space<'_>,
     known: &mut Known,
     stack: &mut StackWords<'_>,
@@ -51,7 +50,7 @@ pub(super) fn rbp(
     }
     let (sp, function) = (registers.sp.0, row.function.0);
     let mut search = Search { space, known, stack };
-    let least = prologue(space, function);
+    let least = space.code::<32>(function).and_then(|code| frame_size(&code));
     // The prologue says how large the frame is. A direct call of the function there leaves no doubt.
     let code: [u8; PROLOGUE] = space.code(function).unwrap_or([0; PROLOGUE]);
     let places = frame_sizes(&code).into_iter().filter_map(|size| sp.checked_add(size));
@@ -61,13 +60,13 @@ pub(super) fn rbp(
             _ => false,
         })
         .collect();
-    if let [rbp] = places[..] {
-        return Some(Found { rbp, firm: true });
+    if let [pointer] = places[..] {
+        return Some(Found { pointer, firm: true });
     }
-    if let Some(rbp) = least.and_then(|size| sp.checked_add(size))
-        && search.call_at(rbp) == Some(Call::Indirect)
+    if let Some(pointer) = least.and_then(|size| sp.checked_add(size))
+        && search.call_at(pointer) == Some(Call::Indirect)
     {
-        return Some(Found { rbp, firm: false });
+        return Some(Found { pointer, firm: false });
     }
     // Otherwise (arguments pushed for a call, arrays of variable size) only a call of this very function
     // convinces.
@@ -89,7 +88,7 @@ pub(super) fn rbp(
         }
         at = at.checked_add(16)?;
     }
-    let concluded = |rbp| Some(Found { rbp, firm: false });
+    let concluded = |pointer| Some(Found { pointer, firm: false });
     if let [only] = candidates[..] {
         return concluded(only);
     }
@@ -101,10 +100,10 @@ pub(super) fn rbp(
     if agree { concluded(first) } else { None }
 }
 
-/// The common rule: caller's rbp at CFA-16, return address at CFA-8, CFA 16 above rbp.
+/// The common rule: the caller's frame pointer at CFA-16, return address at CFA-8, CFA 16 above the frame pointer.
 fn is_standard(row: &Row) -> bool {
-    matches!(row.cfa, Cfa::Register(RBP, 16))
-        && matches!(row.rule(RBP), Some(Rule::At(-16)))
+    matches!(row.cfa, Cfa::Register(FRAME_POINTER, 16))
+        && matches!(row.rule(FRAME_POINTER), Some(Rule::At(-16)))
         && matches!(row.rule(RETURN), Some(Rule::At(-8)))
 }
 
@@ -115,18 +114,18 @@ struct Search<'s, 'a, 'b> {
 }
 
 impl Search<'_, '_, '_> {
-    /// The call that made the frame whose rbp is `rbp`; `None` when no frame can be there.
-    fn call_at(&mut self, rbp: u64) -> Option<Call> {
-        let back = self.stack.word(rbp.checked_add(8)?)?;
+    /// The call that made the frame whose frame pointer is `pointer`; `None` when no frame can be there.
+    fn call_at(&mut self, pointer: u64) -> Option<Call> {
+        let back = self.stack.word(pointer.checked_add(8)?)?;
         if !self.space.is_code(back) {
             return None;
         }
         let caller = self.known.row(self.space, back.checked_sub(1)?)?;
         // A signal handler was called by the kernel, which leaves no instruction behind.
         let call = if caller.signal { Call::Indirect } else { self.known.call(self.space, back)? };
-        // A caller that needs its rbp must find it further up.
-        let saved = self.stack.word(rbp)?;
-        (!caller.cfa_is_on(RBP) || saved > rbp).then_some(call)
+        // A caller that needs its frame pointer must find it further up.
+        let saved = self.stack.word(pointer)?;
+        (!caller.cfa_is_on(FRAME_POINTER) || saved > pointer).then_some(call)
     }
 
     /// Whether the function at `start` hands its call on to `function`: by a jump, which leaves no trace on the
@@ -138,114 +137,25 @@ impl Search<'_, '_, '_> {
         if self.space.memory.read_exact(RemoteAddr(start), &mut code).is_err() {
             return false;
         }
-        let to = |at: usize| {
-            let relative = code.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_le_bytes)?;
-            Some(start.wrapping_add(at as u64 + 4).wrapping_add_signed(i64::from(relative)))
-        };
-        (0..length).any(|at| match code[at] {
-            0xe9 => to(at + 1) == Some(function),
-            0x0f if code.get(at + 1).is_some_and(|next| next & 0xf0 == 0x80) => to(at + 2) == Some(function),
-            _ => false,
-        })
+        jumps_to(&code, start, function)
     }
 
-    /// The rbp of the frames from `rbp` (of `function`) outwards, as far as they need one; `None` when one
+    /// The frame pointers from `pointer` (of `function`) outwards, as far as they need one; `None` when one
     /// of them was not called by the frame around it.
-    fn chain(&mut self, mut rbp: u64, mut function: u64) -> Option<Vec<u64>> {
+    fn chain(&mut self, mut pointer: u64, mut function: u64) -> Option<Vec<u64>> {
         let mut chain = Vec::new();
         while chain.len() < PROOF {
-            match self.call_at(rbp)? {
+            match self.call_at(pointer)? {
                 Call::To(target) if target != function => return None,
-                _ => chain.push(rbp),
+                _ => chain.push(pointer),
             }
-            let back = self.stack.word(rbp.checked_add(8)?)?;
+            let back = self.stack.word(pointer.checked_add(8)?)?;
             let caller = self.known.row(self.space, back.checked_sub(1)?)?;
             if !is_standard(&caller) {
                 break;
             }
-            (rbp, function) = (self.stack.word(rbp)?, caller.function.0);
+            (pointer, function) = (self.stack.word(pointer)?, caller.function.0);
         }
         Some(chain)
-    }
-}
-
-/// Bytes between rbp and sp that the function beginning at `start` sets up, by its first instructions:
-/// `push %rbp; mov %rsp,%rbp`, more pushes, `sub $n,%rsp`. `None` when it begins in another way.
-fn prologue(space: &Space<'_>, start: u64) -> Option<u64> {
-    let code: [u8; 32] = space.code(start)?;
-    frame_size(&code)
-}
-
-/// The sizes that a frame has in the course of its function's first instructions, whatever is done between
-/// them; the last one before the body is the right one, but where that begins is not known.
-fn frame_sizes(code: &[u8]) -> Vec<u64> {
-    let mut sizes = Vec::new();
-    let (mut at, mut size) = (0, None);
-    while let Some(insn) = code.get(at..).and_then(decode) {
-        at += usize::from(insn.len);
-        match (insn.op, insn.dst, insn.src) {
-            (Op::Mov, Operand::Reg(FRAME), Operand::Reg(RSP)) => size = Some(0u64),
-            (Op::Push, ..) => size = size.map(|size| size + 8),
-            (Op::Alu(Alu::Sub), Operand::Reg(RSP), Operand::Imm(bytes @ 1..)) => {
-                size = size.and_then(|size| size.checked_add(bytes as u64));
-            }
-            (Op::Ret | Op::Call, ..) => break,
-            _ => continue,
-        }
-        sizes.extend(size);
-    }
-    sizes.dedup();
-    sizes
-}
-
-fn frame_size(code: &[u8]) -> Option<u64> {
-    let mut rest = code;
-    rest = rest.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(rest);
-    rest = rest.strip_prefix(&[0x55])?;
-    rest = rest.strip_prefix(&[0x48, 0x89, 0xe5]).or_else(|| rest.strip_prefix(&[0x48, 0x8b, 0xec]))?;
-    let mut size = 0;
-    loop {
-        rest = match rest {
-            [0x50..=0x57, rest @ ..] | [0x41, 0x50..=0x57, rest @ ..] => rest,
-            [0x48, 0x83, 0xec, n, ..] => return Some(size + u64::from(*n)).filter(|_| *n < 0x80),
-            [0x48, 0x81, 0xec, a, b, c, d, ..] => {
-                return Some(size + u64::from(u32::from_le_bytes([*a, *b, *c, *d])));
-            }
-            // A frame without locals.
-            _ => return Some(size),
-        };
-        size += 8;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_of_frames() {
-        let cases: [(&[u8], Option<u64>); 6] = [
-            (&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0x90], Some(0x20)),
-            (&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xec, 0x18], Some(0x20)),
-            (&[0x55, 0x48, 0x89, 0xe5, 0x41, 0x54, 0x53, 0x48, 0x81, 0xec, 0, 1, 0, 0], Some(0x110)),
-            (&[0x55, 0x48, 0x89, 0xe5, 0xb8, 0, 0, 0, 0], Some(0)),
-            (&[0x53, 0x48, 0x83, 0xec, 0x20], None),
-            (&[], None),
-        ];
-        for (code, size) in cases {
-            assert_eq!(frame_size(code), size, "{code:x?}");
-        }
-    }
-
-    #[test]
-    fn prologues_with_other_things_between() {
-        // push rbp; mov rsp,rbp; push r13; push r12; mov esi,r12d; push rbx; sub 0x28,rsp; test rcx,rcx; ret
-        let code = [
-            0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x41, 0x55, 0x41, 0x54, 0x41, 0x89, 0xf4, 0x53, 0x48, 0x83,
-            0xec, 0x28, 0x48, 0x85, 0xc9, 0xc3, 0x53,
-        ];
-        assert_eq!(frame_sizes(&code), [0, 8, 16, 24, 64]);
-        assert!(frame_sizes(&[0x53, 0x48, 0x83, 0xec, 0x20, 0xc3]).is_empty(), "a frame without rbp");
-        assert!(frame_sizes(&[]).is_empty());
     }
 }

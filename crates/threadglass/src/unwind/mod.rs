@@ -14,15 +14,14 @@ mod entries;
 mod expression;
 mod infer;
 mod libc_site;
-mod registers;
 mod sites;
 mod space;
 mod stack;
 mod stacks;
 mod walk;
 
+pub use crate::arch::Registers;
 pub(crate) use call::{through_stubs, unbound_import};
-pub use registers::Registers;
 pub(crate) use sites::{Site, Sites};
 pub(crate) use space::Known;
 pub use space::Space;

@@ -1,11 +1,11 @@
 //! The call sites of many blocked threads, and no more of their stacks than that takes.
 
 use super::libc_site::call_site;
-use super::registers::Registers;
 use super::space::{Known, Space};
 use super::stack::StackWords;
 use super::walk::{Place, Walker};
 use crate::RemoteAddr;
+use crate::arch::Registers;
 use crate::model::CallSite;
 use crate::target::{Memory, Slot, Target};
 

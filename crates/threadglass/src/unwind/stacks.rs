@@ -1,10 +1,10 @@
 //! The stacks of many threads.
 
 use super::libc_site::call_site;
-use super::registers::Registers;
 use super::space::{Known, Space};
 use super::stack::StackWords;
 use super::walk::{MAX_FRAMES, Place, Walk, Walker};
+use crate::arch::Registers;
 use crate::model::{CallSite, Frame, Gap, Snapshot, StackEnd, Syscall, Thread};
 use crate::proc::SyscallFile;
 use crate::symbols::{FrameNames, Namer};

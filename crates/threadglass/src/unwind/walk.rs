@@ -8,10 +8,10 @@
 use super::cfi::{Cfa, Row, Rule};
 use super::expression::evaluate;
 use super::infer;
-use super::registers::{RBP, RETURN, RSP, Registers};
 use super::space::{Known, Space};
 use super::stack::StackWords;
 use crate::RemoteAddr;
+use crate::arch::{FRAME_POINTER, FRAME_POINTER_NAME, RETURN, Registers, STACK_POINTER};
 use crate::model::{Evidence, StackEnd};
 
 /// Frames of one stack. Deeper ones are cut.
@@ -113,12 +113,14 @@ impl Walker<'_, '_> {
             if matches!(row.rule(RETURN), Some(Rule::Undefined)) {
                 return StackEnd::Start;
             }
-            if registers.rbp().is_none() && row.cfa_is_on(RBP) {
-                let found = infer::rbp(self.space, self.known, stack, &registers, &row, self.start_routine);
+            if registers.frame_pointer().is_none() && row.cfa_is_on(FRAME_POINTER) {
+                let found = infer::frame_pointer(self.space, self.known, stack, &registers, &row, self.start_routine);
                 let Some(found) = found else {
-                    return unknown("the frame needs rbp, which is not known of a thread that was not stopped".into());
+                    return unknown(format!(
+                        "the frame needs {FRAME_POINTER_NAME}, which is not known of a thread that was not stopped"
+                    ));
                 };
-                registers = registers.with_rbp(found.rbp);
+                registers = registers.with_frame_pointer(found.pointer);
                 evidence = Evidence::Inferred;
                 firm &= found.firm;
             }
@@ -181,7 +183,7 @@ fn step(row: &Row, registers: &Registers, stack: &mut StackWords<'_>) -> Option<
         match *register {
             RETURN => caller.pc = RemoteAddr(value?),
             // A signal frame restores it from its record.
-            RSP => caller.sp = RemoteAddr(value?),
+            STACK_POINTER => caller.sp = RemoteAddr(value?),
             register => {
                 if let Some(slot) = caller.general.get_mut(usize::from(register)) {
                     *slot = value;

@@ -1,11 +1,8 @@
 //! What a blocked thread told the kernel about its wait.
 
 use crate::RemoteAddr;
+use crate::arch::syscall::{FUTEX, FUTEX_WAIT, RESTART_SYSCALL};
 use crate::proc::SyscallFile;
-
-const SYS_FUTEX: i64 = 202;
-const SYS_RESTART: i64 = 219;
-const SYS_FUTEX_WAIT: i64 = 455;
 
 const COMMAND: u64 = 127;
 const PRIVATE: u64 = 128;
@@ -53,7 +50,7 @@ impl FutexWait {
     /// The wait of a thread that is blocked in `call`; `None` when it is not in such a call.
     pub fn of(call: &SyscallFile) -> Option<Self> {
         let SyscallFile::Inside { number, args, .. } = call else { return None };
-        if *number == SYS_FUTEX_WAIT {
+        if *number == FUTEX_WAIT {
             // word, value, mask, flags (size in the low bits), deadline
             return Some(Self {
                 word: RemoteAddr(args[0]),
@@ -65,8 +62,8 @@ impl FutexWait {
                 restarted: false,
             });
         }
-        let restarted = *number == SYS_RESTART;
-        if *number != SYS_FUTEX && !restarted {
+        let restarted = *number == RESTART_SYSCALL;
+        if *number != FUTEX && !restarted {
             return None;
         }
         let op = match args[1] & COMMAND {
@@ -95,6 +92,7 @@ impl FutexWait {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::syscall::READ;
 
     fn call(number: i64, args: [u64; 6]) -> SyscallFile {
         SyscallFile::Inside { number, args, sp: RemoteAddr::NULL, pc: RemoteAddr::NULL }
@@ -102,17 +100,17 @@ mod tests {
 
     #[test]
     fn futex_calls_that_wait() {
-        let wait = FutexWait::of(&call(202, [0x5000, 0x80, 0xffff_ffff_8000_0002, 0, 0, 0])).unwrap();
+        let wait = FutexWait::of(&call(FUTEX, [0x5000, 0x80, 0xffff_ffff_8000_0002, 0, 0, 0])).unwrap();
         assert_eq!((wait.op, wait.private, wait.value, wait.timed), (FutexOp::Wait, true, 0x8000_0002, false));
-        let wait = FutexWait::of(&call(202, [0x5000, 393, 0, 0x7000, 0, 0xffff_ffff])).unwrap();
+        let wait = FutexWait::of(&call(FUTEX, [0x5000, 393, 0, 0x7000, 0, 0xffff_ffff])).unwrap();
         assert_eq!((wait.op, wait.realtime, wait.timed), (FutexOp::WaitBitset, true, true));
-        assert_eq!(FutexWait::of(&call(202, [0x5000, 0x81, 1, 0, 0, 0])), None, "a wake");
-        assert_eq!(FutexWait::of(&call(0, [0x5000, 0x80, 2, 0, 0, 0])), None, "a read");
+        assert_eq!(FutexWait::of(&call(FUTEX, [0x5000, 0x81, 1, 0, 0, 0])), None, "a wake");
+        assert_eq!(FutexWait::of(&call(READ, [0x5000, 0x80, 2, 0, 0, 0])), None, "a read");
     }
 
     #[test]
     fn restarted_calls_are_not_taken_for_what_they_are_not() {
-        assert!(FutexWait::of(&call(219, [0x5000, 0x189, 0, 0x7000, 0, 0])).unwrap().timed);
-        assert_eq!(FutexWait::of(&call(219, [1, 0, 0x7000, 0x7000, 0, 0])), None, "clock_nanosleep");
+        assert!(FutexWait::of(&call(RESTART_SYSCALL, [0x5000, 0x189, 0, 0x7000, 0, 0])).unwrap().timed);
+        assert_eq!(FutexWait::of(&call(RESTART_SYSCALL, [1, 0, 0x7000, 0x7000, 0, 0])), None, "clock_nanosleep");
     }
 }

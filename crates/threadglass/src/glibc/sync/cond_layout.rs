@@ -5,7 +5,7 @@
 //! `pthread_cond_signal` does.
 
 use super::CondLayout;
-use crate::RemoteAddr;
+use crate::arch::code::{first_call, first_member_read};
 use crate::target::{Memory, Symbols};
 
 impl CondLayout {
@@ -26,14 +26,10 @@ impl CondLayout {
         let wrapper = symbols.address_of("cnd_signal")?;
         let mut code = [0; 24];
         memory.read_exact(wrapper, &mut code).ok()?;
-        let at = code.windows(5).position(|window| matches!(window[0], 0xe8 | 0xe9))?;
-        let relative = i32::from_le_bytes(code[at + 1..at + 5].try_into().ok()?);
-        let signal = RemoteAddr(wrapper.offset(at as u64 + 5).0.wrapping_add_signed(i64::from(relative)));
+        let signal = first_call(&code, wrapper)?;
         let mut code = [0; 64];
         memory.read_exact(signal, &mut code).ok()?;
-        // The first `mov N(%rdi),%reg`.
-        let load = code.windows(3).find(|window| window[0] == 0x8b && window[1] & 0xc7 == 0x47)?;
-        match load[2] {
+        match first_member_read(&code)? {
             0x24 => Some(Self::Old),
             0x1c => Some(Self::New),
             _ => None,
@@ -44,6 +40,7 @@ impl CondLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RemoteAddr;
     use crate::target::Bytes;
 
     struct One(RemoteAddr);

@@ -3,15 +3,11 @@
 use super::Core;
 use super::notes::ThreadNotes;
 use crate::Lwp;
+use crate::arch::Registers;
 use crate::model::{CoreWriter, Evidence, ThreadState};
-use crate::proc::{KernelState, SyscallFile};
+use crate::proc::KernelState;
 use crate::signals::SignalSet;
 use crate::target::{KernelFacts, LwpFacts, SchedCounters, TargetError};
-use crate::unwind::Registers;
-
-/// What a system call answers when something interrupts its sleep: `EINTR`, or one of the codes by
-/// which the kernel starts the call again (`ERESTARTSYS` and its kin).
-const INTERRUPTED: [i64; 5] = [-4, -512, -513, -514, -516];
 
 /// The kernel ends the other threads by this before it dumps them.
 const SIGKILL: u64 = 1 << 8;
@@ -19,31 +15,17 @@ const SIGKILL: u64 = 1 << 8;
 impl Core {
     fn facts_of(&self, thread: &ThreadNotes) -> LwpFacts {
         let status = &thread.status;
-        let registers = &status.registers;
-        let (sp, pc) = (registers.sp(), registers.pc());
-        // A thread that sleeps in a call was interrupted in it to be dumped. One that came into the
-        // kernel in another way, or whose call was done, was on its way through the program.
-        let asleep = registers.call() >= 0 && INTERRUPTED.contains(&registers.result());
-        let (state, judged, syscall) = match asleep {
-            true => {
-                let (number, args) = (registers.call(), registers.call_arguments());
-                (KernelState::Sleeping, ThreadState::Sleep, SyscallFile::Inside { number, args, sp, pc })
-            }
-            false => (KernelState::Running, ThreadState::Active, SyscallFile::Outside { sp, pc }),
-        };
         let by_kernel = self.notes.writer == CoreWriter::Kernel;
         let is_leader = status.lwp == self.pid.leader();
         LwpFacts {
             // The process's name is that of its main thread.
             name: self.notes.process.as_ref().filter(|_| by_kernel && is_leader).map(|process| process.name.clone()),
-            syscall: Some(syscall),
             blocked: by_kernel.then_some(status.blocked),
             pending: by_kernel.then_some(SignalSet(status.pending.0 & !SIGKILL)),
             // The leader's record has the time of the whole process.
             cpu_ticks: (by_kernel && !is_leader).then_some(status.cpu_ticks),
-            thread_pointer: Some(registers.thread_pointer()).filter(|pointer| !pointer.is_null()),
-            running: Some((judged, Evidence::Derived)),
-            ..LwpFacts::bare(status.lwp, state)
+            // A thread that sleeps in a call was interrupted in it to be dumped.
+            ..LwpFacts::from_registers(status.lwp, &status.registers)
         }
     }
 
@@ -87,8 +69,7 @@ impl KernelFacts for Core {
     }
 
     fn registers_at_rest(&self, lwp: Lwp) -> Option<Registers> {
-        let bytes: Vec<u8> = self.registers(lwp)?.0.iter().flat_map(|word| word.to_le_bytes()).collect();
-        Registers::from_user_regs(&bytes)
+        self.registers(lwp).map(|registers| registers.frame())
     }
 
     fn tracer_name(&self, _tracer: i32) -> Option<Vec<u8>> {

@@ -2,6 +2,7 @@
 
 use super::error::{CoreFault, machine_name};
 use super::source::Source;
+use crate::arch::ELF_MACHINE;
 use std::path::Path;
 
 pub(super) const PT_LOAD: u32 = 1;
@@ -59,7 +60,7 @@ pub(super) fn check_core(source: &dyn Source, path: &Path) -> Result<(), CoreFau
         3 => return Err(CoreFault::NotACore("a program or library")),
         _ => return Err(CoreFault::NotACore("an ELF file of another kind")),
     }
-    if is_32_bit || header[5] != 1 || machine != 62 {
+    if is_32_bit || header[5] != 1 || machine != ELF_MACHINE {
         return Err(CoreFault::WrongMachine(machine_name(machine, is_32_bit)));
     }
     Ok(())

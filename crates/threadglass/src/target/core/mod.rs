@@ -24,12 +24,12 @@ mod segments;
 mod source;
 
 pub use error::{CoreError, CoreFault};
-pub use records::GeneralRegisters;
 
 use super::module::{Module, group};
 use super::symbols::GlibcSymbols;
 use super::{Identity, Limits, Memory, ReadError, Symbols, Target, TargetError};
 use crate::access::Denial;
+use crate::arch::GeneralRegisters;
 use crate::model::{CoreInfo, CoreWriter, Gap};
 use crate::proc::{MapEntry, StackLimit};
 use crate::signals::signal_name;

@@ -3,6 +3,7 @@
 use super::header::{Headers, PT_NOTE, u32_at};
 use super::records::{FileMapping, ProcessInfo, SignalInfo, ThreadStatus, decode_files};
 use super::source::Source;
+use crate::arch::EXTENDED_STATE;
 use crate::model::CoreWriter;
 use crate::proc::{AuxVector, parse_auxv};
 use std::collections::HashSet;
@@ -13,7 +14,6 @@ const NT_PRPSINFO: u32 = 3;
 const NT_AUXV: u32 = 6;
 const NT_FILE: u32 = 0x4649_4c45;
 const NT_SIGINFO: u32 = 0x5349_4749;
-const NT_X86_XSTATE: u32 = 0x202;
 
 /// Threads that are kept. A process with the usual limit of mappings has a quarter as many; what is told of each takes
 /// some kilobytes.
@@ -144,7 +144,7 @@ impl Notes {
                     thread.floating.get_or_insert(record);
                 }
             }
-            NT_X86_XSTATE => {
+            EXTENDED_STATE => {
                 if let Some(thread) = self.threads.last_mut() {
                     thread.extended.get_or_insert(record);
                 }
@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
             return None;
         }
         // Numbers mean what they mean here only under these names.
-        let owner: &[u8] = if kind == NT_X86_XSTATE { b"LINUX\0" } else { b"CORE\0" };
+        let owner: &[u8] = if kind == EXTENDED_STATE { b"LINUX\0" } else { b"CORE\0" };
         if name != owner.len() as u64 || self.bytes(at + 12, owner.len()) != Some(owner) {
             kind = 0;
         }

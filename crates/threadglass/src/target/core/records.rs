@@ -1,52 +1,11 @@
 //! The records inside a core's notes, decoded from bytes. Layouts are those of the kernel's
-//! `elf_prstatus`, `elf_prpsinfo`, `siginfo_t` and `NT_FILE` on x86-64.
+//! `elf_prstatus`, `elf_prpsinfo`, `siginfo_t` and `NT_FILE` on 64-bit machines.
 
 use super::header::{u32_at, u64_at};
+use crate::arch::GeneralRegisters;
 use crate::proc::MapEntry;
 use crate::signals::SignalSet;
 use crate::{Lwp, Pid, RemoteAddr};
-
-/// The general registers in the order of `user_regs_struct`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GeneralRegisters(pub [u64; 27]);
-
-impl GeneralRegisters {
-    /// `rbp`.
-    pub fn frame_pointer(&self) -> u64 {
-        self.0[4]
-    }
-
-    /// `rip`.
-    pub fn pc(&self) -> RemoteAddr {
-        RemoteAddr(self.0[16])
-    }
-
-    /// `rsp`.
-    pub fn sp(&self) -> RemoteAddr {
-        RemoteAddr(self.0[19])
-    }
-
-    /// `fs_base`, where glibc's descriptor of the thread is.
-    pub fn thread_pointer(&self) -> RemoteAddr {
-        RemoteAddr(self.0[21])
-    }
-
-    /// `rax`: what a system call has answered.
-    pub(super) fn result(&self) -> i64 {
-        self.0[10] as i64
-    }
-
-    /// `orig_rax`: the system call that led into the kernel; negative when something else did.
-    pub(super) fn call(&self) -> i64 {
-        self.0[15] as i64
-    }
-
-    /// The six argument registers of a system call.
-    pub(super) fn call_arguments(&self) -> [u64; 6] {
-        // rdi, rsi, rdx, r10, r8, r9
-        [14, 13, 12, 7, 9, 8].map(|at| self.0[at])
-    }
-}
 
 /// `NT_PRSTATUS`: one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +24,7 @@ impl ThreadStatus {
     /// `None` when it is too short, or no thread's.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         const REGISTERS: usize = 112;
-        let registers = bytes.get(REGISTERS..REGISTERS + 27 * 8)?;
+        let registers = GeneralRegisters::from_bytes(bytes.get(REGISTERS..)?)?;
         let ticks = |at| u64_at(bytes, at).saturating_mul(100).saturating_add(u64_at(bytes, at + 8) / 10_000);
         let lwp = u32_at(bytes, 32) as i32;
         (lwp > 0).then(|| Self {
@@ -74,7 +33,7 @@ impl ThreadStatus {
             pending: SignalSet(u64_at(bytes, 16)),
             blocked: SignalSet(u64_at(bytes, 24)),
             cpu_ticks: (ticks(48), ticks(64)),
-            registers: GeneralRegisters(std::array::from_fn(|i| u64_at(registers, i * 8))),
+            registers,
         })
     }
 }

@@ -2,12 +2,13 @@
 
 use super::InjectError;
 use crate::Pid;
+use crate::arch::syscall;
 use crate::seccomp::{Args, Filter, Verdict, verdict};
 
 /// A call, as far as its arguments are the same each time. What may fail with an error and no more is marked so.
 #[derive(Clone, Copy, Debug)]
 struct Call {
-    number: u32,
+    number: i64,
     args: Args,
     may_fail: bool,
 }
@@ -20,17 +21,17 @@ const fn is(value: u64) -> Option<u64> {
     Some(value)
 }
 
-const fn must(number: u32, args: Args) -> Call {
+const fn must(number: i64, args: Args) -> Call {
     Call { number, args, may_fail: false }
 }
 
-const fn may(number: u32, args: Args) -> Call {
+const fn may(number: i64, args: Args) -> Call {
     Call { number, args, may_fail: true }
 }
 
 /// mmap with a protection and flags.
 const fn map(protection: u64, flags: u64) -> Call {
-    must(9, [ANY, ANY, is(protection), is(flags), ANY, ANY])
+    must(syscall::MMAP, [ANY, ANY, is(protection), is(flags), ANY, ANY])
 }
 
 const fn second(value: u64) -> Args {
@@ -52,10 +53,10 @@ const CALLS: &[Call] = &[
     map(5, 0x10_0022),
     map(5, 0x32),
     map(5, 0x22),
-    must(56, first(0x2d_0f00)),
-    must(11, ALL),
-    must(15, ALL),
-    must(219, ALL),
+    must(syscall::CLONE, first(0x2d_0f00)),
+    must(syscall::MUNMAP, ALL),
+    must(syscall::RT_SIGRETURN, ALL),
+    must(syscall::RESTART_SYSCALL, ALL),
     // libc: stacks, heaps (whose size it corrects by giving parts back), objects with their data.
     map(0, 0x2_0022),
     map(3, 0x2_0022),
@@ -69,75 +70,75 @@ const CALLS: &[Call] = &[
     map(1, 0x812),
     map(3, 0x812),
     map(3, 0x32),
-    must(10, third(0)),
-    must(10, third(1)),
-    must(10, third(3)),
-    must(10, third(5)),
-    must(56, first(0x3d_0f00)),
-    may(435, ALL),
-    must(14, first(0)),
-    must(14, first(1)),
-    must(14, first(2)),
-    may(273, ALL),
-    may(334, ALL),
-    must(186, ALL),
-    must(60, first(0)),
-    must(35, ALL),
+    must(syscall::MPROTECT, third(0)),
+    must(syscall::MPROTECT, third(1)),
+    must(syscall::MPROTECT, third(3)),
+    must(syscall::MPROTECT, third(5)),
+    must(syscall::CLONE, first(0x3d_0f00)),
+    may(syscall::CLONE3, ALL),
+    must(syscall::RT_SIGPROCMASK, first(0)),
+    must(syscall::RT_SIGPROCMASK, first(1)),
+    must(syscall::RT_SIGPROCMASK, first(2)),
+    may(syscall::SET_ROBUST_LIST, ALL),
+    may(syscall::RSEQ, ALL),
+    must(syscall::GETTID, ALL),
+    must(syscall::EXIT, first(0)),
+    must(syscall::NANOSLEEP, ALL),
     // futex: wait and wake of one's own, also with a time, and of what is shared; on behalf of nobody, and to see whether
     // something can be written.
-    must(202, second(0x80)),
-    must(202, second(0x81)),
-    must(202, second(0x89)),
-    must(202, second(0x189)),
-    must(202, second(0)),
-    must(202, second(1)),
-    must(202, second(0x85)),
-    must(319, second(0x11)),
-    must(319, second(1)),
-    must(1, ALL),
-    must(257, [is(0xffff_ffff_ffff_ff9c), ANY, is(0x8_0000), ANY, ANY, ANY]),
-    must(257, [is(0xffff_ff9c), ANY, is(0x8_0000), ANY, ANY, ANY]),
-    must(0, ALL),
-    may(17, ALL),
-    must(5, ALL),
-    may(262, ALL),
-    must(3, ALL),
-    may(12, ALL),
-    may(28, third(4)),
-    may(28, third(14)),
-    may(28, third(18)),
-    may(28, third(25)),
-    may(28, third(8)),
+    must(syscall::FUTEX, second(0x80)),
+    must(syscall::FUTEX, second(0x81)),
+    must(syscall::FUTEX, second(0x89)),
+    must(syscall::FUTEX, second(0x189)),
+    must(syscall::FUTEX, second(0)),
+    must(syscall::FUTEX, second(1)),
+    must(syscall::FUTEX, second(0x85)),
+    must(syscall::MEMFD_CREATE, second(0x11)),
+    must(syscall::MEMFD_CREATE, second(1)),
+    must(syscall::WRITE, ALL),
+    must(syscall::OPENAT, [is(0xffff_ffff_ffff_ff9c), ANY, is(0x8_0000), ANY, ANY, ANY]),
+    must(syscall::OPENAT, [is(0xffff_ff9c), ANY, is(0x8_0000), ANY, ANY, ANY]),
+    must(syscall::READ, ALL),
+    may(syscall::PREAD64, ALL),
+    must(syscall::FSTAT, ALL),
+    may(syscall::NEWFSTATAT, ALL),
+    must(syscall::CLOSE, ALL),
+    may(syscall::BRK, ALL),
+    may(syscall::MADVISE, third(4)),
+    may(syscall::MADVISE, third(14)),
+    may(syscall::MADVISE, third(18)),
+    may(syscall::MADVISE, third(25)),
+    may(syscall::MADVISE, third(8)),
     // Guard pages of stacks, since glibc 2.42; how many processors there are; a number for its heap.
-    may(28, third(102)),
-    may(28, third(103)),
-    may(204, ALL),
-    may(318, third(1)),
+    may(syscall::MADVISE, third(102)),
+    may(syscall::MADVISE, third(103)),
+    may(syscall::SCHED_GETAFFINITY, ALL),
+    may(syscall::GETRANDOM, third(1)),
     // The agent: names, a table of descriptors of its own, its pipe, who wants it.
-    may(157, first(15)),
-    may(157, [is(0x5356_4d41), is(0), ANY, ANY, ANY, ANY]),
-    may(436, [is(0), is(0xffff_ffff), is(2), ANY, ANY, ANY]),
-    must(293, second(0o2_004_000)),
-    must(7, ALL),
-    must(228, first(1)),
-    must(39, ALL),
-    may(62, ALL),
-    may(234, third(0)),
-    may(434, second(0)),
-    may(310, ALL),
-    may(311, ALL),
+    may(syscall::PRCTL, first(15)),
+    may(syscall::PRCTL, [is(0x5356_4d41), is(0), ANY, ANY, ANY, ANY]),
+    may(syscall::CLOSE_RANGE, [is(0), is(0xffff_ffff), is(2), ANY, ANY, ANY]),
+    must(syscall::PIPE2, second(0o2_004_000)),
+    must(syscall::POLL, ALL),
+    must(syscall::CLOCK_GETTIME, first(1)),
+    must(syscall::GETPID, ALL),
+    may(syscall::KILL, ALL),
+    may(syscall::TGKILL, third(0)),
+    may(syscall::PIDFD_OPEN, second(0)),
+    may(syscall::PROCESS_VM_READV, ALL),
+    may(syscall::PROCESS_VM_WRITEV, ALL),
 ];
 
 /// Refuses a process whose filters would not let all of it happen.
 pub(super) fn check(pid: Pid, filters: &[Filter]) -> Result<(), InjectError> {
     for call in CALLS {
-        let is_fine = match verdict(filters, call.number, &call.args) {
+        let is_fine = match verdict(filters, call.number as u32, &call.args) {
             Verdict::Allowed => true,
             Verdict::Fails => call.may_fail,
             Verdict::Worse => false,
         };
         if !is_fine {
-            let name = crate::model::Syscall { number: i64::from(call.number), args: [0; 6] }.name();
+            let name = crate::model::Syscall { number: call.number, args: [0; 6] }.name();
             return Err(InjectError::Seccomp(pid, format!("{name} is not allowed, or not in every form")));
         }
     }
@@ -153,7 +154,7 @@ mod tests {
 
     fn is_covered(number: u64, args: [u64; 6]) -> bool {
         let fits = |call: &Call| {
-            u64::from(call.number) == number
+            call.number == number as i64
                 && call.args.iter().zip(args).all(|(known, arg)| known.is_none_or(|known| known == arg))
         };
         CALLS.iter().any(fits)
@@ -186,8 +187,9 @@ mod tests {
             seen.insert((words[0], args));
         }
         let numbers: BTreeSet<u64> = seen.iter().map(|(number, _)| *number).collect();
-        for number in [9, 56, 319, 1, 257, 293, 7, 10, 60] {
-            assert!(numbers.contains(&number), "the supervisor did not see {number}: {numbers:?}");
+        use syscall::{CLONE, EXIT, MEMFD_CREATE, MMAP, MPROTECT, OPENAT, PIPE2, POLL, WRITE};
+        for number in [MMAP, CLONE, MEMFD_CREATE, WRITE, OPENAT, PIPE2, POLL, MPROTECT, EXIT] {
+            assert!(numbers.contains(&(number as u64)), "the supervisor did not see {number}: {numbers:?}");
         }
         let missing: Vec<_> = seen.iter().filter(|(number, args)| !is_covered(*number, *args)).collect();
         assert!(missing.is_empty(), "not in the list: {missing:x?}");

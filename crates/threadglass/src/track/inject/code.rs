@@ -2,6 +2,7 @@
 
 use super::InjectError;
 use crate::RemoteAddr;
+use crate::arch::code::{SIGNAL_RETURN, SYSCALL_RETURN};
 use crate::elf::Image;
 use crate::glibc::{KeyLayout, Layout};
 use crate::target::{Live, Memory};
@@ -21,9 +22,9 @@ pub(super) struct Code {
     pub(super) end_objects: RemoteAddr,
     /// `__pthread_keys`.
     pub(super) keys: RemoteAddr,
-    /// `syscall; ret`.
+    /// A system call and a return.
     pub(super) syscall_ret: RemoteAddr,
-    /// `mov rax, 15; syscall`: the end of every signal handler.
+    /// The system call at the end of every signal handler.
     pub(super) sigreturn: RemoteAddr,
 }
 
@@ -89,7 +90,7 @@ pub(super) fn find(live: &Live, layout: &Layout) -> Result<Code, InjectError> {
         symbol,
         end_objects: libc.address_of("__call_tls_dtors").unwrap_or(RemoteAddr(0)),
         keys,
-        syscall_ret: sequence(&[0x0f, 0x05, 0xc3], "a system call")?,
-        sigreturn: sequence(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], "the return from signals")?,
+        syscall_ret: sequence(SYSCALL_RETURN, "a system call")?,
+        sigreturn: sequence(SIGNAL_RETURN, "the return from signals")?,
     })
 }

@@ -1,15 +1,16 @@
 //! The few microseconds in which a thread of the target works for us: it maps memory and makes a thread.
 //!
 //! It may hold any lock, so it runs nothing but two system calls. At every moment between them we may be killed:
-//! see `rescue.rs`.
+//! see `arch::signal_frame`.
 
 use super::code::Code;
 use super::places::{self, Leftover};
-use super::rescue::{Frame, Regs, at, frame};
 use super::room::{Room, Shared, Wanted, shared};
 use super::victim::Victim;
 use super::{InjectError, calls};
 use crate::access::{CAP_SYS_ADMIN, has_capability};
+use crate::arch::signal_frame::{Frame, frame};
+use crate::arch::{GeneralRegisters, syscall};
 use crate::control::{ControlError, RegisterSet, StoppedThread, nap};
 use crate::glibc::Layout;
 use crate::proc::parse_status;
@@ -26,9 +27,6 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-const MMAP: u64 = 9;
-const MUNMAP: u64 = 11;
-const CLONE: u64 = 56;
 /// VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, CHILD_CLEARTID: a thread like others.
 const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x20_0000;
 
@@ -66,7 +64,7 @@ pub(super) struct Prepared<'a> {
 struct Hijacked<'a> {
     stopped: &'a StoppedThread,
     mem: &'a File,
-    regs: Regs,
+    regs: GeneralRegisters,
     mask: SignalSet,
     is_masked: std::cell::Cell<bool>,
     frame: Frame,
@@ -81,7 +79,12 @@ impl Drop for Hijacked<'_> {
 }
 
 impl<'a> Hijacked<'a> {
-    fn new(stopped: &'a StoppedThread, regs: Regs, mem: &'a File, code: &Code) -> Result<Self, InjectError> {
+    fn new(
+        stopped: &'a StoppedThread,
+        regs: GeneralRegisters,
+        mem: &'a File,
+        code: &Code,
+    ) -> Result<Self, InjectError> {
         let lwp = stopped.lwp();
         let mask = get_signal_mask(lwp).map_err(|errno| ControlError::System(lwp, errno))?;
         let float = stopped.registers(RegisterSet::Extended)?;
@@ -92,9 +95,8 @@ impl<'a> Hijacked<'a> {
     }
 
     /// One system call, in the C library, by the return behind which the thread finds back without us.
-    fn call(&self, code: &Code, number: u64, args: [u64; 6], rbx: u64) -> Result<u64, InjectError> {
-        let mut regs = self.regs.calling(code.syscall_ret.0, self.frame.at, number, args);
-        regs.0[at::RBX] = rbx;
+    fn call(&self, code: &Code, number: i64, args: [u64; 6], kept: u64) -> Result<u64, InjectError> {
+        let regs = self.regs.calling(code.syscall_ret.0, self.frame.at, number, args, kept);
         self.stopped.set_registers(RegisterSet::General, &regs.bytes())?;
         if !self.is_masked.replace(true) {
             self.stopped.set_signal_mask(SignalSet(u64::MAX))?;
@@ -103,11 +105,11 @@ impl<'a> Hijacked<'a> {
             self.to_syscall()?;
             self.to_syscall()?;
             let bytes = self.stopped.registers(RegisterSet::General)?;
-            let after = Regs::from_bytes(&bytes).ok_or(InjectError::NoVictim)?;
-            match after.0[at::RAX] as i64 {
+            let after = GeneralRegisters::from_bytes(&bytes).ok_or(InjectError::NoVictim)?;
+            match after.result() {
                 // Stopped in the middle (SIGSTOP cannot be blocked), and nothing was done: once more.
-                -516..=-512 => self.stopped.set_registers(RegisterSet::General, &regs.bytes())?,
-                error @ -4095..=-1 => return Err(InjectError::Call(number as i64, Errno::from_raw(-error as i32))),
+                _ if after.restart().is_some() => self.stopped.set_registers(RegisterSet::General, &regs.bytes())?,
+                error @ -4095..=-1 => return Err(InjectError::Call(number, Errno::from_raw(-error as i32))),
                 result => return Ok(result as u64),
             }
         }
@@ -123,7 +125,7 @@ impl<'a> Hijacked<'a> {
         let Prepared { live, leftover, code, room, .. } = prepared;
         let map = |at: u64, size: u64, flags: u64| {
             let args = [at, size, READ_EXECUTE, PRIVATE_ANONYMOUS | flags, u64::MAX, 0];
-            self.call(code, MMAP, args, 0).map(|start| (RemoteAddr(start), size))
+            self.call(code, syscall::MMAP, args, 0).map(|start| (RemoteAddr(start), size))
         };
         if let Some(left) = leftover.filter(|left| left.is_still_there(live, self.stopped.lwp())) {
             return map(left.start.0, room.size.max(left.size), FIXED);
@@ -143,7 +145,7 @@ impl<'a> Hijacked<'a> {
         let Prepared { layout, code, room, .. } = prepared;
         let tcb = start.offset(room.tcb);
         let args = [THREAD, room.entry(start).0, 0, tcb.offset(layout.tid).0, tcb.0, 0];
-        self.call(code, CLONE, args, Room::mail(start).0)
+        self.call(code, syscall::CLONE, args, Room::mail(start).0)
     }
 
     /// To the beginning of a system call, or to its end.
@@ -191,8 +193,8 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     let begun = stopped.asked();
     // It goes by numbers up to here. Now that one of its threads is ours, they cannot become another process's.
     live.check_identity()?;
-    let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
-    if !victim.has_room(live, RemoteAddr(regs.0[at::RSP])) || is_in_sequence(live, victim.lwp) {
+    let regs = GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
+    if !victim.has_room(live, regs.sp()) || is_in_sequence(live, victim.lwp) {
         return Err(InjectError::NoVictim);
     }
     let hijacked = Hijacked::new(&stopped, regs, mem, code)?;
@@ -201,7 +203,7 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
         .write(&room.fill((start, size), layout, code, shared, *wanted))
         .and_then(|()| hijacked.clone_into(prepared, start));
     if made.is_err() {
-        let _ = hijacked.call(code, MUNMAP, [start.0, size, 0, 0, 0, 0], 0);
+        let _ = hijacked.call(code, syscall::MUNMAP, [start.0, size, 0, 0, 0, 0], 0);
     }
     let interrupted = stopped.visible_interruption();
     drop(hijacked);
@@ -301,7 +303,7 @@ mod tests {
 
     /// Its registers are ours, and the way back is there.
     fn hijack<'a>(known: &Known, stopped: &'a StoppedThread, mem: &'a File) -> Hijacked<'a> {
-        let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General).unwrap()).unwrap();
+        let regs = GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General).unwrap()).unwrap();
         Hijacked::new(stopped, regs, mem, &known.code).unwrap()
     }
 
@@ -326,7 +328,7 @@ mod tests {
         assert_eq!(fixture.ask("alive"), "alive");
         eventually("the thread should sleep where it did", || {
             let call = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", live.pid(), victim.lwp)).unwrap();
-            call.starts_with("202 ")
+            call.starts_with(&format!("{} ", syscall::FUTEX))
         });
     }
 
@@ -340,8 +342,7 @@ mod tests {
         let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
         let hijacked = hijack(&known, &stopped, &mem);
         crate::sys::task::send_signal(live.pid(), victim.lwp, libc::SIGSTOP as u32).unwrap();
-        const GETPPID: u64 = 110;
-        hijacked.call(&known.code, GETPPID, [0; 6], 0).unwrap();
+        hijacked.call(&known.code, syscall::GETPID, [0; 6], 0).unwrap();
         drop(hijacked);
         drop(stopped);
         eventually("the program should be stopped", || {
@@ -388,7 +389,7 @@ mod tests {
         // The second does not know of the first.
         let made = [hijacked.map(&prepared).unwrap(), hijacked.map(&prepared).unwrap()];
         for (start, size) in made {
-            hijacked.call(&known.code, MUNMAP, [start.0, size, 0, 0, 0, 0], 0).unwrap();
+            hijacked.call(&known.code, syscall::MUNMAP, [start.0, size, 0, 0, 0, 0], 0).unwrap();
         }
         drop(hijacked);
         drop(stopped);
@@ -399,13 +400,15 @@ mod tests {
     /// Leaves a hijacked thread as the death of its tracer would, after so many steps.
     fn abandon(prepared: &Prepared<'_>, victim: &Victim, mem: &File, steps: u32) -> Result<(), InjectError> {
         let stopped = StoppedThread::stop(prepared.live.pid(), victim.lwp)?;
-        let regs = Regs::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
-        if !victim.has_room(prepared.live, RemoteAddr(regs.0[at::RSP])) || is_in_sequence(prepared.live, victim.lwp) {
+        let regs =
+            GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
+        if !victim.has_room(prepared.live, regs.sp()) || is_in_sequence(prepared.live, victim.lwp) {
             return Err(InjectError::NoVictim);
         }
         let hijacked = std::mem::ManuallyDrop::new(Hijacked::new(&stopped, regs, mem, prepared.code)?);
-        // getppid: changes nothing.
-        let calling = regs.calling(prepared.code.syscall_ret.0, hijacked.frame.at, 110, [1, 2, 3, 4, 5, 6]);
+        // A call that changes nothing.
+        let args = [1, 2, 3, 4, 5, 6];
+        let calling = regs.calling(prepared.code.syscall_ret.0, hijacked.frame.at, syscall::GETPID, args, 7);
         if steps > 0 {
             stopped.set_registers(RegisterSet::General, &calling.bytes())?;
         }

@@ -16,7 +16,6 @@ mod control;
 mod hijack;
 mod places;
 mod refuse;
-mod rescue;
 mod room;
 mod turn;
 mod victim;
@@ -24,6 +23,7 @@ mod victim;
 pub use control::{Injected, detach, is_preloaded};
 
 use super::TrackError;
+use crate::arch::syscall;
 use crate::control::ControlError;
 use crate::glibc::{Layout, LayoutError};
 use crate::target::{Live, Memory, ReadError, TargetError};
@@ -129,9 +129,9 @@ pub enum InjectError {
 fn refused(number: i64, errno: Errno) -> String {
     let name = crate::model::Syscall { number, args: [0; 6] }.name();
     let why = match (number, errno) {
-        (9, Errno::EACCES | Errno::EPERM) => "it may not have new code in its memory",
-        (9, Errno::ENOMEM | Errno::EAGAIN) => "its memory is limited, or all of it is locked",
-        (56, Errno::EAGAIN) => "it may not have more threads",
+        (syscall::MMAP, Errno::EACCES | Errno::EPERM) => "it may not have new code in its memory",
+        (syscall::MMAP, Errno::ENOMEM | Errno::EAGAIN) => "its memory is limited, or all of it is locked",
+        (syscall::CLONE, Errno::EAGAIN) => "it may not have more threads",
         _ => "nothing was changed",
     };
     format!("the program was refused {name} ({errno}): {why}")

@@ -2,9 +2,9 @@
 
 use super::code::Code;
 use crate::RemoteAddr;
+use crate::arch::stub::stub;
 use crate::elf::Image;
 use crate::glibc::Layout;
-use crate::sys::stub::stub;
 use crate::target::{Live, Memory};
 use std::mem::offset_of;
 use table::control::{KEYS, MAIL_SIZE, Mail};

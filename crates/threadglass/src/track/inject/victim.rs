@@ -1,5 +1,6 @@
 //! Which thread is stopped for a moment: one that does not notice.
 
+use crate::arch::syscall;
 use crate::model::{Snapshot, Stack, Thread, ThreadState};
 use crate::target::Live;
 use crate::{Lwp, RemoteAddr};
@@ -28,19 +29,18 @@ fn rank(live: &Live, thread: &Thread) -> Option<u8> {
     const COMMAND: u64 = 0x7f;
     const TIMEOUT: usize = 3;
     match call.number {
-        // futex: begins anew. All but FUTEX_WAIT have no time limit but a point in time.
-        202 if call.args[TIMEOUT] == 0 => Some(0),
-        202 if call.args[OPERATION] & COMMAND != 0 => Some(2),
-        202 => Some(4),
-        // pause, wait4, waitid, rt_sigsuspend
-        34 | 61 | 130 | 247 => Some(3),
-        // read, of anything but a socket, which may have a time limit
-        0 => {
+        // Begins anew. All but FUTEX_WAIT have no time limit but a point in time.
+        syscall::FUTEX if call.args[TIMEOUT] == 0 => Some(0),
+        syscall::FUTEX if call.args[OPERATION] & COMMAND != 0 => Some(2),
+        syscall::FUTEX => Some(4),
+        syscall::PAUSE | syscall::WAIT4 | syscall::RT_SIGSUSPEND | syscall::WAITID => Some(3),
+        // Of anything but a socket, which may have a time limit
+        syscall::READ => {
             let link = std::fs::read_link(format!("/proc/{}/fd/{}", live.pid(), call.args[0] as u32)).ok()?;
             (!link.as_os_str().as_encoded_bytes().starts_with(b"socket:")).then_some(3)
         }
-        // poll, nanosleep, clock_nanosleep: how much time is left is remembered
-        7 | 35 | 230 => Some(4),
+        // How much time is left is remembered.
+        syscall::POLL | syscall::NANOSLEEP | syscall::CLOCK_NANOSLEEP => Some(4),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! Which fields of the kernel's structures are read, in which order, and where they lie.
 
 use super::btf::{Btf, Kind, TypeId};
+use crate::arch::KERNEL_REGISTERS;
 
 /// The words of a record, in the order in which the program fills them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,15 +88,15 @@ const BETWEEN: [Wanted; 16] = [
 
 /// Of `pt_regs`.
 const REGISTERS: [Wanted; 9] = [
-    (Word::CallNumber, &["orig_ax"], 8),
-    (Word::Arg0, &["di"], 8),
-    (Word::Arg1, &["si"], 8),
-    (Word::Arg2, &["dx"], 8),
-    (Word::Arg3, &["r10"], 8),
-    (Word::Arg4, &["r8"], 8),
-    (Word::Arg5, &["r9"], 8),
-    (Word::StackPointer, &["sp"], 8),
-    (Word::ProgramCounter, &["ip"], 8),
+    (Word::CallNumber, &[KERNEL_REGISTERS[0]], 8),
+    (Word::Arg0, &[KERNEL_REGISTERS[1]], 8),
+    (Word::Arg1, &[KERNEL_REGISTERS[2]], 8),
+    (Word::Arg2, &[KERNEL_REGISTERS[3]], 8),
+    (Word::Arg3, &[KERNEL_REGISTERS[4]], 8),
+    (Word::Arg4, &[KERNEL_REGISTERS[5]], 8),
+    (Word::Arg5, &[KERNEL_REGISTERS[6]], 8),
+    (Word::StackPointer, &[KERNEL_REGISTERS[7]], 8),
+    (Word::ProgramCounter, &[KERNEL_REGISTERS[8]], 8),
 ];
 
 /// The second reading. The CPU comes first and the counters behind it: the proof needs this order.

@@ -15,6 +15,7 @@
 
 use super::cputime::CpuTime;
 use super::fields::{RECORD, WORDS, Word};
+use crate::arch::COMPAT;
 use crate::proc::{KernelState, Policy, Stat, SyscallFile};
 use crate::signals::SignalSet;
 use crate::target::LwpFacts;
@@ -23,10 +24,6 @@ use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 /// What the kernel writes for each thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record([u64; WORDS]);
-
-/// The last system call was entered by way of the 32-bit interface, so its arguments are in other
-/// registers (TS_COMPAT).
-const COMPAT: u32 = 2;
 
 /// Bits of a task's state. They have been these since 5.15, and iterators over a process exist since
 /// 6.1.

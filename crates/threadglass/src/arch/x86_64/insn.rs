@@ -6,8 +6,37 @@
 /// The longest instruction there is.
 pub(crate) const LONGEST: usize = 15;
 
-/// Number of the stack pointer in the encoding's order (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 ..).
-pub(crate) const RSP: u8 = 4;
+/// Numbers of registers in the encoding's order (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 .. r15), as operands have them.
+pub(crate) mod register {
+    /// What a function or a system call answers; what many instructions work on without naming it.
+    pub(crate) const RESULT: u8 = 0;
+    /// The second half of an answer.
+    pub(crate) const SECOND_RESULT: u8 = 2;
+    pub(crate) const STACK_POINTER: u8 = 4;
+    pub(crate) const FRAME_POINTER: u8 = 5;
+    pub(crate) const SECOND_ARGUMENT: u8 = 6;
+    pub(crate) const FIRST_ARGUMENT: u8 = 7;
+}
+
+/// The same numbers, as indices of a table of all registers.
+pub(crate) mod table {
+    use super::register;
+
+    pub(crate) const RESULT: usize = register::RESULT as usize;
+    pub(crate) const SECOND_RESULT: usize = register::SECOND_RESULT as usize;
+    pub(crate) const STACK_POINTER: usize = register::STACK_POINTER as usize;
+    pub(crate) const FRAME_POINTER: usize = register::FRAME_POINTER as usize;
+    pub(crate) const FIRST_ARGUMENT: usize = register::FIRST_ARGUMENT as usize;
+    /// Those that a function gives back as it found them, besides the stack pointer.
+    pub(crate) const PRESERVED: [usize; 6] = [3, FRAME_POINTER, 12, 13, 14, 15];
+    /// The same with the stack pointer.
+    pub(crate) const KEPT: [usize; 7] = [3, STACK_POINTER, FRAME_POINTER, 12, 13, 14, 15];
+    /// Those that a function may change.
+    pub(crate) const CHANGED_BY_CALL: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
+    pub(crate) const CHANGED_BY_SYSCALL: [usize; 3] = [RESULT, 1, 11];
+    /// The numbers that DWARF has for each.
+    pub(crate) const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
+}
 
 /// A place in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +45,7 @@ pub(crate) struct Mem {
     pub(crate) index: Option<(u8, u8)>,
     pub(crate) disp: i64,
     /// Counted from the next instruction.
-    pub(crate) rip: bool,
+    pub(crate) pc_relative: bool,
     /// Counted from a thread's own base, which is not known here.
     pub(crate) segment: bool,
 }
@@ -158,7 +187,7 @@ fn modrm(code: &mut Reader<'_>, prefix: Prefix) -> Option<ModRm> {
     if mode == 3 {
         return Some(ModRm { field, reg, rm: Operand::Reg(low | (prefix.rex & 1) << 3) });
     }
-    let mut mem = Mem { base: None, index: None, disp: 0, rip: false, segment: prefix.segment };
+    let mut mem = Mem { base: None, index: None, disp: 0, pc_relative: false, segment: prefix.segment };
     let mut displacement = [0, 1, 4][usize::from(mode)];
     if low == 4 {
         let sib = code.byte()?;
@@ -173,7 +202,7 @@ fn modrm(code: &mut Reader<'_>, prefix: Prefix) -> Option<ModRm> {
         }
     } else if low == 5 && mode == 0 {
         displacement = 4;
-        mem.rip = true;
+        mem.pc_relative = true;
     } else {
         mem.base = Some(low | (prefix.rex & 1) << 3);
     }
@@ -539,7 +568,7 @@ mod tests {
         // lea 0x10(%rip),%rdi
         let insn = one(&[0x48, 0x8d, 0x3d, 0x10, 0, 0, 0]);
         let Operand::Mem(mem) = insn.src else { panic!("{insn:?}") };
-        assert!(insn.op == Op::Lea && insn.dst == Operand::Reg(7) && mem.rip && mem.disp == 16);
+        assert!(insn.op == Op::Lea && insn.dst == Operand::Reg(7) && mem.pc_relative && mem.disp == 16);
         // lock cmpxchg %ecx,(%rbx)
         let insn = one(&[0xf0, 0x0f, 0xb1, 0x0b]);
         assert!(insn.lock && insn.op == Op::Cmpxchg && insn.size == 4 && insn.src == Operand::Reg(1));
@@ -548,7 +577,12 @@ mod tests {
         // mov 0x8(%rsp,%r12,2),%r9
         let insn = one(&[0x4e, 0x8b, 0x4c, 0x64, 0x08]);
         let Operand::Mem(mem) = insn.src else { panic!("{insn:?}") };
-        assert!(mem.base == Some(RSP) && mem.index == Some((12, 2)) && mem.disp == 8 && insn.dst == Operand::Reg(9));
+        assert!(
+            mem.base == Some(register::STACK_POINTER)
+                && mem.index == Some((12, 2))
+                && mem.disp == 8
+                && insn.dst == Operand::Reg(9)
+        );
         // mov %ah,%al
         assert_eq!(one(&[0x88, 0xe0]).src, Operand::High(0));
         // movups %xmm1,(%rsp)

@@ -4,80 +4,39 @@
 //! the first moment its stack leads, by the return behind the system call, to the C library's own
 //! `rt_sigreturn`, with a frame as the kernel would have written it for a signal.
 
-use crate::unwind::Registers;
+use super::general::{GeneralRegisters, Restart, at};
+use super::syscall;
 
-/// Words of `struct user_regs_struct`.
-const WORDS: usize = 27;
-
-/// The general registers of a thread, by their places in `struct user_regs_struct`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Regs(pub(super) [u64; WORDS]);
-
-#[allow(dead_code)]
-pub(super) mod at {
-    pub const R15: usize = 0;
-    pub const RBP: usize = 4;
-    pub const RBX: usize = 5;
-    pub const R10: usize = 7;
-    pub const R9: usize = 8;
-    pub const R8: usize = 9;
-    pub const RAX: usize = 10;
-    pub const RCX: usize = 11;
-    pub const RDX: usize = 12;
-    pub const RSI: usize = 13;
-    pub const RDI: usize = 14;
-    pub const ORIG_RAX: usize = 15;
-    pub const RIP: usize = 16;
-    pub const CS: usize = 17;
-    pub const FLAGS: usize = 18;
-    pub const RSP: usize = 19;
-    pub const SS: usize = 20;
-    pub const FS_BASE: usize = 21;
-}
-
-impl Regs {
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        Registers::from_user_regs(bytes)?;
-        let mut words = [0; WORDS];
-        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().ok()?);
-        }
-        Some(Self(words))
-    }
-
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
+impl GeneralRegisters {
     /// The registers with which the thread goes on as if it had never been stopped: a system call that was
     /// interrupted begins anew, as the kernel would have it. (It does that itself only on its way out of a stop of
     /// another kind than the last one here.)
-    pub(super) fn resumed(&self) -> Self {
-        const RESTART_SYSCALL: u64 = 219;
+    pub(crate) fn resumed(&self) -> Self {
         let mut new = *self;
-        if (self.0[at::ORIG_RAX] as i64) >= 0 {
-            let again = match self.0[at::RAX] as i64 {
-                -514..=-512 => Some(self.0[at::ORIG_RAX]),
-                -516 => Some(RESTART_SYSCALL),
-                _ => None,
-            };
-            if let Some(number) = again {
-                new.0[at::RAX] = number;
-                new.0[at::RIP] = self.0[at::RIP].wrapping_sub(2);
-            }
+        let again = self.restart().map(|restart| match restart {
+            Restart::Same => self.0[at::ORIG_RAX],
+            Restart::TimeLeft => syscall::RESTART_SYSCALL as u64,
+        });
+        if let Some(number) = again {
+            new.0[at::RAX] = number;
+            // The instruction that makes the call has two bytes.
+            new.0[at::RIP] = self.0[at::RIP].wrapping_sub(2);
         }
         new.0[at::ORIG_RAX] = u64::MAX;
         new
     }
 
-    /// The same, about to make a system call at `rip`, with its stack at `rsp`.
-    pub(super) fn calling(&self, rip: u64, rsp: u64, number: u64, args: [u64; 6]) -> Self {
+    /// The same, about to make a system call at `pc`, with its stack at `sp`. `kept` is in a register that no call changes
+    /// and in which a new thread finds it ([`super::stub`]).
+    pub(crate) fn calling(&self, pc: u64, sp: u64, number: i64, args: [u64; 6], kept: u64) -> Self {
+        const RBX: usize = 5;
         let mut new = *self;
         new.0[at::ORIG_RAX] = u64::MAX;
-        new.0[at::RIP] = rip;
-        new.0[at::RSP] = rsp;
-        new.0[at::RAX] = number;
-        for (place, value) in [at::RDI, at::RSI, at::RDX, at::R10, at::R8, at::R9].into_iter().zip(args) {
+        new.0[at::RIP] = pc;
+        new.0[at::RSP] = sp;
+        new.0[at::RAX] = number as u64;
+        new.0[RBX] = kept;
+        for (place, value) in at::ARGUMENTS.into_iter().zip(args) {
             new.0[place] = value;
         }
         new
@@ -86,11 +45,11 @@ impl Regs {
 
 /// A frame, and where it is to be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     /// Where the stack pointer must be for the return.
-    pub(super) at: u64,
+    pub(crate) at: u64,
     /// The bytes from there on.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Bytes of the processor's state that signal frames know best.
@@ -98,8 +57,10 @@ const LEGACY: usize = 512;
 
 /// A frame below the stack of a thread, from which `restore` (the C library's call of `rt_sigreturn`) brings back
 /// `regs`, the signal mask and the state of the floating-point unit, as ptrace tells it.
-pub(super) fn frame(regs: &Regs, mask: u64, float: &[u8], restore: u64) -> Option<Frame> {
+pub(crate) fn frame(regs: &GeneralRegisters, mask: u64, float: &[u8], restore: u64) -> Option<Frame> {
     const RED_ZONE: u64 = 128;
+    const CS: usize = 17;
+    const SS: usize = 20;
     const CONTEXT: usize = 304;
     // What the words in the frame mean: there is an extended state, and the stack segment is right.
     const FLAGS: u64 = 1 | 2 | 4;
@@ -124,7 +85,7 @@ pub(super) fn frame(regs: &Regs, mask: u64, float: &[u8], restore: u64) -> Optio
     for (n, place) in order.into_iter().enumerate() {
         put(8 + 40 + 8 * n, r[place]);
     }
-    put(8 + 40 + 144, r[at::CS] & 0xffff | (r[at::SS] & 0xffff) << 48);
+    put(8 + 40 + 144, r[CS] & 0xffff | (r[SS] & 0xffff) << 48);
     put(8 + 40 + 184, start + float_at as u64);
     put(8 + 296, mask);
     let state = &mut bytes[float_at..];
@@ -146,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_interrupted_call_begins_anew() {
-        let mut regs = Regs([0; WORDS]);
+        let mut regs = GeneralRegisters([0; 27]);
         regs.0[at::ORIG_RAX] = 202;
         regs.0[at::RIP] = 0x1002;
         for (rax, wanted) in [(-512_i64, Some(202)), (-514, Some(202)), (-516, Some(219)), (-4, None), (0, None)] {
@@ -164,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_frame_lies_below_the_red_zone() {
-        let mut regs = Regs([0; WORDS]);
+        let mut regs = GeneralRegisters([0; 27]);
         regs.0[at::RSP] = 0x10_0000;
         let made = frame(&regs, 1, &[0; 832], 7).unwrap();
         assert!(made.at + made.bytes.len() as u64 <= 0x10_0000 - 128);
