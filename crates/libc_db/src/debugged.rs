@@ -3,38 +3,23 @@
 //! shown to be the same, and else from the registers.
 
 use crate::agent::Agent;
-use crate::service::{Service, word};
+use crate::service::Service;
 use std::fs::File;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
 use threadglass::access::Denial;
-use threadglass::control::RegisterSet;
 use threadglass::glibc::Layout;
-use threadglass::model::{Evidence, ThreadState};
 use threadglass::proc::{KernelState, MapEntry, StackLimit, SyscallFile};
 use threadglass::target::{
-    Elsewhere, Identity, KernelFacts, Limits, Live, LwpFacts, Memory, Module, ReadError, ReadErrorKind, SchedCounters,
-    Symbols, Target, TargetError,
+    Elsewhere, GeneralRegisters, Identity, KernelFacts, Limits, Live, LwpFacts, Memory, Module, ReadError,
+    ReadErrorKind, SchedCounters, Symbols, Target, TargetError,
 };
 use threadglass::threads::Inspector;
 use threadglass::{InnerTid, Lwp, Pid, RemoteAddr};
 
 /// Pages are never smaller.
 const PAGE: u64 = 4096;
-
-/// Places in prgregset_t.
-const RAX: usize = 10;
-const ORIG_RAX: usize = 15;
-pub(crate) const RIP: usize = 16;
-pub(crate) const RSP: usize = 19;
-const FS_BASE: usize = 21;
-/// Those of a system call's six arguments: rdi, rsi, rdx, r10, r8, r9.
-const ARGUMENTS: [usize; 6] = [14, 13, 12, 7, 9, 8];
-
-/// What a system call answers when something interrupts its sleep: `EINTR`, or one of the codes by
-/// which the kernel starts the call again.
-const INTERRUPTED: [i64; 5] = [-4, -512, -513, -514, -516];
 
 /// A client's process, for the time of one call.
 pub(crate) struct Debugged<'a> {
@@ -88,8 +73,8 @@ impl<'a> Debugged<'a> {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    fn registers(&self, lwp: Lwp) -> Option<Vec<u8>> {
-        self.service()?.registers(lwp, RegisterSet::General).ok()
+    fn registers(&self, lwp: Lwp) -> Option<GeneralRegisters> {
+        self.service()?.general_registers(lwp)
     }
 
     fn listed(&self) -> &[Lwp] {
@@ -104,26 +89,11 @@ impl<'a> Debugged<'a> {
 
     /// The facts that registers tell.
     fn by_registers(&self, lwp: Lwp) -> Option<LwpFacts> {
-        let Some(registers) = self.registers(lwp) else {
+        let registers = self.registers(lwp);
+        if registers.is_none() {
             self.fail();
-            return None;
-        };
-        let at = |index| word(&registers, index).unwrap_or(0);
-        let (sp, pc) = (RemoteAddr(at(RSP)), RemoteAddr(at(RIP)));
-        let is_asleep = is_asleep(&registers);
-        let (state, judged, syscall) = match is_asleep {
-            true => {
-                let (number, args) = (at(ORIG_RAX) as i64, ARGUMENTS.map(at));
-                (KernelState::Sleeping, ThreadState::Sleep, SyscallFile::Inside { number, args, sp, pc })
-            }
-            false => (KernelState::Running, ThreadState::Active, SyscallFile::Outside { sp, pc }),
-        };
-        Some(LwpFacts {
-            syscall: Some(syscall),
-            thread_pointer: Some(RemoteAddr(at(FS_BASE))).filter(|pointer| !pointer.is_null()),
-            running: Some((judged, Evidence::Derived)),
-            ..LwpFacts::bare(lwp, state)
-        })
+        }
+        registers.map(|registers| LwpFacts::from_registers(lwp, &registers))
     }
 
     /// A thread that its tracer stopped may have been stopped at the end of its call as well as in it.
@@ -132,16 +102,10 @@ impl<'a> Debugged<'a> {
             return;
         };
         // A client that is not its tracer cannot tell.
-        if self.registers(facts.lwp).is_some_and(|registers| !is_asleep(&registers)) {
+        if self.registers(facts.lwp).is_some_and(|registers| registers.asleep_in().is_none()) {
             facts.syscall = Some(SyscallFile::Outside { sp, pc });
         }
     }
-}
-
-/// Whether these are the registers of a thread that is asleep in a system call.
-pub(crate) fn is_asleep(registers: &[u8]) -> bool {
-    let at = |index| word(registers, index).map(|word| word as i64);
-    at(ORIG_RAX).is_some_and(|call| call >= 0) && at(RAX).is_some_and(|result| INTERRUPTED.contains(&result))
 }
 
 impl Memory for Debugged<'_> {

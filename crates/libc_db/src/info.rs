@@ -2,12 +2,10 @@
 
 use crate::abi::{SigSet, Td, TdErr, ThrEvents, ThrHandle, ThrInfo, code};
 use crate::agent::{Agent, look_error, thread, thread_or_early};
-use crate::debugged::{RIP, RSP, is_asleep};
 use crate::facts;
-use crate::service::{Service, psaddr, word};
+use crate::service::{Service, psaddr};
 use std::ffi::c_int;
 use std::ptr;
-use threadglass::control::RegisterSet;
 use threadglass::glibc::Descriptor;
 use threadglass::model::{Evidence, Thread, ThreadState, ThreadType};
 use threadglass::signals::SignalSet;
@@ -64,11 +62,11 @@ pub(crate) fn describe(agent: &Agent, inspector: &Inspector<'_>, descriptor: &De
 
 /// A core has no `/proc`, but its registers tell whether a thread was asleep in a system call.
 fn state_from_registers(thread: &mut Thread, service: Service, lwp: Lwp) {
-    let Ok(registers) = service.registers(lwp, RegisterSet::General) else { return };
-    thread.state = if is_asleep(&registers) { ThreadState::Sleep } else { ThreadState::Active };
+    let Some(registers) = service.general_registers(lwp) else { return };
+    thread.state = if registers.asleep_in().is_some() { ThreadState::Sleep } else { ThreadState::Active };
     thread.state_evidence = Evidence::Derived;
-    thread.pc = word(&registers, RIP).map(RemoteAddr);
-    thread.sp = word(&registers, RSP).map(RemoteAddr);
+    thread.pc = Some(registers.pc());
+    thread.sp = Some(registers.sp());
 }
 
 /// The main thread of a program that has not set up its threads: only its LWP is known.

@@ -20,9 +20,7 @@ pub(crate) fn lwp_of(agent: &Agent, id: PthreadId) -> Td<Lwp> {
 fn get(agent: &Agent, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
     if let Some(core) = agent.core() {
         let registers = match set {
-            RegisterSet::General => {
-                core.registers(lwp).map(|it| it.0.iter().flat_map(|word| word.to_le_bytes()).collect())
-            }
+            RegisterSet::General => core.registers(lwp).map(|registers| registers.bytes()),
             RegisterSet::Float => core.floating_registers(lwp),
             RegisterSet::Extended => core.extended_registers(lwp),
         };

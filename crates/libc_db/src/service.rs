@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::ffi::{CString, c_int};
 use std::ptr;
 use threadglass::control::RegisterSet;
-use threadglass::target::{Memory, MemoryWrite, ReadError, ReadErrorKind, Symbols};
+use threadglass::target::{GeneralRegisters, Memory, MemoryWrite, ReadError, ReadErrorKind, Symbols};
 use threadglass::{Lwp, RemoteAddr};
 
 /// A client's process handle, for the time of one call.
@@ -61,10 +61,12 @@ impl Service {
                 return Some(RemoteAddr(base.addr() as u64));
             }
         }
-        /// Index of fs_base in prgregset_t.
-        const FS_BASE: usize = 21;
-        let registers = self.registers(lwp, RegisterSet::General).ok()?;
-        word(&registers, FS_BASE).map(RemoteAddr)
+        self.general_registers(lwp).map(|registers| registers.thread_pointer())
+    }
+
+    /// The general registers of an LWP.
+    pub(crate) fn general_registers(self, lwp: Lwp) -> Option<GeneralRegisters> {
+        GeneralRegisters::from_bytes(&self.registers(lwp, RegisterSet::General).ok()?)
     }
 
     /// Registers of an LWP, or what the client says instead.
@@ -107,11 +109,6 @@ pub(crate) fn registers_answer(rc: c_int) -> Td {
         PS_NOXREGS => Err(TdErr::NoXregs),
         _ => Err(TdErr::DbErr),
     }
-}
-
-/// Word `index` of a register set.
-pub(crate) fn word(registers: &[u8], index: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(registers.get(index * 8..index * 8 + 8)?.try_into().ok()?))
 }
 
 impl Memory for Service {
