@@ -448,7 +448,7 @@ impl Machine {
                 // Bits set or cleared: what that means depends on the lock.
                 _ => Change::Exchange(a.get(size), both.map(|(a, b)| if kind == Alu::Or { a | b } else { a & b })),
             };
-            // `lock orl $0,(%rsp)` is a fence.
+            // A locked `or` of nothing into the stack is a fence.
             if b.get(size) != Some(0) || kind != Alu::Or {
                 atomics.push(self.atomic(insn, end, change));
             }

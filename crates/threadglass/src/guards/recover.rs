@@ -1,6 +1,6 @@
 //! A register of a thread that was not stopped, from what it gave to the kernel.
 //!
-//! Rust's locks wait by `syscall(SYS_futex, word, ..)`, a function that saves no register. The word's address
+//! Rust's locks wait by libc's `syscall`, a function that saves no register. The word's address
 //! is known, and the code before the call says in which register it still is.
 
 use super::code::Code;

@@ -1,4 +1,4 @@
-//! The system calls that need `unsafe` or a careful hand: everything else in the crate is safe code.
+//! The system calls that need `unsafe` or a careful hand: all else in the crate but two files of `arch` is safe code.
 
 pub(crate) mod bpf;
 pub(crate) mod clock;

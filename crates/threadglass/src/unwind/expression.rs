@@ -50,7 +50,7 @@ mod tests {
         let mut read = |addr| (addr == 0x20a0).then_some(0x7777);
         // DW_OP_breg7 160; DW_OP_deref
         assert_eq!(evaluate(&[0x77, 0xa0, 0x01, 0x06], &registers, None, &mut read), Some(0x7777));
-        // rbp is not known.
+        // The frame pointer is not known.
         assert_eq!(evaluate(&[0x76, 0x00], &registers, None, &mut read), None);
         // DW_OP_skip to itself.
         assert_eq!(evaluate(&[0x2f, 0xfd, 0xff], &registers, None, &mut read), None);

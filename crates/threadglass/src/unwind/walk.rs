@@ -113,7 +113,7 @@ impl Walker<'_, '_> {
             if matches!(row.rule(RETURN), Some(Rule::Undefined)) {
                 return StackEnd::Start;
             }
-            if registers.frame_pointer().is_none() && row.cfa_is_on(FRAME_POINTER) {
+            if registers.get(FRAME_POINTER).is_none() && row.cfa_is_on(FRAME_POINTER) {
                 let found = infer::frame_pointer(self.space, self.known, stack, &registers, &row, self.start_routine);
                 let Some(found) = found else {
                     return unknown(format!(

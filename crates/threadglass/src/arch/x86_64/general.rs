@@ -9,7 +9,6 @@ const WORDS: usize = 27;
 
 /// Places in `struct user_regs_struct`.
 pub(super) mod at {
-    pub(crate) const RBP: usize = 4;
     pub(crate) const RAX: usize = 10;
     pub(crate) const ORIG_RAX: usize = 15;
     pub(crate) const RIP: usize = 16;
@@ -47,11 +46,6 @@ impl GeneralRegisters {
     /// Where a walk up the stack begins.
     pub(crate) fn frame(&self) -> Registers {
         Registers { pc: self.pc(), sp: self.sp(), general: IN_USER_REGS.map(|at| Some(self.0[at])) }
-    }
-
-    /// The frame pointer.
-    pub fn frame_pointer(&self) -> u64 {
-        self.0[at::RBP]
     }
 
     /// The program counter.
@@ -108,6 +102,7 @@ impl GeneralRegisters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::FRAME_POINTER;
 
     #[test]
     fn words_are_read_in_the_kernels_order() {
@@ -118,7 +113,7 @@ mod tests {
         assert_eq!((all.pc(), all.sp(), all.thread_pointer()), (RemoteAddr(16), RemoteAddr(19), RemoteAddr(21)));
         let frame = all.frame();
         assert_eq!((frame.pc, frame.sp), (RemoteAddr(16), RemoteAddr(19)));
-        assert_eq!((frame.frame_pointer(), frame.get(3), frame.get(15)), (Some(4), Some(5), Some(0)));
+        assert_eq!((frame.get(FRAME_POINTER), frame.get(3), frame.get(15)), (Some(4), Some(5), Some(0)));
         assert_eq!(GeneralRegisters::from_bytes(&bytes[..151]), None);
     }
 

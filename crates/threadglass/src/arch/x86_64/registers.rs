@@ -1,5 +1,6 @@
 //! The registers of one frame, as far as they are known.
 
+use super::insn::table::{DWARF, PRESERVED};
 use crate::RemoteAddr;
 
 /// Number of the frame pointer in DWARF's order.
@@ -17,9 +18,6 @@ const GENERAL: usize = 16;
 /// Where each of them stands in `struct user_regs_struct`, in units of eight bytes.
 pub(super) const IN_USER_REGS: [usize; GENERAL] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0];
 
-/// Registers that a function gives back as it found them: rbx, rbp, r12 .. r15.
-const PRESERVED: [u16; 6] = [3, FRAME_POINTER, 12, 13, 14, 15];
-
 /// The registers of one frame. Of a thread that was not stopped only `pc` and `sp` are known; a stopped
 /// thread and a core have all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +34,6 @@ impl Registers {
     /// What `/proc` tells of a blocked thread.
     pub fn blocked(pc: RemoteAddr, sp: RemoteAddr) -> Self {
         Self { pc, sp, general: [None; GENERAL] }
-    }
-
-    /// The frame pointer.
-    pub(crate) fn frame_pointer(&self) -> Option<u64> {
-        self.get(FRAME_POINTER)
     }
 
     /// A register by its DWARF number.
@@ -61,7 +54,7 @@ impl Registers {
     /// What the caller has of these, where nothing else is said.
     pub(crate) fn preserved(&self) -> [Option<u64>; GENERAL] {
         let mut general = [None; GENERAL];
-        for register in PRESERVED {
+        for register in PRESERVED.map(|number| DWARF[number]) {
             general[usize::from(register)] = self.get(register);
         }
         general
