@@ -67,6 +67,23 @@ fn every_version_agrees_with_its_locks() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A thread waits for a lock in a function of its program, also where threads are a library of their own.
+#[test]
+fn every_version_waits_in_the_program() {
+    let Some(roots) = GlibcRoots::find("every_version_waits_in_the_program") else { return };
+    let tool = Tool::new(env!("CARGO_BIN_EXE_tglass"));
+    let mut wrong = Vec::new();
+    for (version, root) in roots.iter() {
+        let fixture = Fixture::start(&roots.build("profil_wait.c", root), &[]).settled();
+        let profile = tool.run(&["profil", &fixture.pid().to_string(), "--wait", "-d", "100ms", "--json"]).json();
+        let function = &profile["waits"][0]["function"];
+        if function != "wants_left" {
+            wrong.push(format!("{version}: the wait for a mutex is said to be in {function}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 fn object_faults(tool: &Tool, fixture: &Fixture, view: SyncView) -> Vec<String> {
     sync_faults(fixture.truth(), &tool.look("locks", &fixture.pid().to_string(), &["--all"]), view)
 }

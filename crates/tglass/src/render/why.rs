@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use threadglass::Lwp;
 use threadglass::model::{Certainty, Finding, FindingKind, Frame, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
+use threadglass::target::Library;
 
 /// Frames shown of each thread.
 const FRAMES: usize = 6;
@@ -226,10 +227,6 @@ impl Screen<'_> {
 
 fn frames(frames: &[Frame]) -> String {
     // Those of libc say nothing here: how it waits, and how it starts threads.
-    let own = frames.iter().filter(|frame| frame.module.as_deref().is_none_or(|module| !is_libc(module)));
+    let own = frames.iter().filter(|frame| frame.module.as_deref().is_none_or(|module| !Library::of(module).is_libc()));
     own.take(FRAMES).map(|frame| format!("      {}\n", super::stacks::line(frame))).collect()
-}
-
-fn is_libc(module: &str) -> bool {
-    module.starts_with("libc.so") || module.starts_with("libc-2") || module.starts_with("libpthread")
 }

@@ -240,11 +240,7 @@ fn widest<'f>(fits: impl Iterator<Item = &'f Fit> + Clone) -> Option<&'f String>
     all.find(holds_all)?.names.first()
 }
 
-/// Whether the object is libc, its loader or C++'s library: they pass the locks of others on, and keep their
-/// own to themselves.
+/// Runtimes pass the locks of others on, and keep their own to themselves.
 fn passes_on(module: &Module) -> bool {
-    const NAMES: [&str; 10] =
-        ["libc.so", "libc-2", "libpthread", "librt.so", "librt-2", "ld-linux", "ld-2", "ld.so", "libstdc++", "libc++"];
-    let name = module.name();
-    NAMES.iter().any(|prefix| name.starts_with(prefix))
+    module.library().is_runtime()
 }

@@ -12,6 +12,7 @@
 mod bytes;
 mod core;
 mod facts;
+mod library;
 mod limits;
 mod live;
 mod module;
@@ -21,6 +22,7 @@ pub use self::core::{Core, CoreError, CoreFault, CoreOptions};
 pub use crate::arch::GeneralRegisters;
 pub use bytes::Bytes;
 pub use facts::{Elsewhere, KernelFacts, LwpFacts, SchedCounters};
+pub use library::Library;
 pub(crate) use limits::MAX_BYTES;
 pub use limits::{Limits, Running, Share};
 pub use live::Live;
@@ -253,11 +255,7 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
 
     /// Whether `addr` lies in libc, or in one of the libraries that were split from it before 2.34.
     fn is_in_libc(&self, addr: RemoteAddr) -> bool {
-        const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "librt.so", "librt-2", "libanl.so", "libanl-2"];
-        self.module_at(addr).is_some_and(|module| {
-            let name = module.name();
-            PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        })
+        self.module_at(addr).is_some_and(|module| module.library().is_libc())
     }
 }
 

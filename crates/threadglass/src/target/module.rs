@@ -1,5 +1,6 @@
 //! Mapped objects, whatever kind of target maps them.
 
+use super::Library;
 use crate::RemoteAddr;
 use crate::proc::MapEntry;
 use std::collections::HashMap;
@@ -26,6 +27,11 @@ impl Module {
     pub fn name(&self) -> String {
         let name = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
+    }
+
+    /// What it is, by its name.
+    pub fn library(&self) -> Library {
+        Library::of(&self.name())
     }
 
     /// Whether `addr` lies between its first and last mapping.

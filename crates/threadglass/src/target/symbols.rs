@@ -1,6 +1,6 @@
 //! Where the glibc symbols of a target are: in the loaded images first, then in the files.
 
-use super::{Module, Target};
+use super::{Library, Module, Target};
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};
 use crate::glibc::SYMBOLS;
@@ -73,11 +73,10 @@ const NAMESAKES: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn rank(module: &Module) -> u8 {
-    let name = module.name();
-    match name.as_str() {
-        name if name.starts_with("libc.so") || name.starts_with("libc-2") => 0,
-        name if name.starts_with("libpthread") => 1,
-        name if name.starts_with("ld-") || name.starts_with("ld.so") => 2,
+    match module.library() {
+        Library::Libc | Library::PlainLibc => 0,
+        Library::Threads => 1,
+        Library::Loader | Library::Musl => 2,
         _ => OTHER,
     }
 }

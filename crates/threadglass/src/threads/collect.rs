@@ -7,7 +7,7 @@ use super::running;
 use crate::glibc::{Layout, LayoutError};
 use crate::model::{Gap, Libc, SCHEMA, Snapshot, TargetInfo, Thread};
 use crate::symbols::Symbolizer;
-use crate::target::{Identity, LwpFacts, Target, TargetError};
+use crate::target::{Identity, Library, LwpFacts, Target, TargetError};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -173,9 +173,9 @@ fn target_info(target: &dyn Target, denied: bool, layout: Option<&Layout>) -> Ta
 }
 
 fn other_libc(target: &dyn Target) -> Option<&'static str> {
-    // musl is one file, called `ld-musl-x86_64.so.1` or (where that is a link to it) plain `libc.so`.
-    let is_musl = |name: &str| name == "libc.so" || name.contains("-musl-") || name.contains(".musl-");
-    target.modules().iter().any(|module| is_musl(&module.name())).then_some("musl")
+    // It has been found not to be glibc, so what is called plain `libc.so` is musl too.
+    let is_musl = |library| matches!(library, Library::Musl | Library::PlainLibc);
+    target.modules().iter().any(|module| is_musl(module.library())).then_some("musl")
 }
 
 fn describe_libc(target: &dyn Target, error: &LayoutError) -> String {

@@ -3,7 +3,7 @@
 use super::Contention;
 use crate::RemoteAddr;
 use crate::model::{Family, Frame, Snapshot, SyncKind};
-use crate::target::Target;
+use crate::target::{Library, Target};
 use crate::{unwind, waits};
 use std::collections::HashMap;
 
@@ -116,7 +116,47 @@ impl Samples {
 fn site(frames: &[Frame]) -> Option<&str> {
     const LIBRARIES: [&str; 9] =
         ["std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "parking_lot", "<parking_lot", "lock_api"];
-    let own = frames.iter().filter(|frame| frame.module.as_deref().is_none_or(|module| !module.starts_with("libc")));
+    let is_own = |frame: &&Frame| frame.module.as_deref().is_none_or(|module| !Library::of(module).is_runtime());
+    let own = frames.iter().filter(is_own);
     let named = own.filter_map(|frame| frame.function.as_deref());
     named.into_iter().find(|name| !LIBRARIES.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Evidence;
+
+    fn frame(module: &str, function: &str) -> Frame {
+        Frame {
+            pc: RemoteAddr(0),
+            function: Some(function.to_owned()),
+            module: Some(module.to_owned()),
+            offset: None,
+            file: None,
+            line: None,
+            inlined: false,
+            evidence: Evidence::Derived,
+        }
+    }
+
+    #[test]
+    fn libraries_whose_names_begin_like_libc_are_the_programs() {
+        for library in ["libcrypto.so.3", "libcurl.so.4", "libcap.so.2"] {
+            let frames = [frame("libc.so.6", "syscall"), frame(library, "own"), frame("server", "main")];
+            assert_eq!(site(&frames), Some("own"), "{library}");
+        }
+    }
+
+    #[test]
+    fn runtimes_are_not() {
+        let runtimes = [
+            ("libpthread-2.31.so", "__lll_lock_wait"),
+            ("libstdc++.so.6", "__cxa_guard_acquire"),
+            ("libstd-1234.so", "std::sys::futex_wait"),
+        ];
+        for (module, function) in runtimes {
+            assert_eq!(site(&[frame(module, function), frame("server", "own")]), Some("own"), "{module}");
+        }
+    }
 }

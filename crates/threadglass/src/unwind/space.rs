@@ -63,7 +63,7 @@ impl<'a> Space<'a> {
             .iter()
             .map(|module| Object {
                 name: Some(module.name()),
-                libc: is_libc(&module.name()),
+                libc: module.library().is_libc(),
                 ..Object::new(module.base, module.end, Box::new(move || target.open_module(module)))
             })
             .collect();
@@ -213,12 +213,6 @@ impl Extent {
 fn find<T>(all: &[T], extent: impl Fn(&T) -> &Extent, addr: u64) -> Option<&T> {
     let behind = all.partition_point(|it| extent(it).base.0 <= addr);
     all.get(behind.checked_sub(1)?).filter(|it| addr < extent(it).end.0)
-}
-
-/// Whether an object of this name is the C library, or a library that was split from it before 2.34.
-fn is_libc(name: &str) -> bool {
-    const PREFIXES: [&str; 6] = ["libc.so", "libc-2", "libpthread.so", "libpthread-2", "librt.so", "librt-2"];
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Places in the code that one reader remembers.

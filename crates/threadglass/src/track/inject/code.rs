@@ -5,7 +5,7 @@ use crate::RemoteAddr;
 use crate::arch::code::{SIGNAL_RETURN, SYSCALL_RETURN};
 use crate::elf::Image;
 use crate::glibc::{KeyLayout, Layout};
-use crate::target::{Live, Memory};
+use crate::target::{Library, Live, Memory};
 use table::control::KEYS;
 
 /// Addresses in the target.
@@ -31,10 +31,6 @@ pub(super) struct Code {
 /// More code than any C library has.
 const MOST: u64 = 16 << 20;
 
-fn is_libc(name: &str) -> bool {
-    name.starts_with("libc.so") || name.starts_with("libc-2")
-}
-
 /// Whether keys and values are what they have always been: the stub counts on it.
 fn are_pairs(keys: &KeyLayout) -> bool {
     let key = (keys.stride, keys.seq, keys.destructor);
@@ -45,18 +41,18 @@ fn are_pairs(keys: &KeyLayout) -> bool {
 /// Finds all of it.
 pub(super) fn find(live: &Live, layout: &Layout) -> Result<Code, InjectError> {
     let keys = layout.keys.filter(are_pairs).ok_or(InjectError::Missing("keys of thread-specific data"))?.table;
-    let image = |is_it: &dyn Fn(&str) -> bool| {
-        let module = live.modules().iter().find(|module| is_it(&module.name()))?;
+    let image = |any: &[Library]| {
+        let module = live.modules().iter().find(|module| any.contains(&module.library()))?;
         let mut image = Image::load(live, module.base).ok()?;
         image.load_symbols(live).ok()?;
         Some((module, image))
     };
-    let (module, libc) = image(&is_libc).ok_or(InjectError::NoGlibc)?;
+    let (module, libc) = image(&[Library::Libc, Library::PlainLibc]).ok_or(InjectError::NoGlibc)?;
     if libc.address_of("gnu_get_libc_version").is_none() {
         return Err(InjectError::NoGlibc);
     }
     // Until 2.33 threads were a library of their own.
-    let threads = image(&|name| name.starts_with("libpthread")).map(|(_, image)| image);
+    let threads = image(&[Library::Threads]).map(|(_, image)| image);
     let in_threads = |name: &'static str| {
         let own = threads.as_ref().and_then(|image| image.address_of(name));
         own.or_else(|| libc.address_of(name)).ok_or(InjectError::Missing(name))

@@ -4,7 +4,7 @@ use super::super::fits::is_sanitizer;
 use super::{InjectError, calls, cgroup};
 use crate::elf::Image;
 use crate::proc::parse_file_limit;
-use crate::target::{KernelFacts, Live, Memory, Target};
+use crate::target::{KernelFacts, Library, Live, Memory, Target};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
     {
         return Err(InjectError::Misfit(why));
     }
-    if live.modules().iter().any(|module| module.name().contains("ld-musl")) {
+    if live.modules().iter().any(|module| module.library() == Library::Musl) {
         return Err(InjectError::Misfit(
             "the program uses the C library musl, which the agent does not know".to_owned(),
         ));
@@ -137,7 +137,7 @@ fn has_own_threads(live: &Live) -> bool {
 fn single_thread_word(live: &Live) -> Option<RemoteAddr> {
     let mut modules: Vec<_> = live.modules().iter().collect();
     modules.sort_by_key(|module| !live.is_program(module));
-    let named = modules.into_iter().filter(|module| live.is_program(module) || module.name().starts_with("libc"));
+    let named = modules.into_iter().filter(|module| live.is_program(module) || module.library().is_libc());
     named.take(8).find_map(|module| {
         let mut image = Image::load(live, module.base).ok()?;
         image.load_symbols(live).ok()?;
