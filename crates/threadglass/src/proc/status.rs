@@ -1,12 +1,14 @@
 //! `/proc/PID/task/TID/status`.
 
-use super::{decimal, hex, words};
+use super::{KernelState, decimal, hex, words};
 use crate::signals::SignalSet;
 use crate::{InnerTid, Pid};
 
 /// What is used of a `status` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
+    /// What it does.
+    pub state: KernelState,
     /// Thread group id (the pid of the process).
     pub tgid: Option<Pid>,
     /// Real user id.
@@ -31,6 +33,12 @@ pub struct Status {
     pub involuntary_switches: u64,
     /// Seccomp mode: 0 none, 1 strict, 2 filter.
     pub seccomp: u32,
+    /// How many seccomp filters it has; 0 where the kernel does not say.
+    pub seccomp_filters: u32,
+    /// Bytes of memory that its process has locked.
+    pub locked: u64,
+    /// Whether the processor keeps its return addresses a second time.
+    pub has_shadow_stack: bool,
     /// Whether it has an address space (kernel threads and zombies have none).
     pub has_memory: bool,
 }
@@ -38,6 +46,7 @@ pub struct Status {
 /// Decodes a `status` file; `None` when the lines every kernel since 2.6 writes are missing.
 pub fn parse_status(bytes: &[u8]) -> Option<Status> {
     let mut status = Status {
+        state: KernelState::Other(b'?'),
         tgid: None,
         uid: None,
         euid: None,
@@ -50,6 +59,9 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
         voluntary_switches: 0,
         involuntary_switches: 0,
         seccomp: 0,
+        seccomp_filters: 0,
+        locked: 0,
+        has_shadow_stack: false,
         has_memory: false,
     };
     let mut saw_mask = false;
@@ -60,6 +72,7 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
         let number = || first().and_then(decimal);
         let id = |n: u64| i32::try_from(n).ok();
         match key {
+            b"State" => status.state = KernelState::from_letter(*first()?.first()?),
             b"Tgid" => status.tgid = number().and_then(id).map(Pid),
             b"TracerPid" => status.tracer = number().and_then(id)?,
             b"Uid" => {
@@ -72,6 +85,7 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
                 status.inner_tid = words(rest).last().and_then(decimal).and_then(id).map(InnerTid);
             }
             b"VmSize" => status.has_memory = true,
+            b"VmLck" => status.locked = number()?.saturating_mul(1024),
             b"SigBlk" => {
                 status.blocked = SignalSet(first().and_then(hex)?);
                 saw_mask = true;
@@ -79,6 +93,8 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
             b"SigPnd" => status.pending = SignalSet(first().and_then(hex)?),
             b"ShdPnd" => status.shared_pending = SignalSet(first().and_then(hex)?),
             b"Seccomp" => status.seccomp = number()? as u32,
+            b"Seccomp_filters" => status.seccomp_filters = number()? as u32,
+            b"x86_Thread_features" => status.has_shadow_stack = words(rest).any(|word| word == b"shstk"),
             b"voluntary_ctxt_switches" => status.voluntary_switches = number()?,
             b"nonvoluntary_ctxt_switches" => status.involuntary_switches = number()?,
             _ => {}
@@ -106,8 +122,9 @@ mod tests {
     use super::*;
 
     const FILE: &[u8] = b"Name:\tx:y\nState:\tS (sleeping)\nTgid:\t20\nPid:\t21\nTracerPid:\t0\nUid:\t1\t2\t3\t4\n\
-        NSpid:\t21\t7\nVmSize:\t 10 kB\nSigPnd:\t0000000000000200\nShdPnd:\t0000000000000000\n\
-        SigBlk:\t0000000000000a00\nSeccomp:\t2\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
+        NSpid:\t21\t7\nVmSize:\t 10 kB\nVmLck:\t 8 kB\nSigPnd:\t0000000000000200\nShdPnd:\t0000000000000000\n\
+        SigBlk:\t0000000000000a00\nSeccomp:\t2\nSeccomp_filters:\t3\nvoluntary_ctxt_switches:\t5\n\
+        nonvoluntary_ctxt_switches:\t6\nx86_Thread_features:\twrss shstk \nx86_Thread_features_locked:\t\n";
 
     #[test]
     fn reads_masks_namespaces_and_counters() {
@@ -117,7 +134,8 @@ mod tests {
         assert_eq!((status.inner_tid, status.namespaces), (Some(InnerTid(7)), 2));
         assert_eq!((status.blocked, status.pending), (SignalSet(0xa00), SignalSet(0x200)));
         assert_eq!((status.voluntary_switches, status.involuntary_switches), (5, 6));
-        assert_eq!((status.seccomp, status.has_memory), (2, true));
+        assert_eq!((status.seccomp, status.seccomp_filters, status.has_memory), (2, 3, true));
+        assert_eq!((status.state, status.locked, status.has_shadow_stack), (KernelState::Sleeping, 8192, true));
     }
 
     #[test]

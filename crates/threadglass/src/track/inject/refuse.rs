@@ -3,7 +3,7 @@
 use super::super::fits::is_sanitizer;
 use super::{InjectError, calls, cgroup};
 use crate::elf::Image;
-use crate::proc::parse_file_limit;
+use crate::proc::{KernelState, parse_file_limit, parse_status};
 use crate::target::{KernelFacts, Library, Live, Memory, Target};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
@@ -56,33 +56,27 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
     let mut threads = Vec::new();
     let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
     for entry in task.flatten() {
-        let read = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        let field = |name: &str| read.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        match field("TracerPid:").and_then(|text| text.parse::<i32>().ok()) {
-            Some(0) | None => {}
-            Some(tracer) => return Err(InjectError::Traced(pid, tracer)),
+        let Some(status) = std::fs::read(entry.path().join("status")).ok().and_then(|read| parse_status(&read)) else {
+            continue;
+        };
+        if status.tracer != 0 {
+            return Err(InjectError::Traced(pid, status.tracer));
         }
-        if field("State:").is_some_and(|state| state.starts_with('T')) {
+        if status.state == KernelState::Stopped {
             return Err(InjectError::Stopped(pid));
         }
-        if field("x86_Thread_features:").is_some_and(|features| features.contains("shstk")) {
+        if status.has_shadow_stack {
             return Err(InjectError::Misfit("the processor guards its return addresses (shadow stacks)".to_owned()));
         }
-        let locked = field("VmLck:").and_then(|text| text.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
-        if !force && locked.saturating_mul(1024) > LOCKED {
+        if !force && status.locked > LOCKED {
             return Err(InjectError::Locked(pid));
         }
-        match field("Seccomp:") {
-            Some("1") if !force => {
-                return Err(InjectError::Seccomp(pid, "it is confined to four system calls".to_owned()));
-            }
-            Some(mode) => {
-                let lwp = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(Lwp);
-                let kind = format!("{mode} {}", field("Seccomp_filters:").unwrap_or_default());
-                threads.extend(lwp.map(|lwp| (lwp, (mode != "0").then_some(kind))));
-            }
-            None => {}
+        if !force && status.seccomp == 1 {
+            return Err(InjectError::Seccomp(pid, "it is confined to four system calls".to_owned()));
         }
+        let lwp = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(Lwp);
+        let kind = (status.seccomp != 0).then_some((status.seccomp, status.seccomp_filters));
+        threads.extend(lwp.map(|lwp| (lwp, kind)));
     }
     if !force && let Some(spare) = cgroup::spare(pid).filter(|spare| spare.bytes < cgroup::NEEDED) {
         let group = spare.group.display().to_string();
@@ -96,11 +90,11 @@ const ASKED: usize = 64;
 
 /// Refuses a process with a thread that may not do what the agent does. Its new threads have the filters of the one that is
 /// stopped, which is asked once more; but what the agent counts it counts in every thread, under the filters of that one.
-fn check_filters(live: &Live, threads: &[(Lwp, Option<String>)]) -> Result<(), InjectError> {
+fn check_filters(live: &Live, threads: &[(Lwp, Option<(u32, u32)>)]) -> Result<(), InjectError> {
     let pid = live.pid();
     let mut kinds = HashSet::new();
     let mut distinct = Vec::new();
-    let filtered = threads.iter().filter_map(|(lwp, kind)| Some((*lwp, kind.as_ref()?)));
+    let filtered = threads.iter().filter_map(|(lwp, kind)| Some((*lwp, (*kind)?)));
     for (number, (lwp, kind)) in filtered.enumerate() {
         if !kinds.insert(kind) && number >= ASKED {
             continue;
@@ -113,7 +107,7 @@ fn check_filters(live: &Live, threads: &[(Lwp, Option<String>)]) -> Result<(), I
             }
             None if !live.has_thread(lwp) => {}
             // They cannot be read without a stop. If all are alike, it is enough to ask the one that is stopped.
-            None if threads.iter().all(|(_, other)| other.as_ref() == Some(kind)) => return Ok(()),
+            None if threads.iter().all(|(_, other)| *other == Some(kind)) => return Ok(()),
             None => {
                 let why = "its threads have different ones, which cannot be read from here (root can, with BPF)";
                 return Err(InjectError::Seccomp(pid, why.to_owned()));
