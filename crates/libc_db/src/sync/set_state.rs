@@ -6,10 +6,10 @@ use crate::agent::Agent;
 use crate::picture::Depth;
 use crate::ps::{PS_OK, imports};
 use std::ffi::c_int;
-use threadglass::control::set_state::{Plan, SetError, apply, find_sharers, hold, plan};
-use threadglass::model::{Evidence, HolderStatus, SyncObject};
+use threadglass::control::set_state::{Concerned, SetError, apply, carry_out, find_sharers, plan};
+use threadglass::model::Evidence;
 use threadglass::proc::KernelState;
-use threadglass::target::{Live, Target};
+use threadglass::target::{KernelFacts, Target};
 use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// Forces the state of a synchronization object, and makes its waiters notice.
@@ -45,11 +45,26 @@ fn set(agent: &Agent, address: RemoteAddr, value: c_int) -> Td {
             // What is written on a guess may be anything.
             return Err(TdErr::NoCapab);
         }
-        match picture.live() {
-            Some(live) => on_live(agent, live, target, &now.object, &plan),
-            // Whatever the debugger shows us is stopped, or is a core and cannot be written.
-            None => by_client(agent, &plan, &concerned(&now.object, &plan)),
+        let (live, pid) = (picture.live(), target.pid());
+        let size = now.object.size.unwrap_or(4);
+        let elsewhere = live.map(|live| find_sharers(live, address, size).waiters).unwrap_or_default();
+        let mut concerned = Concerned::by(&plan, pid, &now.object.holders, &elsewhere);
+        if live.is_some() {
+            leave_traced(target, &mut concerned)?;
         }
+        let _stopped = stop_by_client(agent, pid, &mut concerned)?;
+        if live.is_none() {
+            // Whatever the debugger shows us is stopped, or is a core and cannot be written.
+            concerned = Concerned::default();
+        }
+        let written = carry_out(&concerned, |refused| {
+            // A holder that runs on is no harm; a waiter that would never notice is.
+            if refused.iter().any(|not| not.pid == pid && live.is_some_and(|live| live.has_thread(not.lwp))) {
+                return Err(TdErr::NoCapab);
+            }
+            agent.writing(|memory| apply(memory, &plan).map_err(set_error))
+        });
+        written.map(drop)
     })
 }
 
@@ -64,76 +79,45 @@ fn set_error(error: SetError) -> TdErr {
     }
 }
 
-fn write(agent: &Agent, plan: &Plan) -> Td {
-    agent.writing(|memory| apply(memory, plan).map(drop).map_err(set_error))
-}
-
-/// The threads that have to stand still meanwhile: waiters, which begin their wait anew afterwards, and
-/// holders.
-fn concerned(object: &SyncObject, plan: &Plan) -> Vec<Lwp> {
-    let alive = object.holders.iter().filter(|holder| holder.status == HolderStatus::Alive);
-    let mut lwps: Vec<Lwp> = plan.kick.iter().copied().chain(alive.filter_map(|holder| holder.lwp)).collect();
-    lwps.sort_unstable();
-    lwps.dedup();
-    lwps
-}
-
-fn on_live(agent: &Agent, live: &Live, target: &dyn Target, object: &SyncObject, plan: &Plan) -> Td {
-    let lwps = concerned(object, plan);
-    let facts = target.facts(&lwps);
-    let mut to_hold = Vec::new();
-    for (lwp, facts) in lwps.iter().zip(&facts) {
+/// Leaves out threads of `target` that somebody else has stopped, or has to himself.
+fn leave_traced(target: &dyn Target, concerned: &mut Concerned) -> Td {
+    let pid = target.pid();
+    let lwps: Vec<Lwp> = concerned.all().filter(|(of, _)| *of == pid).map(|(_, lwp)| lwp).collect();
+    let mut left_out = Vec::new();
+    for (lwp, facts) in lwps.iter().zip(target.facts(&lwps)) {
         match facts {
-            None => {}
             // Whoever stopped it makes it begin its wait anew by letting it go on.
-            Some(facts) if facts.state == KernelState::Traced => {}
-            Some(facts) if facts.tracer != 0 && plan.kick.contains(lwp) => return Err(TdErr::NoCapab),
-            Some(facts) if facts.tracer != 0 => {}
-            Some(_) => to_hold.push(*lwp),
+            Some(facts) if facts.state == KernelState::Traced => left_out.push(*lwp),
+            Some(facts) if facts.tracer == 0 => {}
+            Some(_) if concerned.waiters.contains(&(pid, *lwp)) => return Err(TdErr::NoCapab),
+            _ => left_out.push(*lwp),
         }
     }
-    if agent.service().is_some() && imports().lstop.is_some() && imports().lcontinue.is_some() {
-        return by_client(agent, plan, &to_hold);
-    }
-    let mut threads: Vec<(Pid, Lwp)> = to_hold.iter().map(|lwp| (live.pid(), *lwp)).collect();
-    if object.shared != Some(false) {
-        threads.extend(find_sharers(live, object.address, object.size.unwrap_or(4)).waiters);
-    }
-    let held = hold(&threads);
-    // A holder that runs on is no harm; a waiter that would never notice is.
-    let is_waiter = |lwp: &Lwp| plan.kick.contains(lwp) && live_has(live, *lwp);
-    if held.refused().iter().any(|not| not.pid == live.pid() && is_waiter(&not.lwp)) {
-        return Err(TdErr::NoCapab);
-    }
-    let result = write(agent, plan);
-    held.release();
-    result
+    concerned.retain(|of, lwp| of != pid || !left_out.contains(&lwp));
+    Ok(())
 }
 
-fn live_has(live: &Live, lwp: Lwp) -> bool {
-    use threadglass::target::KernelFacts;
-    live.has_thread(lwp)
-}
-
-/// Writes while the client's own routines hold `lwps` still, where it has such.
-fn by_client(agent: &Agent, plan: &Plan, lwps: &[Lwp]) -> Td {
-    let (Some(stop), Some(_)) = (imports().lstop, imports().lcontinue) else { return write(agent, plan) };
+/// Holds the threads of `pid` still by the client's own routines, where it has such, and takes them off those
+/// `concerned`.
+fn stop_by_client<'a>(agent: &'a Agent, pid: Pid, concerned: &mut Concerned) -> Td<Resuming<'a>> {
     let mut stopped = Resuming(agent, Vec::new());
-    for lwp in lwps {
+    let (Some(_), Some(stop), Some(_)) = (agent.service(), imports().lstop, imports().lcontinue) else {
+        return Ok(stopped);
+    };
+    for (_, lwp) in concerned.all().filter(|(of, _)| *of == pid) {
         // What was suspended for the client stays so, and begins its wait anew when it is resumed.
-        if agent.stopped_by_client().contains(lwp) {
+        if agent.stopped_by_client().contains(&lwp) {
             continue;
         }
         // SAFETY: the client's handle, which it keeps valid while it calls us.
-        if unsafe { stop(agent.ph(), lwp.0) } != PS_OK {
-            match plan.kick.contains(lwp) {
-                true => return Err(TdErr::DbErr),
-                false => continue,
-            }
+        match unsafe { stop(agent.ph(), lwp.0) } {
+            PS_OK => stopped.1.push(lwp),
+            _ if concerned.waiters.contains(&(pid, lwp)) => return Err(TdErr::DbErr),
+            _ => {}
         }
-        stopped.1.push(*lwp);
     }
-    write(agent, plan)
+    concerned.retain(|of, _| of != pid);
+    Ok(stopped)
 }
 
 /// Lets threads go on that the client's routine has stopped, also when the client throws.

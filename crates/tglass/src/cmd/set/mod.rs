@@ -10,10 +10,8 @@ use journal::Journal;
 use serde_json::json;
 use std::process::ExitCode;
 use threadglass::control::LiveWriter;
-use threadglass::control::set_state::{
-    self, Applied, Found, Kicked, Plan, SetError, Sharers, apply, find, find_sharers, hold, kick,
-};
-use threadglass::model::{HolderStatus, SCHEMA};
+use threadglass::control::set_state::{self, Concerned, Found, SetError, apply, carry_out, find, find_sharers, kick};
+use threadglass::model::SCHEMA;
 use threadglass::target::Live;
 use threadglass::{Lwp, Pid};
 
@@ -55,7 +53,8 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
     );
     let journal = Journal::of(&live, &plan, &sharers);
     let path = if plan.words.is_empty() { None } else { Some(journal.create()?) };
-    let outcome = carry_out(&live, &found, &plan, &sharers);
+    let concerned = Concerned::by(&plan, pid, &found.object.holders, &sharers.waiters);
+    let outcome = carry_out(&concerned, |_| apply(&LiveWriter(&live), &plan));
     if let Some(path) = &path {
         match &outcome {
             Ok(_) => journal.finished().rewrite(path)?,
@@ -118,36 +117,6 @@ fn open(pid: Pid) -> Result<Live> {
         bail!("process {pid} may not be changed: {denial}");
     }
     Ok(live)
-}
-
-/// Holds everybody concerned, writes, and lets go: who waits looks at the object again.
-fn carry_out(live: &Live, found: &Found, plan: &Plan, sharers: &Sharers) -> Result<(Applied, Kicked), SetError> {
-    let pid = live.pid();
-    let mut threads: Vec<(Pid, Lwp)> = Vec::new();
-    // A holder that lives must not unlock in the middle of it.
-    if !plan.words.is_empty() {
-        let living = found.object.holders.iter();
-        let living = living.filter(|holder| matches!(holder.status, HolderStatus::Alive | HolderStatus::OtherProcess));
-        threads.extend(living.filter_map(|holder| Some((holder.pid.unwrap_or(pid), holder.lwp?))));
-    }
-    threads.extend(plan.kick.iter().map(|lwp| (pid, *lwp)));
-    if plan.wakes {
-        threads.extend(&sharers.waiters);
-    }
-    let mut unique = Vec::new();
-    for thread in threads {
-        if !unique.contains(&thread) {
-            unique.push(thread);
-        }
-    }
-    let held = hold(&unique);
-    let applied = apply(&LiveWriter(live), plan);
-    let mut kicked = held.release();
-    // Holders were only held still.
-    let is_waiter = |lwp: &Lwp| plan.kick.contains(lwp) || sharers.waiters.iter().any(|(_, waiter)| waiter == lwp);
-    kicked.kicked.retain(is_waiter);
-    kicked.not_kicked.retain(|not| is_waiter(&not.lwp));
-    Ok((applied?, kicked))
 }
 
 /// The code of a picture, for this process and this value.

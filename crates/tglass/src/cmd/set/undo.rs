@@ -8,8 +8,8 @@ use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 use threadglass::control::LiveWriter;
-use threadglass::control::set_state::{Kicked, Plan, SetError, apply, hold, undo_plan};
-use threadglass::model::{SCHEMA, SyncKind};
+use threadglass::control::set_state::{Concerned, Kicked, Plan, SetError, apply, carry_out, find_sharers, undo_plan};
+use threadglass::model::{Holder, SCHEMA, SyncKind};
 use threadglass::target::{Live, Memory};
 use threadglass::{Lwp, Pid, RemoteAddr, waits};
 
@@ -32,15 +32,13 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
             (path.clone(), journal, live)
         }
     };
-    let plan = plan(&journal, &live)?;
+    let (plan, holders) = plan(&journal, &live)?;
     if !args.yes {
         return tell(args, &plan, &path, None);
     }
-    let threads: Vec<(Pid, Lwp)> = plan.kick.iter().map(|lwp| (live.pid(), *lwp)).collect();
-    let held = hold(&threads);
-    let applied = apply(&LiveWriter(&live), &plan);
-    let kicked = held.release();
-    applied?;
+    let elsewhere = find_sharers(&live, plan.address, plan.before.len() as u64).waiters;
+    let concerned = Concerned::by(&plan, live.pid(), &holders, &elsewhere);
+    let (_, kicked) = carry_out(&concerned, |_| apply(&LiveWriter(&live), &plan))?;
     journal.undone().rewrite(&path)?;
     tell(args, &plan, &path, Some(&kicked))
 }
@@ -55,7 +53,8 @@ fn tell(args: &SetArgs, plan: &Plan, path: &Path, kicked: Option<&Kicked>) -> Re
     }))
 }
 
-fn plan(journal: &Journal, live: &Live) -> Result<Plan> {
+/// What it takes to undo the change, and who holds the object now.
+fn plan(journal: &Journal, live: &Live) -> Result<(Plan, Vec<Holder>)> {
     let bad = || format!("the journal of process {} is damaged", journal.pid);
     ensure!(journal.undone_at_ms.is_none(), "this change has been undone already");
     let address = journal.address.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
@@ -68,9 +67,9 @@ fn plan(journal: &Journal, live: &Live) -> Result<Plan> {
     live.read_exact(address, &mut now)?;
     ensure!(journal.done || now != old, "nothing to undo: the object has the bytes it had before");
     let snapshot = waits::collect(live)?;
-    let object = snapshot.objects.iter().find(|object| object.address == address);
-    let waiters: Vec<Lwp> =
-        object.map(|object| object.waiters.iter().map(|waiter| waiter.lwp).collect()).unwrap_or_default();
+    let object = snapshot.objects.into_iter().find(|object| object.address == address);
+    let (waiters, holders) = object.map(|object| (object.waiters, object.holders)).unwrap_or_default();
+    let waiters: Vec<Lwp> = waiters.iter().map(|waiter| waiter.lwp).collect();
     let plan = undo_plan((address, kind, family), &old, &new, &now, !journal.done, waiters).map_err(|error| match error {
         SetError::Changed(_) => anyhow!(
             "the {} at {address} has been used since: its bytes are not those that were written, so the old ones would \
@@ -87,5 +86,5 @@ fn plan(journal: &Journal, live: &Live) -> Result<Plan> {
         "cannot be undone: thread {} was woken by the change and has gone on since (nothing was written)",
         gone_on.join(", ")
     );
-    Ok(plan)
+    Ok((plan, holders))
 }

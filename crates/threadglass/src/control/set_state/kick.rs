@@ -66,14 +66,14 @@ impl Kicked {
 
 /// Threads that stand still, until they are let go or this is dropped, or our process ends.
 #[derive(Debug)]
-pub struct Held {
+pub(super) struct Held {
     threads: Vec<(StoppedThread, Instant)>,
     rest: Vec<(Pid, Lwp)>,
     report: Kicked,
 }
 
 /// **Stops** `threads`, the first of them at least, and keeps them so.
-pub fn hold(threads: &[(Pid, Lwp)]) -> Held {
+pub(super) fn hold(threads: &[(Pid, Lwp)]) -> Held {
     let (now, later) = threads.split_at(threads.len().min(MAX_HELD));
     let mut held = Held { threads: Vec::new(), rest: later.to_vec(), report: Kicked::default() };
     for (pid, lwp) in now {
@@ -88,12 +88,12 @@ pub fn hold(threads: &[(Pid, Lwp)]) -> Held {
 
 impl Held {
     /// Those that could not be stopped.
-    pub fn refused(&self) -> &[NotKicked] {
+    pub(super) fn refused(&self) -> &[NotKicked] {
         &self.report.not_kicked
     }
 
     /// Lets them go, each of which begins its system call anew, and kicks those that were too many to hold.
-    pub fn release(self) -> Kicked {
+    pub(super) fn release(self) -> Kicked {
         let Self { threads, rest, mut report } = self;
         for (thread, started) in threads {
             report.count(&thread);

@@ -4,8 +4,8 @@
 //! `td_sync_setstate`: of a mutex 0 unlocks and anything else locks; of a semaphore it is the count; of a rwlock
 //! 0 unlocks, `n` is the number of readers, below zero is a writer. **What you get:** a [`Plan`], which is
 //! plain data: words with their old and new values, who must be woken, and what may break. [`apply`] writes it,
-//! [`kick`] or the release of [`Held`] threads wakes. **What it will not do:** run code in the target, or send
-//! it a signal.
+//! [`carry_out`] holds who is [`Concerned`] meanwhile and wakes. **What it will not do:** run code in the target, or
+//! send it a signal.
 //!
 //! Two facts make it work. A thread in futex(2) does not notice that its word was written; but any stop makes it
 //! begin the call anew, and that reads the word. And ptrace's seize leaves nothing behind: when we die, in
@@ -19,6 +19,7 @@
 //! makes needless.
 
 mod apply;
+mod carry_out;
 mod find;
 mod kick;
 mod plan;
@@ -27,8 +28,9 @@ mod sharers;
 mod undo;
 
 pub use apply::{Applied, apply};
+pub use carry_out::{Concerned, carry_out};
 pub use find::{FindError, Found, find};
-pub use kick::{Held, Kicked, NotKicked, hold, kick};
+pub use kick::{Kicked, NotKicked, kick};
 pub use plan::{Plan, SetError, WordWrite, plan};
 pub use sharers::{Sharers, find_sharers};
 pub use undo::undo_plan;
