@@ -1,4 +1,4 @@
-//! What can be looked at: a live process today; cores, debuggers and plain bytes fit the same traits.
+//! What can be looked at: a live process, a core, what a debugger shows, and plain bytes.
 //!
 //! A target is a bundle of small capabilities. [`Memory`] and [`Symbols`] are enough to find glibc
 //! and its threads; [`KernelFacts`] adds what only the kernel knows. Live processes have all three.
@@ -16,6 +16,7 @@ mod library;
 mod limits;
 mod live;
 mod module;
+mod service;
 mod symbols;
 
 pub use self::core::{Core, CoreError, CoreFault, CoreOptions};
@@ -28,6 +29,7 @@ pub use limits::{Limits, Running, Share};
 pub use live::Live;
 pub(crate) use live::parallel::in_parallel;
 pub use module::Module;
+pub use service::{Known, ProcService, RoutineFailed, Service};
 
 use crate::access::Denial;
 use crate::glibc::Layout;

@@ -38,6 +38,12 @@ fn fault_error(fault: ListFault) -> InspectError {
     }
 }
 
+/// The LWPs of the threads on libc's lists, by memory alone.
+pub fn listed_lwps(memory: &dyn Memory, layout: &Layout) -> Option<Vec<Lwp>> {
+    let threads = Inspector { memory, layout, target: None }.list().ok()?;
+    Some(threads.iter().filter(|thread| thread.tid > 0).map(|thread| Lwp(thread.tid)).collect())
+}
+
 /// Looks at the threads of one target, one at a time.
 pub struct Inspector<'a> {
     /// The target's memory.

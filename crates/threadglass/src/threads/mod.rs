@@ -11,5 +11,5 @@ mod tsd;
 
 pub(crate) use collect::SUSPENDER;
 pub use collect::{Collected, collect, collect_with};
-pub use inspect::{InspectError, Inspector};
+pub use inspect::{InspectError, Inspector, listed_lwps};
 pub use tsd::collect_tsd;
