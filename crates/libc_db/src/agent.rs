@@ -2,12 +2,12 @@
 
 use crate::abi::{PsProc, SyncHandle, Td, TdErr, ThrAgent, ThrHandle, code};
 use crate::agents::{self, Call, Place};
+use crate::client::{Client, psaddr};
 use crate::facts::FactCache;
 use crate::handles::{self, OwnProcess, Subject};
 use crate::kernel::Kernel;
 use crate::lists::Lists;
 use crate::picture::{Picture, Variables};
-use crate::service::{Service, Watched, psaddr};
 use crate::stats::Statistics;
 use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int};
@@ -16,8 +16,10 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use threadglass::control::{LiveWriter, Tracer};
 use threadglass::glibc::{Layout, LayoutError, SYMBOLS};
-use threadglass::target::{Core, Live, Memory, MemoryWrite, Symbols, Target};
-use threadglass::threads::{InspectError, Inspector};
+use threadglass::target::{
+    Core, KernelFacts, Known, Live, LwpFacts, Memory, MemoryWrite, ProcService, Service, Symbols, Target,
+};
+use threadglass::threads::{InspectError, Inspector, listed_lwps};
 use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
 /// Where an agent's answers come from.
@@ -135,17 +137,33 @@ impl Agent {
     }
 
     /// The client's routines, unless the process is our own.
-    pub(crate) fn service(&self) -> Option<Service> {
+    pub(crate) fn client(&self) -> Option<Client> {
         match &self.backend {
-            Backend::Client(_) => Some(Service::new(self.ph)),
+            Backend::Client(_) => Some(Client::new(self.ph)),
             Backend::Own(_) => None,
         }
+    }
+
+    /// The client's process as a target. `live` was shown to be the same.
+    pub(crate) fn service<'a>(&'a self, client: Client, live: Option<&'a Live>) -> Service<'a, Client> {
+        Service::knowing(client, Known { layout: &self.layout, live, list: listed_lwps })
+    }
+
+    /// Whether what was learned from the client's process is all there was: no routine has failed, nor does one now.
+    pub(crate) fn was_whole(&self, target: &Service<'_, Client>) -> bool {
+        let inspector = Inspector { memory: target, layout: &self.layout, target: None };
+        !target.has_failed() && inspector.is_initialised().is_ok()
+    }
+
+    /// What the client's registers tell of a thread.
+    pub(crate) fn facts_by_registers(&self, lwp: Lwp) -> Option<LwpFacts> {
+        self.service(self.client()?, None).facts(&[lwp]).pop()?
     }
 
     /// The live process, where it is known to be one: it can be acted upon.
     pub(crate) fn live(&self) -> Option<LiveRef<'_>> {
         match &self.backend {
-            Backend::Client(kernel) => kernel.live(Service::new(self.ph)).map(LiveRef::Shared),
+            Backend::Client(kernel) => kernel.live(Client::new(self.ph)).map(LiveRef::Shared),
             Backend::Own(process) => match &process.subject {
                 Subject::Live(live) => Some(LiveRef::Own(live)),
                 Subject::Core(_) => None,
@@ -178,9 +196,9 @@ impl Agent {
     pub(crate) fn inspect<R>(&self, look: impl FnOnce(&Inspector<'_>) -> R) -> R {
         match &self.backend {
             Backend::Client(_) => {
-                let service = Service::new(self.ph);
                 let live = self.live();
-                let target = live.as_deref().map(|live| live as &dyn Target);
+                let service = self.service(Client::new(self.ph), live.as_deref());
+                let target = live.is_some().then_some(&service as &dyn Target);
                 look(&Inspector { memory: &service, layout: &self.layout, target })
             }
             Backend::Own(process) => {
@@ -193,7 +211,7 @@ impl Agent {
     /// Runs `act` with memory that can be written; a core's cannot.
     pub(crate) fn writing<R>(&self, act: impl FnOnce(&dyn MemoryWrite) -> Result<R, TdErr>) -> Td<R> {
         match &self.backend {
-            Backend::Client(_) => act(&Service::new(self.ph)),
+            Backend::Client(_) => act(&Service::new(Client::new(self.ph))),
             Backend::Own(process) => match &process.subject {
                 Subject::Live(live) => act(&LiveWriter(live)),
                 Subject::Core(_) => Err(TdErr::DbErr),
@@ -235,7 +253,7 @@ impl Agent {
     /// Its process id.
     pub(crate) fn pid(&self) -> Option<i32> {
         match &self.backend {
-            Backend::Client(_) => Service::new(self.ph).pid(),
+            Backend::Client(_) => Client::new(self.ph).pid().map(|pid| pid.0),
             Backend::Own(process) => Some(process.target().pid().0),
         }
     }
@@ -253,9 +271,9 @@ impl Agent {
 
     /// Stops the process for the time of a call, if the client offers that.
     pub(crate) fn stopping(&self) -> Td<Stopping> {
-        match self.service().and_then(|service| Some((service, service.stop()?))) {
+        match self.client().and_then(|client| Some((client, client.stop()?))) {
             None => Ok(Stopping(None)),
-            Some((service, true)) => Ok(Stopping(Some(service))),
+            Some((client, true)) => Ok(Stopping(Some(client))),
             Some((_, false)) => Err(TdErr::DbErr),
         }
     }
@@ -279,12 +297,12 @@ impl Deref for LiveRef<'_> {
 }
 
 /// The process is stopped by its debugger while this lives. Nests, as calls from callbacks do.
-pub(crate) struct Stopping(Option<Service>);
+pub(crate) struct Stopping(Option<Client>);
 
 impl Drop for Stopping {
     fn drop(&mut self) {
-        if let Some(service) = self.0 {
-            service.go_on();
+        if let Some(client) = self.0 {
+            client.go_on();
         }
     }
 }
@@ -398,28 +416,30 @@ fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
 }
 
 fn new_client(ph: *mut PsProc) -> Td<*mut ThrAgent> {
-    let service = Service::new(ph);
-    let stopped = match service.stop() {
+    let client = Client::new(ph);
+    let stopped = match client.stop() {
         Some(false) => return Err(TdErr::DbErr),
-        Some(true) => Stopping(Some(service)),
+        Some(true) => Stopping(Some(client)),
         None => Stopping(None),
     };
-    match service.is_lp64() {
+    match client.is_lp64() {
         Ok(true) => {}
         Ok(false) => return Err(TdErr::Version),
         Err(()) => return Err(TdErr::Err),
     }
     // Debuggers try this long before libc is mapped, and must be told quietly.
-    let version = service.address_of("__nptl_version").or_else(|| service.address_of("nptl_version"));
+    let target = Service::new(client);
+    let version = target.address_of("__nptl_version").or_else(|| target.address_of("nptl_version"));
     let version = version.ok_or(TdErr::NoLibThread)?;
-    service.read_u32(version).map_err(|_| TdErr::DbErr)?;
-    let watched = Watched::new(service);
-    let layout = Layout::discover(&watched, &watched, &[]);
+    target.read_u32(version).map_err(|_| TdErr::DbErr)?;
+    // What is learned once and kept must not be learned from half an answer.
+    let target = Service::new(client);
+    let layout = Layout::discover(&target, &target, &[]);
     let incomplete = match &layout {
         Ok(layout) => !layout.is_complete(),
         Err(error) => matches!(error, LayoutError::Implausible(_)),
     };
-    if watched.reads_failed() || watched.lookups_failed() && incomplete {
+    if target.has_failed_to_read() || target.has_failed_to_look_up() && incomplete {
         return Err(TdErr::DbErr);
     }
     let layout = layout.map_err(layout_error)?;

@@ -3,7 +3,7 @@
 use crate::abi::{EventMsg, Notify, Td, TdErr, ThrAgent, ThrEvents, ThrHandle, code};
 use crate::agent::{Agent, look_error, thread};
 use crate::agents;
-use crate::service::psaddr;
+use crate::client::psaddr;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;

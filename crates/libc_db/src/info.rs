@@ -2,15 +2,15 @@
 
 use crate::abi::{SigSet, Td, TdErr, ThrEvents, ThrHandle, ThrInfo, code};
 use crate::agent::{Agent, look_error, thread, thread_or_early};
+use crate::client::psaddr;
 use crate::facts;
-use crate::service::{Service, psaddr};
 use std::ffi::c_int;
 use std::ptr;
 use threadglass::glibc::Descriptor;
-use threadglass::model::{Evidence, Thread, ThreadState, ThreadType};
+use threadglass::model::{Thread, ThreadState, ThreadType};
 use threadglass::signals::SignalSet;
 use threadglass::threads::Inspector;
-use threadglass::{Lwp, PthreadId, RemoteAddr};
+use threadglass::{PthreadId, RemoteAddr};
 
 /// Fills in what is known about a thread.
 ///
@@ -49,24 +49,16 @@ pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut 
 /// Everything known of the thread with this descriptor.
 pub(crate) fn describe(agent: &Agent, inspector: &Inspector<'_>, descriptor: &Descriptor) -> Thread {
     let lwp = inspector.lwp_of(descriptor);
-    let facts = lwp.zip(inspector.target).and_then(|(lwp, target)| facts::of_thread(&agent.facts, target, lwp));
+    let facts = lwp.and_then(|lwp| match inspector.target {
+        Some(target) => facts::of_thread(&agent.facts, target, lwp),
+        // A core has no `/proc`, but its registers tell whether a thread was asleep in a system call.
+        None => agent.facts_by_registers(lwp),
+    });
     let mut thread = inspector.describe(descriptor, facts.as_ref());
-    if let (None, Some(lwp), Some(service)) = (&facts, lwp, agent.service()) {
-        state_from_registers(&mut thread, service, lwp);
-    }
     if lwp.is_some_and(|lwp| agent.has_suspended(lwp)) {
         thread.db_suspended = true;
     }
     thread
-}
-
-/// A core has no `/proc`, but its registers tell whether a thread was asleep in a system call.
-fn state_from_registers(thread: &mut Thread, service: Service, lwp: Lwp) {
-    let Some(registers) = service.general_registers(lwp) else { return };
-    thread.state = if registers.asleep_in().is_some() { ThreadState::Sleep } else { ThreadState::Active };
-    thread.state_evidence = Evidence::Derived;
-    thread.pc = Some(registers.pc());
-    thread.sp = Some(registers.sp());
 }
 
 /// The main thread of a program that has not set up its threads: only its LWP is known.

@@ -6,11 +6,10 @@
 //! core refuses.
 
 use crate::agent::lock;
-use crate::service::Service;
+use crate::client::Client;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use threadglass::Pid;
-use threadglass::target::{Live, Memory, MemoryWrite};
+use threadglass::target::{Live, Memory, ProcService};
 
 /// How long a failed check stands before it is tried again.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -39,7 +38,7 @@ impl Kernel {
     }
 
     /// The live process, if there is one and it is the same.
-    pub(crate) fn live(&self, service: Service) -> Option<Arc<Live>> {
+    pub(crate) fn live(&self, client: Client) -> Option<Arc<Live>> {
         match &mut *lock(&self.state) {
             State::Same(live, checked) if checked.elapsed() < FRESH => return Some(live.clone()),
             State::Same(live, checked) if live.is_same_image() => {
@@ -50,7 +49,7 @@ impl Kernel {
             _ => {}
         }
         // Not locked meanwhile: the client's routines run, and may throw.
-        let found = check(service);
+        let found = check(client);
         *lock(&self.state) = match &found {
             Some(live) => State::Same(live.clone(), Instant::now()),
             None => State::Failed(Instant::now()),
@@ -59,18 +58,18 @@ impl Kernel {
     }
 }
 
-fn check(service: Service) -> Option<Arc<Live>> {
-    let live = Live::open(Pid(service.pid()?)).ok()?;
+fn check(client: Client) -> Option<Arc<Live>> {
+    let live = Live::open(client.pid()?).ok()?;
     if live.denial().is_some() {
         return None;
     }
     let at = live.auxv()?.random?;
     let (mut ours, mut theirs) = ([0; 16], [0; 16]);
     live.read_exact(at, &mut ours).ok()?;
-    service.read_exact(at, &mut theirs).ok()?;
+    client.read(at, &mut theirs).ok()?;
     if ours != theirs {
         return None;
     }
-    service.write_at(at, &theirs).ok()?;
+    client.write(at, &theirs).ok()?;
     Some(Arc::new(live))
 }

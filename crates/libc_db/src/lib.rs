@@ -11,7 +11,7 @@
 mod abi;
 mod agent;
 mod agents;
-mod debugged;
+mod client;
 mod events;
 mod facts;
 mod fork;
@@ -23,7 +23,6 @@ mod lists;
 mod picture;
 mod ps;
 mod registers;
-mod service;
 mod stats;
 mod suspend;
 mod sync;

@@ -7,7 +7,6 @@
 
 use crate::abi::{Td, TdErr};
 use crate::agent::{Agent, lock};
-use crate::debugged::Debugged;
 use crate::sync::stats::recorded_kind;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -100,11 +99,11 @@ impl Agent {
         if let Some(core) = self.core() {
             return look(core);
         }
-        match (self.service(), live) {
-            (Some(service), live) => {
-                let target = Debugged::new(self, service, live);
-                let found = look(&target)?;
-                if target.is_whole() { Ok(found) } else { Err(TdErr::DbErr) }
+        match (self.client(), live) {
+            (Some(client), live) => {
+                let target = self.service(client, live);
+                let found = look(&target);
+                if self.was_whole(&target) { found } else { Err(TdErr::DbErr) }
             }
             (None, Some(live)) => look(live),
             (None, None) => Err(TdErr::DbErr),
@@ -115,7 +114,7 @@ impl Agent {
 /// The live process opened once more, because what was opened keeps its first list of mappings.
 fn open_again(agent: &Agent) -> Td<Option<Arc<Live>>> {
     let Some(known) = agent.live() else {
-        return if agent.core().is_some() || agent.service().is_some() { Ok(None) } else { Err(TdErr::DbErr) };
+        return if agent.core().is_some() || agent.client().is_some() { Ok(None) } else { Err(TdErr::DbErr) };
     };
     let again = Live::open(known.pid()).map_err(|_| TdErr::DbErr)?;
     // The one that was known is still there, so nobody else can have had its number.

@@ -2,8 +2,8 @@
 
 use crate::abi::{FPREGS_SIZE, GREGS_SIZE, Td, TdErr, ThrHandle, code};
 use crate::agent::{Agent, look_error, thread};
+use crate::client::registers_answer;
 use crate::ps::{PS_NOXREGS, PS_OK, imports};
-use crate::service::registers_answer;
 use crate::suspend::control_error;
 use std::ffi::{c_int, c_void};
 use threadglass::control::RegisterSet;
@@ -30,8 +30,8 @@ fn get(agent: &Agent, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
             RegisterSet::Extended => TdErr::NoXregs,
         });
     }
-    match agent.service() {
-        Some(service) => service.registers(lwp, set),
+    match agent.client() {
+        Some(client) => client.register_bytes(lwp, set),
         None => own(agent, |pid| agent.tracing(pid, |tracer| tracer.registers(lwp, set)).map_err(control_error)),
     }
 }
@@ -83,7 +83,7 @@ unsafe fn set_from(
         let _stopped = agent.stopping()?;
         let lwp = lwp_of(&agent, id)?;
         agent.forget();
-        if agent.service().is_some() {
+        if agent.client().is_some() {
             let routine = routine.ok_or(TdErr::DbErr)?;
             // SAFETY: the client's handle and registers, passed on as they came.
             return registers_answer(unsafe { routine(agent.ph(), lwp.0, from) });
@@ -163,7 +163,7 @@ pub unsafe extern "C-unwind" fn td_thr_getxregsize(th: *const ThrHandle, out: *m
 }
 
 fn xregsize(agent: &Agent, lwp: Lwp) -> Td<c_int> {
-    let size = match agent.service() {
+    let size = match agent.client() {
         None => c_int::try_from(get(agent, lwp, RegisterSet::Extended)?.len()).unwrap_or(0),
         Some(_) => {
             let routine = imports().lgetxregsize.ok_or(TdErr::NoXregs)?;
@@ -194,7 +194,7 @@ pub unsafe extern "C-unwind" fn td_thr_getxregs(th: *const ThrHandle, out: *mut 
         let (agent, id) = unsafe { thread(th) }?;
         let _stopped = agent.stopping()?;
         let lwp = lwp_of(&agent, id)?;
-        if agent.service().is_some() {
+        if agent.client().is_some() {
             let routine = imports().lgetxregs.ok_or(TdErr::NoXregs)?;
             // SAFETY: the client's handle and buffer, passed on as they came.
             return registers_answer(unsafe { routine(agent.ph(), lwp.0, out) });
@@ -219,7 +219,7 @@ pub unsafe extern "C-unwind" fn td_thr_setxregs(th: *const ThrHandle, from: *con
     let size = (|| {
         // SAFETY: by the caller's promise.
         let (agent, id) = unsafe { thread(th) }?;
-        match agent.service() {
+        match agent.client() {
             // The client knows how many there are.
             Some(_) => imports().lsetxregs.map(|_| 0).ok_or(TdErr::NoXregs),
             None => Ok(xregsize(&agent, lwp_of(&agent, id)?)? as usize),

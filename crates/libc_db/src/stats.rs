@@ -6,6 +6,7 @@ use crate::agents;
 use std::ffi::c_int;
 use threadglass::glibc::requested_concurrency;
 use threadglass::stats::{Averages, Sampler, SamplerError};
+use threadglass::target::Service;
 
 /// The statistics of an agent.
 #[derive(Default)]
@@ -39,8 +40,8 @@ impl Agent {
 
     /// What the program asked for by pthread_setconcurrency; 0 where that cannot be read.
     fn requested_concurrency(&self) -> i32 {
-        let level = match self.service() {
-            Some(service) => requested_concurrency(&service, &service),
+        let level = match self.client().map(Service::new) {
+            Some(target) => requested_concurrency(&target, &target),
             None => self.live().and_then(|live| requested_concurrency(&*live, &*live)),
         };
         level.unwrap_or(0)

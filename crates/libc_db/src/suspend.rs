@@ -54,7 +54,7 @@ unsafe fn on_thread(th: *const ThrHandle, act: impl FnOnce(&Agent, PthreadId, Lw
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_thr_dbsuspend(th: *const ThrHandle) -> c_int {
     let act = |agent: &Agent, _, lwp: Lwp| {
-        let Some(stop) = agent.service().and(imports().lstop).filter(|_| imports().lcontinue.is_some()) else {
+        let Some(stop) = agent.client().and(imports().lstop).filter(|_| imports().lcontinue.is_some()) else {
             return agent.trace_live(|tracer| tracer.suspend(lwp));
         };
         if agent.stopped_by_client().contains(&lwp) {

@@ -64,7 +64,7 @@ fn find(agent: &Agent, inspector: &Inspector<'_>, lwp: Lwp) -> Td<ThrHandle> {
         return Err(TdErr::NoThr);
     }
     // The thread register leads to the descriptor at once.
-    if let Some(id) = agent.service().and_then(|service| service.thread_pointer(lwp)).map(PthreadId)
+    if let Some(id) = agent.client().and_then(|client| client.thread_pointer(lwp)).map(PthreadId)
         && !id.0.is_null()
         && inspector.descriptor(id).is_ok()
     {

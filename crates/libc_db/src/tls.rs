@@ -2,7 +2,7 @@
 
 use crate::abi::{PsAddr, Td, TdErr, ThrHandle, code};
 use crate::agent::{Agent, look_error, thread_or_early};
-use crate::service::psaddr;
+use crate::client::psaddr;
 use std::ffi::{c_int, c_ulong};
 use std::ptr;
 use threadglass::glibc::tls::TlsError;
@@ -25,7 +25,7 @@ fn resolve(agent: &Agent, inspector: &Inspector<'_>, id: Option<PthreadId>) -> T
         Some(id) => inspector.descriptor(id).map(|thread| thread.id).map_err(look_error),
         None => {
             let main = agent.pid().map(Lwp).ok_or(TdErr::TlsDefer)?;
-            let pointer = agent.service().and_then(|service| service.thread_pointer(main)).ok_or(TdErr::TlsDefer)?;
+            let pointer = agent.client().and_then(|client| client.thread_pointer(main)).ok_or(TdErr::TlsDefer)?;
             inspector.descriptor(PthreadId(pointer)).map(|thread| thread.id).map_err(|_| TdErr::TlsDefer)
         }
     }

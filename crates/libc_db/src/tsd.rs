@@ -3,8 +3,8 @@
 use crate::abi::{KeyIterF, TdErr, ThrAgent, ThrHandle, code};
 use crate::agent::{look_error, thread};
 use crate::agents;
+use crate::client::psaddr;
 use crate::lists::Pass;
-use crate::service::psaddr;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use threadglass::glibc::tsd;

@@ -3,8 +3,8 @@
 use super::{object, type_of};
 use crate::abi::{SyncHandle, SyncInfo, Td, TdErr, ThrHandle, code};
 use crate::agent::Agent;
+use crate::client::psaddr;
 use crate::picture::{Depth, Picture};
-use crate::service::psaddr;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;

@@ -101,7 +101,7 @@ fn leave_traced(target: &dyn Target, concerned: &mut Concerned) -> Td {
 /// `concerned`.
 fn stop_by_client<'a>(agent: &'a Agent, pid: Pid, concerned: &mut Concerned) -> Td<Resuming<'a>> {
     let mut stopped = Resuming(agent, Vec::new());
-    let (Some(_), Some(stop), Some(_)) = (agent.service(), imports().lstop, imports().lcontinue) else {
+    let (Some(_), Some(stop), Some(_)) = (agent.client(), imports().lstop, imports().lcontinue) else {
         return Ok(stopped);
     };
     for (_, lwp) in concerned.all().filter(|(of, _)| *of == pid) {

@@ -239,6 +239,33 @@ static void callbacks(struct ps_prochandle *ph)
     GIVES(TD_BADPH, td_ta_sync_iter(ta, once, &count));
 }
 
+/* A thread that was stopped when its call was done sleeps no longer: all functions say so, with what the kernel
+ * knows and without. */
+static void done_call(struct ps_prochandle *ph)
+{
+    struct user_regs_struct asleep, done;
+    td_synchandle_t sh;
+    td_thrinfo_t ti;
+    for (int blind = 0; blind < 2; blind++) {
+        ph->blind = blind;
+        with_agent(ph);
+        td_thrhandle_t th = { ta, threads.of[threads.count - 1].th_unique };
+        GIVES(TD_OK, td_thr_sleepinfo(&th, &sh));
+        GIVES(TD_OK, td_thr_get_info(&th, &ti));
+        CHECK(ti.ti_state == TD_THR_SLEEP, "state %d", ti.ti_state);
+        CHECK(!ptrace(PTRACE_GETREGS, ti.ti_lid, NULL, &asleep), "registers: %s", strerror(errno));
+        done = asleep;
+        done.rax = 0;
+        CHECK(!ptrace(PTRACE_SETREGS, ti.ti_lid, NULL, &done), "registers: %s", strerror(errno));
+        GIVES(TD_ERR, td_thr_sleepinfo(&th, &sh));
+        GIVES(TD_OK, td_thr_get_info(&th, &ti));
+        CHECK(ti.ti_state == TD_THR_ACTIVE, "blind %d: state %d", blind, ti.ti_state);
+        CHECK(!ptrace(PTRACE_SETREGS, ti.ti_lid, NULL, &asleep), "registers: %s", strerror(errno));
+        GIVES(TD_OK, td_ta_delete(ta));
+    }
+    ph->blind = 0;
+}
+
 static int told;
 
 /* Called when tracking is refused. It may call back, as anything of ours may: nothing is held meanwhile. */
@@ -302,6 +329,7 @@ int main(int argc, char **argv)
                                 TD_THR_ANY_USER_FLAGS));
     GIVES(TD_OK, td_ta_delete(ta));
     references(ph);
+    done_call(ph);
     callbacks(ph);
     bad_addresses(ph);
     failing(ph, 0);

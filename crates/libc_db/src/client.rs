@@ -1,19 +1,22 @@
-//! The target as the client shows it: through its `ps_*` routines, on the calling thread only.
+//! A client's `ps_*` routines for one process, which are called on the calling thread only.
 
 use crate::abi::{PsAddr, PsProc, Td, TdErr};
 use crate::ps::{LwpId, PS_NOFREGS, PS_NOSYM, PS_NOXREGS, PS_OK, imports};
-use std::cell::Cell;
 use std::ffi::{CString, c_int};
 use std::ptr;
 use threadglass::control::RegisterSet;
-use threadglass::target::{GeneralRegisters, Memory, MemoryWrite, ReadError, ReadErrorKind, Symbols};
-use threadglass::{Lwp, RemoteAddr};
+use threadglass::target::{GeneralRegisters, ProcService, RoutineFailed};
+use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// A client's process handle, for the time of one call.
 #[derive(Clone, Copy)]
-pub(crate) struct Service {
+pub(crate) struct Client {
     ph: *mut PsProc,
 }
+
+// SAFETY: the pointer is only handed back to the client's routines, on the thread that made the call: `Service` calls
+// them on no other.
+unsafe impl Sync for Client {}
 
 /// The object glibc's own library names when it asks for symbols: debuggers either ignore it or
 /// accept it for whatever libc has.
@@ -26,17 +29,10 @@ pub(crate) fn psaddr(addr: RemoteAddr) -> PsAddr {
     ptr::without_provenance_mut(addr.0 as usize)
 }
 
-impl Service {
+impl Client {
     /// For the handle `ph`, which the client keeps valid while it calls us.
     pub(crate) fn new(ph: *mut PsProc) -> Self {
         Self { ph }
-    }
-
-    /// The pid the client gives, if it does.
-    pub(crate) fn pid(self) -> Option<i32> {
-        let getpid = imports().getpid?;
-        // SAFETY: `ph` is the handle that the client passed to td_ta_new and keeps valid.
-        Some(unsafe { getpid(self.ph) })
     }
 
     /// The data model, if the client tells: `Err` when asking failed.
@@ -45,7 +41,7 @@ impl Service {
         const LP64: i32 = 2;
         let Some(pdmodel) = imports().pdmodel else { return Ok(true) };
         let mut model = 0;
-        // SAFETY: as above; `model` is a live int.
+        // SAFETY: `ph` is the handle that the client passed to td_ta_new and keeps valid; `model` is a live int.
         match unsafe { pdmodel(self.ph, &raw mut model) } {
             PS_OK => Ok(model == LP64),
             _ => Err(()),
@@ -61,16 +57,11 @@ impl Service {
                 return Some(RemoteAddr(base.addr() as u64));
             }
         }
-        self.general_registers(lwp).map(|registers| registers.thread_pointer())
-    }
-
-    /// The general registers of an LWP.
-    pub(crate) fn general_registers(self, lwp: Lwp) -> Option<GeneralRegisters> {
-        GeneralRegisters::from_bytes(&self.registers(lwp, RegisterSet::General).ok()?)
+        ProcService::registers(&self, lwp).ok().map(|registers| registers.thread_pointer())
     }
 
     /// Registers of an LWP, or what the client says instead.
-    pub(crate) fn registers(self, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
+    pub(crate) fn register_bytes(self, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
         let (routine, size) = match set {
             RegisterSet::General => (imports().lgetregs, crate::abi::GREGS_SIZE),
             RegisterSet::Float => (imports().lgetfpregs, crate::abi::FPREGS_SIZE),
@@ -111,37 +102,26 @@ pub(crate) fn registers_answer(rc: c_int) -> Td {
     }
 }
 
-impl Memory for Service {
-    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
-        let len = buf.len();
-        let failed = ReadError { addr, len, kind: ReadErrorKind::Unmapped };
-        if len == 0 {
-            return Ok(0);
-        }
-        let read = imports().pdread.ok_or(failed)?;
-        // SAFETY: `ph` is valid and `buf` is a live slice of `len` bytes.
-        match unsafe { read(self.ph, psaddr(addr), buf.as_mut_ptr().cast(), len) } {
-            PS_OK => Ok(len),
-            _ => Err(failed),
-        }
+impl ProcService for Client {
+    fn pid(&self) -> Option<Pid> {
+        let getpid = imports().getpid?;
+        // SAFETY: `ph` is the handle that the client passed to td_ta_new and keeps valid.
+        Some(Pid(unsafe { getpid(self.ph) }))
     }
-}
 
-impl MemoryWrite for Service {
-    fn write_at(&self, addr: RemoteAddr, bytes: &[u8]) -> Result<(), ReadError> {
-        let failed = ReadError { addr, len: bytes.len(), kind: ReadErrorKind::Denied };
-        let write = imports().pdwrite.ok_or(failed)?;
+    fn read(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), RoutineFailed> {
+        let read = imports().pdread.ok_or(RoutineFailed)?;
+        // SAFETY: `ph` is valid and `buf` is a live slice of that length.
+        is_ok(unsafe { read(self.ph, psaddr(addr), buf.as_mut_ptr().cast(), buf.len()) })
+    }
+
+    fn write(&self, addr: RemoteAddr, bytes: &[u8]) -> Result<(), RoutineFailed> {
+        let write = imports().pdwrite.ok_or(RoutineFailed)?;
         // SAFETY: `ph` is valid and `bytes` is a live slice, which the client only reads.
-        match unsafe { write(self.ph, psaddr(addr), bytes.as_ptr().cast(), bytes.len()) } {
-            PS_OK => Ok(()),
-            _ => Err(failed),
-        }
+        is_ok(unsafe { write(self.ph, psaddr(addr), bytes.as_ptr().cast(), bytes.len()) })
     }
-}
 
-impl Service {
-    /// The address of a symbol, `Ok(None)` when there is none, `Err` when asking failed.
-    fn look_up(self, name: &str) -> Result<Option<RemoteAddr>, ()> {
+    fn look_up(&self, name: &str) -> Result<Option<RemoteAddr>, RoutineFailed> {
         let (Some(lookup), Ok(name)) = (imports().pglobal_lookup, CString::new(name)) else { return Ok(None) };
         let mut addr: PsAddr = ptr::null_mut();
         // SAFETY: `ph` is valid; both names end in NUL and live through the call; `addr` is a live
@@ -149,52 +129,19 @@ impl Service {
         match unsafe { lookup(self.ph, OBJECT.as_ptr(), name.as_ptr(), &raw mut addr) } {
             PS_OK => Ok((!addr.is_null()).then(|| RemoteAddr(addr.addr() as u64))),
             PS_NOSYM => Ok(None),
-            _ => Err(()),
+            _ => Err(RoutineFailed),
         }
     }
-}
 
-impl Symbols for Service {
-    fn address_of(&self, name: &str) -> Option<RemoteAddr> {
-        self.look_up(name).ok().flatten()
+    fn registers(&self, lwp: Lwp) -> Result<GeneralRegisters, RoutineFailed> {
+        let routine = imports().lgetregs.ok_or(RoutineFailed)?;
+        let mut registers = GeneralRegisters([0; _]);
+        // SAFETY: `ph` is valid and the registers are a `prgregset_t`.
+        is_ok(unsafe { routine(self.ph, lwp.0 as LwpId, registers.0.as_mut_ptr().cast()) })?;
+        Ok(registers)
     }
 }
 
-/// A client's process that remembers whether one of its routines failed. What is learned once and kept
-/// must not be learned from half an answer.
-pub(crate) struct Watched {
-    service: Service,
-    reads_failed: Cell<bool>,
-    lookups_failed: Cell<bool>,
-}
-
-impl Watched {
-    pub(crate) fn new(service: Service) -> Self {
-        Self { service, reads_failed: Cell::new(false), lookups_failed: Cell::new(false) }
-    }
-
-    /// Whether memory could not be read.
-    pub(crate) fn reads_failed(&self) -> bool {
-        self.reads_failed.get()
-    }
-
-    /// Whether a symbol could not be looked up. Some clients say so of symbols that do not exist.
-    pub(crate) fn lookups_failed(&self) -> bool {
-        self.lookups_failed.get()
-    }
-}
-
-impl Memory for Watched {
-    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
-        self.service.read_at(addr, buf).inspect_err(|_| self.reads_failed.set(true))
-    }
-}
-
-impl Symbols for Watched {
-    fn address_of(&self, name: &str) -> Option<RemoteAddr> {
-        self.service.look_up(name).unwrap_or_else(|()| {
-            self.lookups_failed.set(true);
-            None
-        })
-    }
+fn is_ok(rc: c_int) -> Result<(), RoutineFailed> {
+    if rc == PS_OK { Ok(()) } else { Err(RoutineFailed) }
 }
