@@ -1,9 +1,9 @@
 //! Thread events: creation and death.
 
 use crate::abi::{EventMsg, Notify, Td, TdErr, ThrAgent, ThrEvents, ThrHandle, code};
-use crate::agent::{Agent, look_error, thread};
-use crate::agents;
 use crate::client::psaddr;
+use crate::session::{Session, look_error, thread};
+use crate::sessions;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
@@ -14,8 +14,8 @@ use threadglass::target::{MemoryWrite, ReadError};
 const TD_CREATE: c_int = 8;
 const TD_DEATH: c_int = 9;
 
-fn layout(agent: &Agent) -> Td<EventLayout> {
-    agent.layout().events.ok_or(TdErr::NoCapab)
+fn layout(session: &Session) -> Td<EventLayout> {
+    session.layout().events.ok_or(TdErr::NoCapab)
 }
 
 /// The address that the program runs over when an event happens.
@@ -26,8 +26,8 @@ fn layout(agent: &Agent) -> Td<EventLayout> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_event_addr(ta: *const ThrAgent, event: c_int, out: *mut Notify) -> c_int {
     code((|| {
-        let agent = agents::enter(ta)?;
-        let events = layout(&agent)?;
+        let session = sessions::enter(ta)?;
+        let events = layout(&session)?;
         let address = match event {
             TD_CREATE => events.create_function,
             TD_DEATH => events.death_function,
@@ -63,11 +63,11 @@ unsafe fn on_thread(
 ) -> c_int {
     code((|| {
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let events = layout(&agent)?;
-        let _stopped = agent.stopping()?;
-        agent.inspect(|inspector| inspector.descriptor(id)).map_err(look_error)?;
-        agent.writing(|memory| act(&events, memory, id).map_err(|_| TdErr::DbErr))
+        let (session, id) = unsafe { thread(th) }?;
+        let events = layout(&session)?;
+        let _stopped = session.stopping()?;
+        session.inspect(|inspector| inspector.descriptor(id)).map_err(look_error)?;
+        session.writing(|memory| act(&events, memory, id).map_err(|_| TdErr::DbErr))
     })())
 }
 
@@ -120,10 +120,10 @@ pub unsafe extern "C-unwind" fn td_thr_clear_event(th: *const ThrHandle, set: *c
 }
 
 fn on_process(ta: *const ThrAgent, change: impl Fn(EventMask) -> EventMask) -> Td {
-    let agent = agents::enter(ta)?;
-    let events = layout(&agent)?;
-    let _stopped = agent.stopping()?;
-    agent.writing(|memory| events.change_process_mask(memory, change).map_err(|_| TdErr::DbErr))
+    let session = sessions::enter(ta)?;
+    let events = layout(&session)?;
+    let _stopped = session.stopping()?;
+    session.writing(|memory| events.change_process_mask(memory, change).map_err(|_| TdErr::DbErr))
 }
 
 /// Enables events for the whole process.
@@ -173,11 +173,11 @@ pub unsafe extern "C-unwind" fn td_thr_event_getmsg(th: *const ThrHandle, out: *
             return Err(TdErr::Err);
         }
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let events = layout(&agent)?;
-        let _stopped = agent.stopping()?;
-        agent.inspect(|inspector| inspector.descriptor(id)).map_err(look_error)?;
-        let message = agent.writing(|memory| events.take_from(memory, id).map_err(event_error))?;
+        let (session, id) = unsafe { thread(th) }?;
+        let events = layout(&session)?;
+        let _stopped = session.stopping()?;
+        session.inspect(|inspector| inspector.descriptor(id)).map_err(look_error)?;
+        let message = session.writing(|memory| events.take_from(memory, id).map_err(event_error))?;
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(message_for(message, th)) };
         Ok(())
@@ -195,12 +195,12 @@ pub unsafe extern "C-unwind" fn td_ta_event_getmsg(ta: *const ThrAgent, out: *mu
         if out.is_null() {
             return Err(TdErr::Err);
         }
-        let agent = agents::enter(ta)?;
-        let events = layout(&agent)?;
-        let _stopped = agent.stopping()?;
-        let message = agent.writing(|memory| events.take_any(memory).map_err(event_error))?;
+        let session = sessions::enter(ta)?;
+        let events = layout(&session)?;
+        let _stopped = session.stopping()?;
+        let message = session.writing(|memory| events.take_any(memory).map_err(event_error))?;
         let th = MESSAGE_THREAD.with(|handle| {
-            handle.set(agent.handle(message.thread));
+            handle.set(session.handle(message.thread));
             handle.as_ptr().cast_const()
         });
         // SAFETY: not NULL, so writable by the caller's promise.

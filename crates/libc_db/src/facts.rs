@@ -6,7 +6,7 @@
 //! whatever acts on a thread forgets all of it. Only the kernel's facts are kept this way: memory is
 //! read anew in every call.
 
-use crate::agent::lock;
+use crate::session::lock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use threadglass::Lwp;

@@ -2,15 +2,15 @@
 //!
 //! Its child has one thread, and whatever another one had locked stays so. What all calls go through is held still during the
 //! fork, and what others were at work in is given up in the child: its functions answer TD_BADPH there, and deleting it
-//! waits for nobody. Agents and handles that nobody used at that moment go on to work.
+//! waits for nobody. Sessions and handles that nobody used at that moment go on to work.
 
-use crate::agents;
 use crate::handles;
+use crate::sessions;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
     /// What is held during a fork, by the thread that forks.
-    static STILL: RefCell<Option<(agents::Still, handles::Still)>> = const { RefCell::new(None) };
+    static STILL: RefCell<Option<(sessions::Still, handles::Still)>> = const { RefCell::new(None) };
     /// The number of this thread when it last forked, which is another one in the child.
     static FORKING: Cell<i32> = const { Cell::new(0) };
 }
@@ -33,9 +33,9 @@ pub(crate) fn forking_thread() -> i32 {
 }
 
 unsafe extern "C" fn prepare() {
-    FORKING.set(agents::thread_number());
+    FORKING.set(sessions::thread_number());
     // No call of ours runs foreign code with one of these.
-    STILL.set(Some((agents::Still::hold(), handles::Still::hold())));
+    STILL.set(Some((sessions::Still::hold(), handles::Still::hold())));
 }
 
 unsafe extern "C" fn parent() {
@@ -43,8 +43,8 @@ unsafe extern "C" fn parent() {
 }
 
 unsafe extern "C" fn child() {
-    if let Some((agents, handles)) = STILL.take() {
+    if let Some((sessions, handles)) = STILL.take() {
         handles.lose_those_in_use();
-        agents.lose_those_in_use();
+        sessions.lose_those_in_use();
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Subject {
 pub(crate) struct OwnProcess {
     pub(crate) subject: Subject,
     released: AtomicBool,
-    /// Agents that are being made of it.
+    /// Sessions that are being made of it.
     beginnings: AtomicUsize,
     /// Whether this is a child, and another thread of its parent's was at work with it at the fork.
     lost: AtomicBool,
@@ -101,7 +101,7 @@ impl Still {
         Self(handles())
     }
 
-    /// In the child: gives up the handles of which another thread of the parent's was making an agent.
+    /// In the child: gives up the handles of which another thread of the parent's was making a session.
     pub(crate) fn lose_those_in_use(&self) {
         for handle in self.0.iter().flat_map(HashMap::values) {
             if let Handle::Open(process) = handle
@@ -185,7 +185,7 @@ pub unsafe extern "C-unwind" fn tg_open_core(core: *const c_char, exe: *const c_
     code(ph.map(drop))
 }
 
-/// Ends a handle. Agents made with it answer TD_BADPH from then on, and the threads they suspended
+/// Ends a handle. Sessions made with it answer TD_BADPH from then on, and the threads they suspended
 /// go on.
 ///
 /// # Safety
@@ -199,7 +199,7 @@ pub unsafe extern "C-unwind" fn tg_release(ph: *mut PsProc) {
     };
     if let Handle::Open(process) = released {
         process.released.store(true, Ordering::Release);
-        crate::agents::release_of(&process);
+        crate::sessions::release_of(&process);
         if process.is_lost() {
             // Nothing of it can be touched.
             std::mem::forget(process);

@@ -1,9 +1,9 @@
 //! td_thr_get_info and td_thr_validate.
 
 use crate::abi::{SigSet, Td, TdErr, ThrEvents, ThrHandle, ThrInfo, code};
-use crate::agent::{Agent, look_error, thread, thread_or_early};
 use crate::client::psaddr;
 use crate::facts;
+use crate::session::{Session, look_error, thread, thread_or_early};
 use std::ffi::c_int;
 use std::ptr;
 use threadglass::glibc::Descriptor;
@@ -26,17 +26,17 @@ pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut 
         // SAFETY: not NULL, so a writable structure of which all-zero bytes are a valid value.
         unsafe { out.write_bytes(0, 1) };
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread_or_early(th) }?;
-        let _stopped = agent.stopping()?;
+        let (session, id) = unsafe { thread_or_early(th) }?;
+        let _stopped = session.stopping()?;
         let mut info = match id {
             Some(id) => {
-                let thread = agent.inspect(|inspector| {
+                let thread = session.inspect(|inspector| {
                     let descriptor = inspector.descriptor(id).map_err(look_error)?;
-                    Ok(describe(&agent, inspector, &descriptor))
+                    Ok(describe(&session, inspector, &descriptor))
                 })?;
-                fill(&agent, &thread)
+                fill(&session, &thread)
             }
-            None => early(&agent)?,
+            None => early(&session)?,
         };
         // SAFETY: `th` was read above.
         info.ti_ta_p = unsafe { (*th).th_ta_p };
@@ -47,27 +47,27 @@ pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut 
 }
 
 /// Everything known of the thread with this descriptor.
-pub(crate) fn describe(agent: &Agent, inspector: &Inspector<'_>, descriptor: &Descriptor) -> Thread {
+pub(crate) fn describe(session: &Session, inspector: &Inspector<'_>, descriptor: &Descriptor) -> Thread {
     let lwp = inspector.lwp_of(descriptor);
     let facts = lwp.and_then(|lwp| match inspector.target {
-        Some(target) => facts::of_thread(&agent.facts, target, lwp),
+        Some(target) => facts::of_thread(&session.facts, target, lwp),
         // A core has no `/proc`, but its registers tell whether a thread was asleep in a system call.
-        None => agent.facts_by_registers(lwp),
+        None => session.facts_by_registers(lwp),
     });
     let mut thread = inspector.describe(descriptor, facts.as_ref());
-    if lwp.is_some_and(|lwp| agent.has_suspended(lwp)) {
+    if lwp.is_some_and(|lwp| session.has_suspended(lwp)) {
         thread.db_suspended = true;
     }
     thread
 }
 
 /// The main thread of a program that has not set up its threads: only its LWP is known.
-fn early(agent: &Agent) -> Td<ThrInfo> {
-    if agent.inspect(|inspector| inspector.is_initialised()).map_err(|_| TdErr::DbErr)? {
+fn early(session: &Session) -> Td<ThrInfo> {
+    if session.inspect(|inspector| inspector.is_initialised()).map_err(|_| TdErr::DbErr)? {
         return Err(TdErr::BadTh);
     }
     let mut info = empty();
-    info.ti_lid = agent.pid().unwrap_or(0);
+    info.ti_lid = session.pid().unwrap_or(0);
     info.ti_state = number(ThreadState::Active);
     info.ti_type = 1;
     Ok(info)
@@ -106,7 +106,7 @@ pub(crate) fn number(state: ThreadState) -> c_int {
     ThreadState::ALL.iter().position(|other| *other == state).map_or(1, |place| place as c_int + 1)
 }
 
-fn fill(agent: &Agent, thread: &Thread) -> ThrInfo {
+fn fill(session: &Session, thread: &Thread) -> ThrInfo {
     let address = |addr: Option<RemoteAddr>| addr.map_or(ptr::null_mut(), psaddr);
     let set = |signals: Option<SignalSet>| -> SigSet {
         let mut set = [0; 16];
@@ -122,7 +122,7 @@ fn fill(agent: &Agent, thread: &Thread) -> ThrInfo {
         ti_stkbase: address(thread.stack.map(|stack| stack.base)),
         ti_stksize: thread.stack.map_or(0, |stack| stack.size as i64),
         ti_ro_area: address(id),
-        ti_ro_size: agent.layout().size.unwrap_or(0) as c_int,
+        ti_ro_size: session.layout().size.unwrap_or(0) as c_int,
         ti_state: number(thread.state),
         ti_db_suspended: u8::from(thread.db_suspended),
         ti_type: match thread.kind {
@@ -158,14 +158,14 @@ pub unsafe extern "C-unwind" fn td_thr_validate(th: *const ThrHandle) -> c_int {
             return Err(TdErr::BadTh);
         }
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let _stopped = agent.stopping()?;
-        if is_listed(&agent, id)? { Ok(()) } else { Err(TdErr::NoThr) }
+        let (session, id) = unsafe { thread(th) }?;
+        let _stopped = session.stopping()?;
+        if is_listed(&session, id)? { Ok(()) } else { Err(TdErr::NoThr) }
     })())
 }
 
 /// Whether `id` is on the thread lists.
-pub(crate) fn is_listed(agent: &Agent, id: PthreadId) -> Td<bool> {
-    let threads = agent.inspect(|inspector| inspector.list()).map_err(look_error)?;
+pub(crate) fn is_listed(session: &Session, id: PthreadId) -> Td<bool> {
+    let threads = session.inspect(|inspector| inspector.list()).map_err(look_error)?;
     Ok(threads.iter().any(|thread| thread.id == id))
 }

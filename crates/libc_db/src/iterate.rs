@@ -1,10 +1,10 @@
 //! td_ta_thr_iter.
 
 use crate::abi::{SigSet, TdErr, ThrAgent, ThrIterF, code};
-use crate::agent::{Agent, lock, look_error};
-use crate::agents;
 use crate::info::describe;
 use crate::lists::Pass;
+use crate::session::{Session, lock, look_error};
+use crate::sessions;
 use std::ffi::{c_int, c_uint, c_void};
 use threadglass::filter::{LOWEST_PRIORITY, ThreadFilter};
 use threadglass::glibc::Descriptor;
@@ -28,30 +28,30 @@ pub unsafe extern "C-unwind" fn td_ta_thr_iter(
 ) -> c_int {
     code((|| {
         let callback = callback.ok_or(TdErr::Err)?;
-        let agent = agents::enter(ta)?;
+        let session = sessions::enter(ta)?;
         // SAFETY: NULL or a signal set, by the caller's promise.
         let mask = unsafe { mask.as_ref() };
         let Some(filter) = filter(state, priority, mask, user_flags) else { return Ok(()) };
-        let _stopped = agent.stopping()?;
-        if !agent.inspect(|inspector| inspector.is_initialised()).map_err(|_| TdErr::DbErr)? {
+        let _stopped = session.stopping()?;
+        if !session.inspect(|inspector| inspector.is_initialised()).map_err(|_| TdErr::DbErr)? {
             // Threads are not set up yet: one handle stands for the main thread.
-            let handle = agent.early_handle();
+            let handle = session.early_handle();
             // SAFETY: the client's function, called as its type says.
             unsafe { callback(&raw const handle, data) };
             return Ok(());
         }
         // The list is taken whole before the first callback, which may change or kill threads.
-        let threads = agent.inspect(|inspector| inspector.list()).map_err(look_error)?;
+        let threads = session.inspect(|inspector| inspector.list()).map_err(look_error)?;
         if threads.is_empty() {
             return Err(TdErr::NoThr);
         }
-        remember_order(&agent, &threads);
-        let mut threads = Pass::new(&agent, agent.place(), threads);
+        remember_order(&session, &threads);
+        let mut threads = Pass::new(&session, session.place(), threads);
         while let Some(descriptor) = threads.next()? {
-            if !is_wanted(&agent, &filter, &descriptor) {
+            if !is_wanted(&session, &filter, &descriptor) {
                 continue;
             }
-            let handle = agent.handle(descriptor.id);
+            let handle = session.handle(descriptor.id);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
             if unsafe { callback(&raw const handle, data) } != 0 {
                 break;
@@ -61,9 +61,9 @@ pub unsafe extern "C-unwind" fn td_ta_thr_iter(
     })())
 }
 
-fn is_wanted(agent: &Agent, filter: &ThreadFilter, descriptor: &Descriptor) -> bool {
+fn is_wanted(session: &Session, filter: &ThreadFilter, descriptor: &Descriptor) -> bool {
     *filter == ThreadFilter::default()
-        || filter.matches(&agent.inspect(|inspector| describe(agent, inspector, descriptor)))
+        || filter.matches(&session.inspect(|inspector| describe(session, inspector, descriptor)))
 }
 
 /// The filter the arguments describe; `None` when no thread can pass because the state does not exist.
@@ -81,12 +81,12 @@ fn filter(state: c_int, priority: c_int, mask: Option<&SigSet>, user_flags: c_ui
     })
 }
 
-fn remember_order(agent: &Agent, threads: &[Descriptor]) {
-    let order = agent.inspect(|inspector| match inspector.target {
+fn remember_order(session: &Session, threads: &[Descriptor]) {
+    let order = session.inspect(|inspector| match inspector.target {
         Some(target) if !target.is_namespaced() => {
             threads.iter().filter_map(|thread| inspector.lwp_of(thread)).collect()
         }
         _ => Vec::new(),
     });
-    lock(&agent.facts).set_order(order);
+    lock(&session.facts).set_order(order);
 }

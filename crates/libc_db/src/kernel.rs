@@ -5,8 +5,8 @@
 //! same both ways, *and* writing those same bytes over themselves through the client succeeds, which a
 //! core refuses.
 
-use crate::agent::lock;
 use crate::client::Client;
+use crate::session::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use threadglass::target::{Live, Memory, ProcService};
@@ -25,7 +25,7 @@ enum State {
     Failed(Instant),
 }
 
-/// The result of the check, kept for an agent.
+/// The result of the check, kept for a session.
 #[derive(Default)]
 pub(crate) struct Kernel {
     state: Mutex<State>,

@@ -6,7 +6,7 @@
 //! wait counts only while the kernel says that the thread has not moved since.
 
 use crate::abi::{Td, TdErr};
-use crate::agent::{Agent, lock};
+use crate::session::{Session, lock};
 use crate::sync::stats::recorded_kind;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(crate) struct Picture {
     waits: HashMap<Lwp, RemoteAddr>,
 }
 
-impl Agent {
+impl Session {
     /// A look that is not older than [`FRESH`], and whether it was taken for this call.
     pub(crate) fn recent_picture(&self, depth: Depth) -> Td<(Arc<Picture>, bool)> {
         // Nothing moves in a core.
@@ -112,9 +112,9 @@ impl Agent {
 }
 
 /// The live process opened once more, because what was opened keeps its first list of mappings.
-fn open_again(agent: &Agent) -> Td<Option<Arc<Live>>> {
-    let Some(known) = agent.live() else {
-        return if agent.core().is_some() || agent.client().is_some() { Ok(None) } else { Err(TdErr::DbErr) };
+fn open_again(session: &Session) -> Td<Option<Arc<Live>>> {
+    let Some(known) = session.live() else {
+        return if session.core().is_some() || session.client().is_some() { Ok(None) } else { Err(TdErr::DbErr) };
     };
     let again = Live::open(known.pid()).map_err(|_| TdErr::DbErr)?;
     // The one that was known is still there, so nobody else can have had its number.
@@ -123,10 +123,10 @@ fn open_again(agent: &Agent) -> Td<Option<Arc<Live>>> {
 }
 
 impl Picture {
-    fn take(agent: &Agent, depth: Depth) -> Td<Self> {
-        let live = open_again(agent)?;
-        let known = lock(&agent.variables).clone();
-        let (snapshot, before, variables) = agent.looking(live.as_deref(), |target| {
+    fn take(session: &Session, depth: Depth) -> Td<Self> {
+        let live = open_again(session)?;
+        let known = lock(&session.variables).clone();
+        let (snapshot, before, variables) = session.looking(live.as_deref(), |target| {
             // Before anything else, so that a thread of which the same is true later has not moved since.
             let before = target.facts(&target.lwps().map_err(|_| TdErr::DbErr)?);
             // Idle objects too, where a variable says what they are: a client may ask for one by its address.
@@ -138,7 +138,7 @@ impl Picture {
             Ok((snapshot, before, variables))
         })?;
         // Only what was learned from a whole answer is kept.
-        *lock(&agent.variables) = variables;
+        *lock(&session.variables) = variables;
         let waits = snapshot.objects.iter().flat_map(|object| {
             let address = object.address;
             object.waiters.iter().filter(|waiter| waiter.pid.is_none()).map(move |waiter| (waiter.lwp, address))
@@ -159,8 +159,8 @@ impl Picture {
     }
 
     /// Runs `look` with the process as this look had it.
-    pub(crate) fn looking<R>(&self, agent: &Agent, look: impl FnOnce(&dyn Target) -> Td<R>) -> Td<R> {
-        agent.looking(self.live.as_deref(), look)
+    pub(crate) fn looking<R>(&self, session: &Session, look: impl FnOnce(&dyn Target) -> Td<R>) -> Td<R> {
+        session.looking(self.live.as_deref(), look)
     }
 
     /// How much it shows.
@@ -201,8 +201,8 @@ impl Picture {
 
     /// What the object at `address` says now. `Err` when nothing can be read there; `None` in the place of
     /// its state when it cannot be told what it is.
-    pub(crate) fn read(&self, agent: &Agent, target: &dyn Target, address: RemoteAddr) -> Td<Option<Reread>> {
-        let layout = Some(agent.layout());
+    pub(crate) fn read(&self, session: &Session, target: &dyn Target, address: RemoteAddr) -> Td<Option<Reread>> {
+        let layout = Some(session.layout());
         if let Some(object) = self.object(address) {
             return reread(target, layout, &self.threads, object).map(Some).ok_or(TdErr::DbErr);
         }
@@ -215,7 +215,7 @@ impl Picture {
         let is_thread = |inner| self.threads.iter().any(|thread| thread.inner_lwp == Some(inner));
         let known = match by_content(target, address, &is_thread) {
             Some(kind) => Some((kind, Evidence::Inferred)),
-            None => recorded_kind(agent, address)?,
+            None => recorded_kind(session, address)?,
         };
         let Some((kind, evidence)) = known else { return Ok(None) };
         Ok(reread(target, layout, &self.threads, &SyncObject::bare(address, kind, Family::Pthread, evidence)))

@@ -1,24 +1,24 @@
 //! Registers of a thread.
 
 use crate::abi::{FPREGS_SIZE, GREGS_SIZE, Td, TdErr, ThrHandle, code};
-use crate::agent::{Agent, look_error, thread};
 use crate::client::registers_answer;
 use crate::ps::{PS_NOXREGS, PS_OK, imports};
+use crate::session::{Session, look_error, thread};
 use crate::suspend::control_error;
 use std::ffi::{c_int, c_void};
 use threadglass::control::RegisterSet;
 use threadglass::{Lwp, PthreadId};
 
 /// The LWP of a living thread.
-pub(crate) fn lwp_of(agent: &Agent, id: PthreadId) -> Td<Lwp> {
-    agent.inspect(|inspector| {
+pub(crate) fn lwp_of(session: &Session, id: PthreadId) -> Td<Lwp> {
+    session.inspect(|inspector| {
         let thread = inspector.descriptor(id).map_err(look_error)?;
         inspector.lwp_of(&thread).ok_or(TdErr::NoLwp)
     })
 }
 
-fn get(agent: &Agent, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
-    if let Some(core) = agent.core() {
+fn get(session: &Session, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
+    if let Some(core) = session.core() {
         let registers = match set {
             RegisterSet::General => core.registers(lwp).map(|registers| registers.bytes()),
             RegisterSet::Float => core.floating_registers(lwp),
@@ -30,15 +30,15 @@ fn get(agent: &Agent, lwp: Lwp, set: RegisterSet) -> Td<Vec<u8>> {
             RegisterSet::Extended => TdErr::NoXregs,
         });
     }
-    match agent.client() {
+    match session.client() {
         Some(client) => client.register_bytes(lwp, set),
-        None => own(agent, |pid| agent.tracing(pid, |tracer| tracer.registers(lwp, set)).map_err(control_error)),
+        None => own(session, |pid| session.tracing(pid, |tracer| tracer.registers(lwp, set)).map_err(control_error)),
     }
 }
 
 /// Runs `act` with the pid of a process of our own.
-fn own<R>(agent: &Agent, act: impl FnOnce(threadglass::Pid) -> Td<R>) -> Td<R> {
-    act(threadglass::Pid(agent.pid().ok_or(TdErr::DbErr)?))
+fn own<R>(session: &Session, act: impl FnOnce(threadglass::Pid) -> Td<R>) -> Td<R> {
+    act(threadglass::Pid(session.pid().ok_or(TdErr::DbErr)?))
 }
 
 /// # Safety
@@ -50,9 +50,9 @@ unsafe fn get_into(th: *const ThrHandle, out: *mut c_void, set: RegisterSet, siz
             return Err(TdErr::Err);
         }
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let _stopped = agent.stopping()?;
-        let registers = get(&agent, lwp_of(&agent, id)?, set)?;
+        let (session, id) = unsafe { thread(th) }?;
+        let _stopped = session.stopping()?;
+        let registers = get(&session, lwp_of(&session, id)?, set)?;
         if registers.len() != size {
             return Err(TdErr::DbErr);
         }
@@ -79,21 +79,21 @@ unsafe fn set_from(
             return Err(TdErr::Err);
         }
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let _stopped = agent.stopping()?;
-        let lwp = lwp_of(&agent, id)?;
-        agent.forget();
-        if agent.client().is_some() {
+        let (session, id) = unsafe { thread(th) }?;
+        let _stopped = session.stopping()?;
+        let lwp = lwp_of(&session, id)?;
+        session.forget();
+        if session.client().is_some() {
             let routine = routine.ok_or(TdErr::DbErr)?;
             // SAFETY: the client's handle and registers, passed on as they came.
-            return registers_answer(unsafe { routine(agent.ph(), lwp.0, from) });
+            return registers_answer(unsafe { routine(session.ph(), lwp.0, from) });
         }
-        if agent.core().is_some() {
+        if session.core().is_some() {
             return Err(TdErr::DbErr);
         }
         // SAFETY: `size` bytes by the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), size) }.to_vec();
-        own(&agent, |pid| agent.tracing(pid, |tracer| tracer.set_registers(lwp, set, bytes)).map_err(control_error))
+        own(&session, |pid| session.tracing(pid, |tracer| tracer.set_registers(lwp, set, bytes)).map_err(control_error))
     })())
 }
 
@@ -153,23 +153,23 @@ pub unsafe extern "C-unwind" fn td_thr_getxregsize(th: *const ThrHandle, out: *m
             return Err(TdErr::Err);
         }
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let _stopped = agent.stopping()?;
-        let size = xregsize(&agent, lwp_of(&agent, id)?)?;
+        let (session, id) = unsafe { thread(th) }?;
+        let _stopped = session.stopping()?;
+        let size = xregsize(&session, lwp_of(&session, id)?)?;
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(size) };
         Ok(())
     })())
 }
 
-fn xregsize(agent: &Agent, lwp: Lwp) -> Td<c_int> {
-    let size = match agent.client() {
-        None => c_int::try_from(get(agent, lwp, RegisterSet::Extended)?.len()).unwrap_or(0),
+fn xregsize(session: &Session, lwp: Lwp) -> Td<c_int> {
+    let size = match session.client() {
+        None => c_int::try_from(get(session, lwp, RegisterSet::Extended)?.len()).unwrap_or(0),
         Some(_) => {
             let routine = imports().lgetxregsize.ok_or(TdErr::NoXregs)?;
             let mut size = 0;
             // SAFETY: the client's handle; `size` is a live int.
-            match unsafe { routine(agent.ph(), lwp.0, &raw mut size) } {
+            match unsafe { routine(session.ph(), lwp.0, &raw mut size) } {
                 PS_OK => size,
                 PS_NOXREGS => 0,
                 _ => return Err(TdErr::DbErr),
@@ -191,15 +191,15 @@ pub unsafe extern "C-unwind" fn td_thr_getxregs(th: *const ThrHandle, out: *mut 
             return Err(TdErr::Err);
         }
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let _stopped = agent.stopping()?;
-        let lwp = lwp_of(&agent, id)?;
-        if agent.client().is_some() {
+        let (session, id) = unsafe { thread(th) }?;
+        let _stopped = session.stopping()?;
+        let lwp = lwp_of(&session, id)?;
+        if session.client().is_some() {
             let routine = imports().lgetxregs.ok_or(TdErr::NoXregs)?;
             // SAFETY: the client's handle and buffer, passed on as they came.
-            return registers_answer(unsafe { routine(agent.ph(), lwp.0, out) });
+            return registers_answer(unsafe { routine(session.ph(), lwp.0, out) });
         }
-        let registers = get(&agent, lwp, RegisterSet::Extended)?;
+        let registers = get(&session, lwp, RegisterSet::Extended)?;
         // SAFETY: room for the size the kernel reports, by the caller's promise.
         unsafe { out.cast::<u8>().copy_from_nonoverlapping(registers.as_ptr(), registers.len()) };
         Ok(())
@@ -218,11 +218,11 @@ pub unsafe extern "C-unwind" fn td_thr_setxregs(th: *const ThrHandle, from: *con
     }
     let size = (|| {
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        match agent.client() {
+        let (session, id) = unsafe { thread(th) }?;
+        match session.client() {
             // The client knows how many there are.
             Some(_) => imports().lsetxregs.map(|_| 0).ok_or(TdErr::NoXregs),
-            None => Ok(xregsize(&agent, lwp_of(&agent, id)?)? as usize),
+            None => Ok(xregsize(&session, lwp_of(&session, id)?)? as usize),
         }
     })();
     match size {

@@ -1,14 +1,14 @@
 //! Process statistics: how many threads run, want to run and exist, on average.
 
 use crate::abi::{TaStats, Td, TdErr, ThrAgent, code};
-use crate::agent::{Agent, lock};
-use crate::agents;
+use crate::session::{Session, lock};
+use crate::sessions;
 use std::ffi::c_int;
 use threadglass::glibc::requested_concurrency;
 use threadglass::stats::{Averages, Sampler, SamplerError};
 use threadglass::target::Service;
 
-/// The statistics of an agent.
+/// The statistics of a session.
 #[derive(Default)]
 pub(crate) enum Statistics {
     /// Never on, or reset while off.
@@ -31,7 +31,7 @@ impl Statistics {
     }
 }
 
-impl Agent {
+impl Session {
     /// Ends the thread that keeps statistics.
     pub(crate) fn end_statistics(&self) {
         let statistics = std::mem::take(&mut *lock(&self.statistics));
@@ -64,15 +64,15 @@ fn start_error(error: SamplerError) -> TdErr {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_enable_stats(ta: *const ThrAgent, on: c_int) -> c_int {
     code((|| {
-        let agent = agents::enter(ta)?;
-        let live = agent.live().ok_or(TdErr::NoCapab)?;
+        let session = sessions::enter(ta)?;
+        let live = session.live().ok_or(TdErr::NoCapab)?;
         if on != 0 {
             let sampler = Sampler::start(&live).map_err(start_error)?;
-            let old = std::mem::replace(&mut *lock(&agent.statistics), Statistics::On(sampler));
+            let old = std::mem::replace(&mut *lock(&session.statistics), Statistics::On(sampler));
             drop(old);
             return Ok(());
         }
-        let mut statistics = lock(&agent.statistics);
+        let mut statistics = lock(&session.statistics);
         if let Statistics::On(_) = &*statistics {
             let averages = statistics.averages()?;
             let old = std::mem::replace(&mut *statistics, Statistics::Frozen(averages));
@@ -92,9 +92,9 @@ pub unsafe extern "C-unwind" fn td_ta_enable_stats(ta: *const ThrAgent, on: c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_reset_stats(ta: *const ThrAgent) -> c_int {
     code((|| {
-        let agent = agents::enter(ta)?;
-        agent.live().ok_or(TdErr::NoCapab)?;
-        let mut statistics = lock(&agent.statistics);
+        let session = sessions::enter(ta)?;
+        session.live().ok_or(TdErr::NoCapab)?;
+        let mut statistics = lock(&session.statistics);
         match &*statistics {
             Statistics::On(sampler) => sampler.reset().ok_or(TdErr::Err)?,
             Statistics::None | Statistics::Frozen(_) => *statistics = Statistics::None,
@@ -114,12 +114,12 @@ pub unsafe extern "C-unwind" fn td_ta_get_stats(ta: *const ThrAgent, out: *mut T
         if out.is_null() {
             return Err(TdErr::Err);
         }
-        let agent = agents::enter(ta)?;
-        agent.live().ok_or(TdErr::NoCapab)?;
+        let session = sessions::enter(ta)?;
+        session.live().ok_or(TdErr::NoCapab)?;
         // No routine of the client's runs while this is locked.
-        let averages = lock(&agent.statistics).averages()?.fractions();
-        let nthreads = agent.count_threads()?;
-        let r_concurrency = agent.requested_concurrency();
+        let averages = lock(&session.statistics).averages()?.fractions();
+        let nthreads = session.count_threads()?;
+        let r_concurrency = session.requested_concurrency();
         let stats = TaStats {
             nthreads,
             r_concurrency,

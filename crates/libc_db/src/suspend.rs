@@ -1,9 +1,9 @@
 //! Acting on a thread: suspending it, its priority, its signals.
 
 use crate::abi::{SigSet, Td, TdErr, ThrHandle, code};
-use crate::agent::{Agent, thread};
 use crate::ps::{PS_OK, imports};
 use crate::registers::lwp_of;
+use crate::session::{Session, thread};
 use std::ffi::{c_int, c_uchar};
 use threadglass::control::{AdjustError, ControlError, Tracer, raise_signals, set_priority};
 use threadglass::signals::SignalSet;
@@ -18,11 +18,11 @@ pub(crate) fn control_error(error: ControlError) -> TdErr {
     }
 }
 
-impl Agent {
+impl Session {
     /// Undoes the client's own suspension of a thread.
     pub(crate) fn client_continue(&self, lwp: Lwp) -> bool {
         let Some(routine) = imports().lcontinue else { return false };
-        // SAFETY: the client's handle, which it keeps valid while the agent exists.
+        // SAFETY: the client's handle, which it keeps valid while the session exists.
         unsafe { routine(self.ph(), lwp.0) == PS_OK }
     }
 
@@ -36,13 +36,13 @@ impl Agent {
 /// # Safety
 ///
 /// `th` is NULL or points to a handle.
-unsafe fn on_thread(th: *const ThrHandle, act: impl FnOnce(&Agent, PthreadId, Lwp) -> Td) -> c_int {
+unsafe fn on_thread(th: *const ThrHandle, act: impl FnOnce(&Session, PthreadId, Lwp) -> Td) -> c_int {
     code((|| {
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let lwp = lwp_of(&agent, id)?;
-        agent.forget();
-        act(&agent, id, lwp)
+        let (session, id) = unsafe { thread(th) }?;
+        let lwp = lwp_of(&session, id)?;
+        session.forget();
+        act(&session, id, lwp)
     })())
 }
 
@@ -53,18 +53,18 @@ unsafe fn on_thread(th: *const ThrHandle, act: impl FnOnce(&Agent, PthreadId, Lw
 /// `th` is NULL or points to a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_thr_dbsuspend(th: *const ThrHandle) -> c_int {
-    let act = |agent: &Agent, _, lwp: Lwp| {
-        let Some(stop) = agent.client().and(imports().lstop).filter(|_| imports().lcontinue.is_some()) else {
-            return agent.trace_live(|tracer| tracer.suspend(lwp));
+    let act = |session: &Session, _, lwp: Lwp| {
+        let Some(stop) = session.client().and(imports().lstop).filter(|_| imports().lcontinue.is_some()) else {
+            return session.trace_live(|tracer| tracer.suspend(lwp));
         };
-        if agent.stopped_by_client().contains(&lwp) {
+        if session.stopped_by_client().contains(&lwp) {
             return Ok(());
         }
         // SAFETY: the client's handle.
-        if unsafe { stop(agent.ph(), lwp.0) } != PS_OK {
+        if unsafe { stop(session.ph(), lwp.0) } != PS_OK {
             return Err(TdErr::DbErr);
         }
-        agent.stopped_by_client().insert(lwp);
+        session.stopped_by_client().insert(lwp);
         Ok(())
     };
     // SAFETY: by the caller's promise.
@@ -78,19 +78,19 @@ pub unsafe extern "C-unwind" fn td_thr_dbsuspend(th: *const ThrHandle) -> c_int 
 /// `th` is NULL or points to a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_thr_dbresume(th: *const ThrHandle) -> c_int {
-    let act = |agent: &Agent, _, lwp: Lwp| {
-        let held_by_client = agent.stopped_by_client().remove(&lwp);
+    let act = |session: &Session, _, lwp: Lwp| {
+        let held_by_client = session.stopped_by_client().remove(&lwp);
         if held_by_client {
-            if agent.client_continue(lwp) {
+            if session.client_continue(lwp) {
                 return Ok(());
             }
-            agent.stopped_by_client().insert(lwp);
+            session.stopped_by_client().insert(lwp);
             return Err(TdErr::DbErr);
         }
-        if !agent.has_suspended(lwp) {
+        if !session.has_suspended(lwp) {
             return Ok(());
         }
-        agent.trace_live(|tracer| tracer.resume(lwp))
+        session.trace_live(|tracer| tracer.resume(lwp))
     };
     // SAFETY: by the caller's promise.
     unsafe { on_thread(th, act) }
@@ -103,8 +103,8 @@ pub unsafe extern "C-unwind" fn td_thr_dbresume(th: *const ThrHandle) -> c_int {
 /// `th` is NULL or points to a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_thr_setprio(th: *const ThrHandle, priority: c_int) -> c_int {
-    let act = |agent: &Agent, _, lwp: Lwp| {
-        let live = agent.live().ok_or(TdErr::NoCapab)?;
+    let act = |session: &Session, _, lwp: Lwp| {
+        let live = session.live().ok_or(TdErr::NoCapab)?;
         set_priority(Pid(live.pid().0), lwp, priority).map_err(adjust_error)
     };
     // SAFETY: by the caller's promise.
@@ -133,7 +133,7 @@ pub unsafe extern "C-unwind" fn td_thr_sigsetmask(th: *const ThrHandle, set: *co
     let Some(set) = (unsafe { set.as_ref() }) else { return TdErr::Err as c_int };
     let mask = SignalSet(set[0]);
     // SAFETY: by the caller's promise.
-    unsafe { on_thread(th, |agent, _, lwp| agent.trace_live(|tracer| tracer.set_signal_mask(lwp, mask))) }
+    unsafe { on_thread(th, |session, _, lwp| session.trace_live(|tracer| tracer.set_signal_mask(lwp, mask))) }
 }
 
 /// Makes exactly these signals pending for a thread. Linux can raise signals but not remove them.
@@ -150,8 +150,8 @@ pub unsafe extern "C-unwind" fn td_thr_setsigpending(
     // SAFETY: NULL or a signal set, by the caller's promise.
     let Some(set) = (unsafe { set.as_ref() }) else { return TdErr::Err as c_int };
     let wanted = SignalSet(set[0]);
-    let act = |agent: &Agent, _, lwp: Lwp| {
-        let live = agent.live().ok_or(TdErr::NoCapab)?;
+    let act = |session: &Session, _, lwp: Lwp| {
+        let live = session.live().ok_or(TdErr::NoCapab)?;
         let facts = live.facts(&[lwp]).pop().flatten().ok_or(TdErr::NoLwp)?;
         let pending = facts.pending.ok_or(TdErr::NoCapab)?;
         raise_signals(Pid(live.pid().0), lwp, pending, wanted).map_err(adjust_error)

@@ -1,9 +1,9 @@
 //! From ids to thread handles.
 
 use crate::abi::{Td, TdErr, ThrAgent, ThrHandle, code};
-use crate::agent::{Agent, inner_of, look_error};
-use crate::agents;
 use crate::info::is_listed;
+use crate::session::{Session, inner_of, look_error};
+use crate::sessions;
 use std::ffi::{c_int, c_ulong};
 use threadglass::threads::Inspector;
 use threadglass::{Lwp, PthreadId, RemoteAddr};
@@ -16,7 +16,7 @@ use threadglass::{Lwp, PthreadId, RemoteAddr};
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_map_id2thr(ta: *const ThrAgent, id: c_ulong, out: *mut ThrHandle) -> c_int {
     code((|| {
-        let agent = agents::enter(ta)?;
+        let session = sessions::enter(ta)?;
         if out.is_null() {
             return Err(TdErr::BadTh);
         }
@@ -24,12 +24,12 @@ pub unsafe extern "C-unwind" fn td_ta_map_id2thr(ta: *const ThrAgent, id: c_ulon
         if id.0.is_null() {
             return Err(TdErr::NoThr);
         }
-        let _stopped = agent.stopping()?;
-        if !is_listed(&agent, id)? {
+        let _stopped = session.stopping()?;
+        if !is_listed(&session, id)? {
             return Err(TdErr::NoThr);
         }
         // SAFETY: not NULL, so writable by the caller's promise.
-        unsafe { out.write(agent.handle(id)) };
+        unsafe { out.write(session.handle(id)) };
         Ok(())
     })())
 }
@@ -42,36 +42,36 @@ pub unsafe extern "C-unwind" fn td_ta_map_id2thr(ta: *const ThrAgent, id: c_ulon
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_map_lwp2thr(ta: *const ThrAgent, lwp: c_int, out: *mut ThrHandle) -> c_int {
     code((|| {
-        let agent = agents::enter(ta)?;
+        let session = sessions::enter(ta)?;
         if out.is_null() {
             return Err(TdErr::BadTh);
         }
-        let _stopped = agent.stopping()?;
-        let handle = agent.inspect(|inspector| find(&agent, inspector, Lwp(lwp)))?;
+        let _stopped = session.stopping()?;
+        let handle = session.inspect(|inspector| find(&session, inspector, Lwp(lwp)))?;
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(handle) };
         Ok(())
     })())
 }
 
-fn find(agent: &Agent, inspector: &Inspector<'_>, lwp: Lwp) -> Td<ThrHandle> {
+fn find(session: &Session, inspector: &Inspector<'_>, lwp: Lwp) -> Td<ThrHandle> {
     if !inspector.is_initialised().map_err(|_| TdErr::DbErr)? {
         // Debuggers ask for the main thread before it is set up, and take an error for a refusal.
-        return if agent.pid() == Some(lwp.0) { Ok(agent.early_handle()) } else { Err(TdErr::Err) };
+        return if session.pid() == Some(lwp.0) { Ok(session.early_handle()) } else { Err(TdErr::Err) };
     }
     // A debugger may have other processes too, in which the same addresses can be threads.
     if lwp.0 <= 0 || inspector.target.is_some_and(|target| !target.has_thread(lwp)) {
         return Err(TdErr::NoThr);
     }
     // The thread register leads to the descriptor at once.
-    if let Some(id) = agent.client().and_then(|client| client.thread_pointer(lwp)).map(PthreadId)
+    if let Some(id) = session.client().and_then(|client| client.thread_pointer(lwp)).map(PthreadId)
         && !id.0.is_null()
         && inspector.descriptor(id).is_ok()
     {
-        return Ok(agent.handle(id));
+        return Ok(session.handle(id));
     }
     let inner = inner_of(inspector.target, lwp);
     let threads = inspector.list().map_err(look_error)?;
     let found = threads.iter().find(|thread| thread.tid == inner.0 && thread.tid > 0);
-    found.map(|thread| agent.handle(thread.id)).ok_or(TdErr::NoThr)
+    found.map(|thread| session.handle(thread.id)).ok_or(TdErr::NoThr)
 }

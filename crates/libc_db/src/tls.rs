@@ -1,8 +1,8 @@
 //! Thread-local storage.
 
 use crate::abi::{PsAddr, Td, TdErr, ThrHandle, code};
-use crate::agent::{Agent, look_error, thread_or_early};
 use crate::client::psaddr;
+use crate::session::{Session, look_error, thread_or_early};
 use std::ffi::{c_int, c_ulong};
 use std::ptr;
 use threadglass::glibc::tls::TlsError;
@@ -20,12 +20,12 @@ fn tls_error(error: TlsError) -> TdErr {
 
 /// The thread a handle stands for. Before threads are set up, the main thread's register may lead to
 /// its block already (static programs).
-fn resolve(agent: &Agent, inspector: &Inspector<'_>, id: Option<PthreadId>) -> Td<PthreadId> {
+fn resolve(session: &Session, inspector: &Inspector<'_>, id: Option<PthreadId>) -> Td<PthreadId> {
     match id {
         Some(id) => inspector.descriptor(id).map(|thread| thread.id).map_err(look_error),
         None => {
-            let main = agent.pid().map(Lwp).ok_or(TdErr::TlsDefer)?;
-            let pointer = agent.client().and_then(|client| client.thread_pointer(main)).ok_or(TdErr::TlsDefer)?;
+            let main = session.pid().map(Lwp).ok_or(TdErr::TlsDefer)?;
+            let pointer = session.client().and_then(|client| client.thread_pointer(main)).ok_or(TdErr::TlsDefer)?;
             inspector.descriptor(PthreadId(pointer)).map(|thread| thread.id).map_err(|_| TdErr::TlsDefer)
         }
     }
@@ -79,11 +79,11 @@ unsafe fn locate(
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(ptr::null_mut()) };
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread_or_early(th) }?;
-        let _stopped = agent.stopping()?;
-        let addr = agent.inspect(|inspector| {
+        let (session, id) = unsafe { thread_or_early(th) }?;
+        let _stopped = session.stopping()?;
+        let addr = session.inspect(|inspector| {
             let tls = inspector.layout.tls.ok_or(TdErr::NoCapab)?;
-            let id = resolve(&agent, inspector, id)?;
+            let id = resolve(&session, inspector, id)?;
             let (modid, offset) = which(inspector)?;
             let block = tls.block(inspector.memory, id, modid).map_err(tls_error)?;
             Ok(block.offset(offset))

@@ -1,10 +1,10 @@
 //! Thread-specific data.
 
 use crate::abi::{KeyIterF, TdErr, ThrAgent, ThrHandle, code};
-use crate::agent::{look_error, thread};
-use crate::agents;
 use crate::client::psaddr;
 use crate::lists::Pass;
+use crate::session::{look_error, thread};
+use crate::sessions;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use threadglass::glibc::tsd;
@@ -22,11 +22,11 @@ pub unsafe extern "C-unwind" fn td_ta_tsd_iter(
 ) -> c_int {
     code((|| {
         let callback = callback.ok_or(TdErr::Err)?;
-        let agent = agents::enter(ta)?;
-        let _stopped = agent.stopping()?;
-        let layout = agent.layout().keys.ok_or(TdErr::NoCapab)?;
-        let keys = agent.inspect(|inspector| tsd::keys(inspector.memory, &layout)).map_err(|_| TdErr::DbErr)?;
-        let mut keys = Pass::new(&agent, agent.place(), keys);
+        let session = sessions::enter(ta)?;
+        let _stopped = session.stopping()?;
+        let layout = session.layout().keys.ok_or(TdErr::NoCapab)?;
+        let keys = session.inspect(|inspector| tsd::keys(inspector.memory, &layout)).map_err(|_| TdErr::DbErr)?;
+        let mut keys = Pass::new(&session, session.place(), keys);
         while let Some(key) = keys.next()? {
             let destructor = key.destructor.map_or(ptr::null_mut(), psaddr);
             // SAFETY: an address in the target, which the client gets as a function pointer because the
@@ -57,14 +57,14 @@ pub unsafe extern "C-unwind" fn td_thr_tsd(th: *const ThrHandle, key: c_uint, ou
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(ptr::null_mut()) };
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let _stopped = agent.stopping()?;
-        let keys = agent.layout().keys.ok_or(TdErr::NoCapab)?;
-        let value = agent.inspect(|inspector| {
+        let (session, id) = unsafe { thread(th) }?;
+        let _stopped = session.stopping()?;
+        let keys = session.layout().keys.ok_or(TdErr::NoCapab)?;
+        let value = session.inspect(|inspector| {
             inspector.descriptor(id).map_err(look_error)?;
             let known = tsd::keys(inspector.memory, &keys).map_err(|_| TdErr::DbErr)?;
             let key = known.iter().find(|known| known.number == key).ok_or(TdErr::BadKey)?;
-            tsd::values(inspector.memory, agent.layout(), id, &[*key]).map_err(|_| TdErr::DbErr)
+            tsd::values(inspector.memory, session.layout(), id, &[*key]).map_err(|_| TdErr::DbErr)
         })?;
         let value = value.first().ok_or(TdErr::NoTsd)?;
         // SAFETY: as above.

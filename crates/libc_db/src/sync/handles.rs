@@ -2,10 +2,10 @@
 
 use super::{stats, type_of};
 use crate::abi::{PsAddr, SyncHandle, SyncIterF, Td, TdErr, ThrAgent, code};
-use crate::agent::Agent;
-use crate::agents;
 use crate::lists::Pass;
 use crate::picture::Depth;
+use crate::session::Session;
+use crate::sessions;
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use threadglass::RemoteAddr;
@@ -26,33 +26,33 @@ pub unsafe extern "C-unwind" fn td_ta_map_addr2sync(ta: *const ThrAgent, addr: P
         if addr.is_null() {
             return Err(TdErr::Err);
         }
-        let agent = agents::enter(ta)?;
+        let session = sessions::enter(ta)?;
         let address = RemoteAddr(addr.addr() as u64);
-        if !may_be_object(&agent, address)? {
+        if !may_be_object(&session, address)? {
             return Err(TdErr::BadSh);
         }
         // SAFETY: not NULL, so writable by the caller's promise.
-        unsafe { out.write(agent.sync_handle(address)) };
+        unsafe { out.write(session.sync_handle(address)) };
         Ok(())
     })())
 }
 
 /// Whether a lock can be at `address`: in memory that can be written, and aligned.
-fn may_be_object(agent: &Agent, address: RemoteAddr) -> Td<bool> {
+fn may_be_object(session: &Session, address: RemoteAddr) -> Td<bool> {
     if !address.0.is_multiple_of(4) {
         // Locks of one byte exist, but say nothing of themselves: a waiter must have told of it.
-        let (picture, _) = agent.recent_picture(Depth::Waits)?;
+        let (picture, _) = session.recent_picture(Depth::Waits)?;
         return Ok(picture.object(address).is_some());
     }
-    if agent.inspect(|inspector| inspector.memory.read_u32(address)).is_err() {
+    if session.inspect(|inspector| inspector.memory.read_u32(address)).is_err() {
         return Ok(false);
     }
-    if let Some(core) = agent.core() {
+    if let Some(core) = session.core() {
         return Ok(is_writable(core, address));
     }
     // Mappings come and go, so they are those of a recent look. Without any, what can be read must do.
-    match agent.live() {
-        Some(_) => agent.recent_picture(Depth::Waits)?.0.looking(agent, |target| Ok(is_writable(target, address))),
+    match session.live() {
+        Some(_) => session.recent_picture(Depth::Waits)?.0.looking(session, |target| Ok(is_writable(target, address))),
         None => Ok(true),
     }
 }
@@ -76,12 +76,12 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
 ) -> c_int {
     code((|| {
         let callback = callback.ok_or(TdErr::Err)?;
-        let agent = agents::enter(ta)?;
-        let _stopped = agent.stopping()?;
+        let session = sessions::enter(ta)?;
+        let _stopped = session.stopping()?;
         // The list is taken whole before the first callback, which may change what is in it.
-        let mut addresses = Pass::new(&agent, agent.place(), known_objects(&agent)?);
+        let mut addresses = Pass::new(&session, session.place(), known_objects(&session)?);
         while let Some(address) = addresses.next()? {
-            let handle = agent.sync_handle(address);
+            let handle = session.sync_handle(address);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
             if unsafe { callback(&raw const handle, data) } != 0 {
                 break;
@@ -92,11 +92,11 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
 }
 
 /// The objects in use, and those that were seen used, in address order.
-fn known_objects(agent: &Agent) -> Td<Vec<RemoteAddr>> {
-    let picture = agent.new_picture(Depth::All)?;
+fn known_objects(session: &Session) -> Td<Vec<RemoteAddr>> {
+    let picture = session.new_picture(Depth::All)?;
     let known = picture.objects().filter(|object| type_of(object).is_some() && is_in_use(object));
     let mut addresses: BTreeSet<RemoteAddr> = known.map(|object| object.address).collect();
-    addresses.extend(stats::registered(agent));
+    addresses.extend(stats::registered(session));
     Ok(addresses.into_iter().collect())
 }
 

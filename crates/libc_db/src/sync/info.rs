@@ -2,9 +2,9 @@
 
 use super::{object, type_of};
 use crate::abi::{SyncHandle, SyncInfo, Td, TdErr, ThrHandle, code};
-use crate::agent::Agent;
 use crate::client::psaddr;
 use crate::picture::{Depth, Picture};
+use crate::session::Session;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
@@ -44,26 +44,26 @@ pub unsafe extern "C-unwind" fn td_sync_get_info(sh: *const SyncHandle, out: *mu
 /// `sh` is NULL or points to a handle.
 pub(super) unsafe fn info_of(sh: *const SyncHandle) -> Td<SyncInfo> {
     // SAFETY: by the caller's promise.
-    let (agent, address) = unsafe { object(sh) }?;
-    let _stopped = agent.stopping()?;
-    let (picture, now) = read_now(&agent, address)?;
+    let (session, address) = unsafe { object(sh) }?;
+    let _stopped = session.stopping()?;
+    let (picture, now) = read_now(&session, address)?;
     let is_waited = picture.object(address).is_some_and(|object| !object.waiters.is_empty());
-    let mut info = empty(&agent, address);
+    let mut info = empty(&session, address);
     info.si_has_waiters = u8::from(is_waited);
     if let Some(now) = now.filter(|now| now.is_plausible) {
-        fill(&agent, &mut info, &now, is_waited);
+        fill(&session, &mut info, &now, is_waited);
     }
     Ok(info)
 }
 
 /// What the object at `address` says now, and a look that is true of its waiters.
-pub(super) fn read_now(agent: &Agent, address: RemoteAddr) -> Td<(Arc<Picture>, Option<Reread>)> {
-    let (mut picture, mut new) = agent.recent_picture(Depth::Waits)?;
+pub(super) fn read_now(session: &Session, address: RemoteAddr) -> Td<(Arc<Picture>, Option<Reread>)> {
+    let (mut picture, mut new) = session.recent_picture(Depth::Waits)?;
     if picture.object(address).is_none() && picture.depth() < Depth::All {
-        (picture, new) = agent.recent_picture(Depth::All)?;
+        (picture, new) = session.recent_picture(Depth::All)?;
     }
-    let (now, stands) = picture.looking(agent, |target| {
-        let now = picture.read(agent, target, address)?;
+    let (now, stands) = picture.looking(session, |target| {
+        let now = picture.read(session, target, address)?;
         let waiters = picture.object(address).map_or(&[][..], |object| &object.waiters);
         // Of those in other processes nothing is known but the look.
         let is_all_here = waiters.iter().all(|waiter| waiter.pid.is_none());
@@ -79,14 +79,14 @@ pub(super) fn read_now(agent: &Agent, address: RemoteAddr) -> Td<(Arc<Picture>, 
     if new || stands {
         return Ok((picture, now));
     }
-    let picture = agent.new_picture(picture.depth())?;
-    let now = picture.looking(agent, |target| picture.read(agent, target, address))?;
+    let picture = session.new_picture(picture.depth())?;
+    let now = picture.looking(session, |target| picture.read(session, target, address))?;
     Ok((picture, now))
 }
 
-fn empty(agent: &Agent, address: RemoteAddr) -> SyncInfo {
+fn empty(session: &Session, address: RemoteAddr) -> SyncInfo {
     SyncInfo {
-        si_ta_p: agent.sync_handle(address).sh_ta_p,
+        si_ta_p: session.sync_handle(address).sh_ta_p,
         si_sv_addr: psaddr(address),
         si_type: 0,
         si_shared_type: 0,
@@ -104,7 +104,7 @@ fn empty(agent: &Agent, address: RemoteAddr) -> SyncInfo {
     }
 }
 
-fn fill(agent: &Agent, info: &mut SyncInfo, now: &Reread, is_waited: bool) {
+fn fill(session: &Session, info: &mut SyncInfo, now: &Reread, is_waited: bool) {
     let object = &now.object;
     let Some(kind) = type_of(object) else { return };
     info.si_type = kind;
@@ -154,10 +154,10 @@ fn fill(agent: &Agent, info: &mut SyncInfo, now: &Reread, is_waited: bool) {
     if let Some(holder) = holder {
         let here = holder.pid.is_none() && holder.status == HolderStatus::Alive;
         if let (true, Some(id)) = (here, holder.thread) {
-            info.si_owner = agent.handle(id);
+            info.si_owner = session.handle(id);
         }
         if is_shared {
-            let own = || agent.pid().filter(|_| here);
+            let own = || session.pid().filter(|_| here);
             info.si_ownerpid = holder.pid.map(|pid| pid.0).or_else(own).unwrap_or(0);
         }
     }

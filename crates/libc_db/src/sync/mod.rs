@@ -7,11 +7,11 @@ pub(crate) mod stats;
 mod threads;
 
 use crate::abi::{SyncHandle, Td, TdErr};
-use crate::agents::{self, Call};
+use crate::sessions::{self, Call};
 use threadglass::RemoteAddr;
 use threadglass::model::{Family, SyncKind, SyncObject};
 
-/// Gate for handles of synchronization objects: not NULL, not of address 0, of a known agent.
+/// Gate for handles of synchronization objects: not NULL, not of address 0, of a known session.
 ///
 /// # Safety
 ///
@@ -25,7 +25,7 @@ unsafe fn object(sh: *const SyncHandle) -> Td<(Call, RemoteAddr)> {
     if handle.sh_unique.is_null() {
         return Err(TdErr::BadSh);
     }
-    Ok((agents::enter(handle.sh_ta_p)?, RemoteAddr(handle.sh_unique.addr() as u64)))
+    Ok((sessions::enter(handle.sh_ta_p)?, RemoteAddr(handle.sh_unique.addr() as u64)))
 }
 
 /// The `td_sync_type_e` of an object; `None` for kinds that Solaris did not have, and for what may be of such

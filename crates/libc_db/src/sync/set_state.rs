@@ -2,9 +2,9 @@
 
 use super::{object, type_of};
 use crate::abi::{SyncHandle, Td, TdErr, code};
-use crate::agent::Agent;
 use crate::picture::Depth;
 use crate::ps::{PS_OK, imports};
+use crate::session::Session;
 use std::ffi::c_int;
 use threadglass::control::set_state::{Concerned, SetError, apply, carry_out, find_sharers, plan};
 use threadglass::model::Evidence;
@@ -21,24 +21,24 @@ use threadglass::{Lwp, Pid, RemoteAddr};
 pub unsafe extern "C-unwind" fn td_sync_setstate(sh: *const SyncHandle, value: c_int) -> c_int {
     code((|| {
         // SAFETY: by the caller's promise.
-        let (agent, address) = unsafe { object(sh) }?;
-        let _stopped = agent.stopping()?;
-        if agent.core().is_some() {
+        let (session, address) = unsafe { object(sh) }?;
+        let _stopped = session.stopping()?;
+        if session.core().is_some() {
             return Err(TdErr::DbErr);
         }
-        let result = set(&agent, address, value);
-        agent.forget();
+        let result = set(&session, address, value);
+        session.forget();
         result
     })())
 }
 
-fn set(agent: &Agent, address: RemoteAddr, value: c_int) -> Td {
-    let mut picture = agent.new_picture(Depth::Waits)?;
+fn set(session: &Session, address: RemoteAddr, value: c_int) -> Td {
+    let mut picture = session.new_picture(Depth::Waits)?;
     if picture.object(address).is_none() {
-        picture = agent.new_picture(Depth::All)?;
+        picture = session.new_picture(Depth::All)?;
     }
-    picture.looking(agent, |target| {
-        let now = picture.read(agent, target, address)?.filter(|now| now.is_plausible).ok_or(TdErr::BadSh)?;
+    picture.looking(session, |target| {
+        let now = picture.read(session, target, address)?.filter(|now| now.is_plausible).ok_or(TdErr::BadSh)?;
         type_of(&now.object).ok_or(TdErr::BadSh)?;
         let plan = plan(&now.object, &now.raw, value).map_err(set_error)?;
         if now.object.evidence > Evidence::Derived {
@@ -52,7 +52,7 @@ fn set(agent: &Agent, address: RemoteAddr, value: c_int) -> Td {
         if live.is_some() {
             leave_traced(target, &mut concerned)?;
         }
-        let _stopped = stop_by_client(agent, pid, &mut concerned)?;
+        let _stopped = stop_by_client(session, pid, &mut concerned)?;
         if live.is_none() {
             // Whatever the debugger shows us is stopped, or is a core and cannot be written.
             concerned = Concerned::default();
@@ -62,7 +62,7 @@ fn set(agent: &Agent, address: RemoteAddr, value: c_int) -> Td {
             if refused.iter().any(|not| not.pid == pid && live.is_some_and(|live| live.has_thread(not.lwp))) {
                 return Err(TdErr::NoCapab);
             }
-            agent.writing(|memory| apply(memory, &plan).map_err(set_error))
+            session.writing(|memory| apply(memory, &plan).map_err(set_error))
         });
         written.map(drop)
     })
@@ -99,18 +99,18 @@ fn leave_traced(target: &dyn Target, concerned: &mut Concerned) -> Td {
 
 /// Holds the threads of `pid` still by the client's own routines, where it has such, and takes them off those
 /// `concerned`.
-fn stop_by_client<'a>(agent: &'a Agent, pid: Pid, concerned: &mut Concerned) -> Td<Resuming<'a>> {
-    let mut stopped = Resuming(agent, Vec::new());
-    let (Some(_), Some(stop), Some(_)) = (agent.client(), imports().lstop, imports().lcontinue) else {
+fn stop_by_client<'a>(session: &'a Session, pid: Pid, concerned: &mut Concerned) -> Td<Resuming<'a>> {
+    let mut stopped = Resuming(session, Vec::new());
+    let (Some(_), Some(stop), Some(_)) = (session.client(), imports().lstop, imports().lcontinue) else {
         return Ok(stopped);
     };
     for (_, lwp) in concerned.all().filter(|(of, _)| *of == pid) {
         // What was suspended for the client stays so, and begins its wait anew when it is resumed.
-        if agent.stopped_by_client().contains(&lwp) {
+        if session.stopped_by_client().contains(&lwp) {
             continue;
         }
         // SAFETY: the client's handle, which it keeps valid while it calls us.
-        match unsafe { stop(agent.ph(), lwp.0) } {
+        match unsafe { stop(session.ph(), lwp.0) } {
             PS_OK => stopped.1.push(lwp),
             _ if concerned.waiters.contains(&(pid, lwp)) => return Err(TdErr::DbErr),
             _ => {}
@@ -121,7 +121,7 @@ fn stop_by_client<'a>(agent: &'a Agent, pid: Pid, concerned: &mut Concerned) -> 
 }
 
 /// Lets threads go on that the client's routine has stopped, also when the client throws.
-struct Resuming<'a>(&'a Agent, Vec<Lwp>);
+struct Resuming<'a>(&'a Session, Vec<Lwp>);
 
 impl Drop for Resuming<'_> {
     fn drop(&mut self) {

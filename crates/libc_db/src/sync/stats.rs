@@ -7,8 +7,8 @@
 use super::info::info_of;
 use super::object;
 use crate::abi::{SyncHandle, SyncStats, Td, TdErr, ThrAgent, code};
-use crate::agent::{Agent, lock};
-use crate::agents;
+use crate::session::{Session, lock};
+use crate::sessions;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use threadglass::model::{Evidence, SyncKind, SyncStats as Counted};
@@ -45,10 +45,10 @@ pub unsafe extern "C-unwind" fn td_sync_get_stats(sh: *const SyncHandle, out: *m
         // SAFETY: by the caller's promise.
         let mut ss_info = unsafe { info_of(sh) }?;
         // SAFETY: as above.
-        let (agent, address) = unsafe { object(sh) }?;
+        let (session, address) = unsafe { object(sh) }?;
         let mut ss_un = [0; 16];
         let mut result = Ok(());
-        if let Some((found, is_on)) = counted(&agent, address)? {
+        if let Some((found, is_on)) = counted(&session, address)? {
             match found {
                 Some(tracked) => {
                     if ss_info.si_type == 0 {
@@ -76,17 +76,17 @@ pub unsafe extern "C-unwind" fn td_sync_get_stats(sh: *const SyncHandle, out: *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, on: c_int) -> c_int {
     code((|| {
-        let agent = agents::enter(ta)?;
-        if agent.core().is_some() {
+        let session = sessions::enter(ta)?;
+        if session.core().is_some() {
             return Err(TdErr::NoCapab);
         }
-        let place = if let Tracking::Since(_, place) = &*lock(&agent.tracking) { *place } else { None };
+        let place = if let Tracking::Since(_, place) = &*lock(&session.tracking) { *place } else { None };
         // Nothing is locked meanwhile: the client's routines run.
-        let (now, place) = match agent.live().filter(|live| !inject::is_preloaded(live)) {
-            Some(live) => (by_injection(&agent, live.pid(), on != 0).map_err(refused)?, None),
-            None => by_switch(&agent, on != 0, place)?,
+        let (now, place) = match session.live().filter(|live| !inject::is_preloaded(live)) {
+            Some(live) => (by_injection(&session, live.pid(), on != 0).map_err(refused)?, None),
+            None => by_switch(&session, on != 0, place)?,
         };
-        let mut tracking = lock(&agent.tracking);
+        let mut tracking = lock(&session.tracking);
         let before = std::mem::take(&mut *tracking);
         *tracking = match (on != 0, before) {
             (true, _) => Tracking::Since(now, place),
@@ -101,17 +101,17 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
 }
 
 /// Switches the agent of a program that was started with it; what it has counted so far, and our place in it.
-fn by_switch(agent: &Agent, on: bool, place: Option<Wanted>) -> Td<(HashMap<RemoteAddr, Tracked>, Option<Wanted>)> {
-    agent.looking(agent.live().as_deref(), |target| {
+fn by_switch(session: &Session, on: bool, place: Option<Wanted>) -> Td<(HashMap<RemoteAddr, Tracked>, Option<Wanted>)> {
+    session.looking(session.live().as_deref(), |target| {
         let found = track::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
         let inside = found.ok_or(TdErr::NoCapab)?;
         // What was counted is read before it is switched on, and before it is switched off.
         let objects = by_address(inside.objects(target));
         let is_for_good = inside.is_on() && inside.header().lease == 0;
         let place = match (on && !is_for_good, place) {
-            (true, place) => agent
+            (true, place) => session
                 .writing(|memory| inside.switch_on(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab))?,
-            (false, Some(place)) => agent.writing(|memory| {
+            (false, Some(place)) => session.writing(|memory| {
                 inside.switch_off(memory, std::process::id(), place).map(|()| None).map_err(|_| TdErr::NoCapab)
             })?,
             (false, None) => None,
@@ -131,8 +131,8 @@ pub(crate) struct Inside {
 /// Puts the agent into a program that runs, or takes it off; what it has counted so far. Somebody who traces the program
 /// keeps us from it, be it our own client: then the agent must be there already. An error says why it is not, if that
 /// is known.
-fn by_injection(agent: &Agent, pid: Pid, on: bool) -> Result<HashMap<RemoteAddr, Tracked>, Option<InjectError>> {
-    let mut place = lock(&agent.inside);
+fn by_injection(session: &Session, pid: Pid, on: bool) -> Result<HashMap<RemoteAddr, Tracked>, Option<InjectError>> {
+    let mut place = lock(&session.inside);
     if on && place.is_none() {
         let attached = inject::attach(pid, &inject::Options::default());
         let live = Live::open(pid).map_err(|_| None)?;
@@ -169,22 +169,22 @@ fn refused(why: Option<InjectError>) -> TdErr {
 }
 
 /// Looks at the agent inside the program, if there is one.
-fn look<R>(agent: &Agent, act: impl FnOnce(&dyn Target, track::Agent) -> R) -> Td<Option<R>> {
-    if let Some(inside) = &*lock(&agent.inside) {
+fn look<R>(session: &Session, act: impl FnOnce(&dyn Target, track::Agent) -> R) -> Td<Option<R>> {
+    if let Some(inside) = &*lock(&session.inside) {
         return Ok(track::Agent::find(&inside.live).ok().flatten().map(|found| act(&inside.live, found)));
     }
-    let live = agent.live();
-    agent.looking(live.as_deref(), |target| {
+    let live = session.live();
+    session.looking(live.as_deref(), |target| {
         Ok(track::Agent::find(target).ok().flatten().map(|found| act(target, found)))
     })
 }
 
 /// The handle is about to go: whoever had the agent switched on by it wants it no longer.
-pub(crate) fn end(agent: &Agent) {
-    let Tracking::Since(_, Some(place)) = std::mem::take(&mut *lock(&agent.tracking)) else { return };
-    let _ = agent.looking(agent.live().as_deref(), |target| {
+pub(crate) fn end(session: &Session) {
+    let Tracking::Since(_, Some(place)) = std::mem::take(&mut *lock(&session.tracking)) else { return };
+    let _ = session.looking(session.live().as_deref(), |target| {
         if let Ok(Some(inside)) = track::Agent::find(target) {
-            let _ = agent
+            let _ = session
                 .writing(|memory| inside.switch_off(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab));
         }
         Ok(())
@@ -196,38 +196,38 @@ fn by_address(objects: Vec<Tracked>) -> HashMap<RemoteAddr, Tracked> {
 }
 
 /// What was counted of an object, and whether counting goes on; `None` without an agent in the program.
-fn counted(agent: &Agent, address: RemoteAddr) -> Td<Option<(Option<Tracked>, bool)>> {
-    if let Tracking::Kept(kept) = &*lock(&agent.tracking) {
+fn counted(session: &Session, address: RemoteAddr) -> Td<Option<(Option<Tracked>, bool)>> {
+    if let Tracking::Kept(kept) = &*lock(&session.tracking) {
         return Ok(Some((kept.get(&address).cloned(), false)));
     }
-    let found = look(agent, |target, inside| {
+    let found = look(session, |target, inside| {
         let is_on = inside.is_on() && inside.header().drops == 0;
         (inside.object(target, address), is_on)
     })?;
     let Some((now, is_on)) = found else { return Ok(None) };
-    Ok(Some(match &*lock(&agent.tracking) {
+    Ok(Some(match &*lock(&session.tracking) {
         Tracking::Since(start, _) => (now.and_then(|now| now.since(start.get(&address))), is_on),
         _ => (now, is_on),
     }))
 }
 
 /// What the agent in the program has seen the object at `address` used as.
-pub(crate) fn recorded_kind(agent: &Agent, address: RemoteAddr) -> Td<Option<(SyncKind, Evidence)>> {
-    if let Tracking::Kept(kept) = &*lock(&agent.tracking) {
+pub(crate) fn recorded_kind(session: &Session, address: RemoteAddr) -> Td<Option<(SyncKind, Evidence)>> {
+    if let Tracking::Kept(kept) = &*lock(&session.tracking) {
         // Whether it was destroyed since then, nobody has seen.
         return Ok(kept.get(&address).map(|tracked| (tracked.kind, Evidence::Inferred)));
     }
-    let found = look(agent, |target, inside| inside.object(target, address))?.flatten();
+    let found = look(session, |target, inside| inside.object(target, address))?.flatten();
     Ok(found.map(|tracked| (tracked.kind, Evidence::Recorded)))
 }
 
 /// Addresses of all objects that the agent in the program knows, used since this controller began to count.
-pub(super) fn registered(agent: &Agent) -> Vec<RemoteAddr> {
-    if let Tracking::Kept(_) = &*lock(&agent.tracking) {
+pub(super) fn registered(session: &Session) -> Vec<RemoteAddr> {
+    if let Tracking::Kept(_) = &*lock(&session.tracking) {
         return Vec::new();
     }
-    let objects = look(agent, |target, inside| inside.objects(target)).ok().flatten();
-    let tracking = lock(&agent.tracking);
+    let objects = look(session, |target, inside| inside.objects(target)).ok().flatten();
+    let tracking = lock(&session.tracking);
     let is_known = |tracked: Tracked| {
         let address = tracked.address;
         let is_used = match &*tracking {

@@ -3,9 +3,9 @@
 use super::info::{is_owner, read_now};
 use super::object;
 use crate::abi::{SyncHandle, SyncIterF, Td, TdErr, ThrHandle, ThrIterF, code};
-use crate::agent::{Agent, look_error, thread};
 use crate::lists::Pass;
 use crate::picture::Depth;
+use crate::session::{Session, look_error, thread};
 use std::ffi::{c_int, c_void};
 use threadglass::model::{Holder, HolderStatus, SyncObject};
 use threadglass::waits::FutexWait;
@@ -25,11 +25,11 @@ pub unsafe extern "C-unwind" fn td_sync_waiters(
     code((|| {
         let callback = callback.ok_or(TdErr::Err)?;
         // SAFETY: by the caller's promise.
-        let (agent, address) = unsafe { object(sh) }?;
-        let _stopped = agent.stopping()?;
-        let mut waiters = Pass::new(&agent, agent.place(), waiters(&agent, address)?);
+        let (session, address) = unsafe { object(sh) }?;
+        let _stopped = session.stopping()?;
+        let mut waiters = Pass::new(&session, session.place(), waiters(&session, address)?);
         while let Some(id) = waiters.next()? {
-            let handle = agent.handle(id);
+            let handle = session.handle(id);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
             if unsafe { callback(&raw const handle, data) } != 0 {
                 break;
@@ -39,8 +39,8 @@ pub unsafe extern "C-unwind" fn td_sync_waiters(
     })())
 }
 
-fn waiters(agent: &Agent, address: RemoteAddr) -> Td<Vec<PthreadId>> {
-    let (picture, _) = read_now(agent, address)?;
+fn waiters(session: &Session, address: RemoteAddr) -> Td<Vec<PthreadId>> {
+    let (picture, _) = read_now(session, address)?;
     let waiters = picture.object(address).map_or(&[][..], |object| &object.waiters);
     let here = waiters.iter().filter(|waiter| waiter.pid.is_none());
     Ok(here.filter_map(|waiter| waiter.thread).collect())
@@ -60,16 +60,16 @@ pub unsafe extern "C-unwind" fn td_thr_lockowner(
     code((|| {
         let callback = callback.ok_or(TdErr::Err)?;
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let _stopped = agent.stopping()?;
-        let lwp = agent.inspect(|inspector| {
+        let (session, id) = unsafe { thread(th) }?;
+        let _stopped = session.stopping()?;
+        let lwp = session.inspect(|inspector| {
             inspector.descriptor(id).map(|thread| inspector.lwp_of(&thread)).map_err(look_error)
         })?;
         // Whoever has ended holds nothing, whatever it left locked.
         let Some(lwp) = lwp else { return Ok(()) };
-        let mut owned = Pass::new(&agent, agent.place(), owned(&agent, id, lwp)?);
+        let mut owned = Pass::new(&session, session.place(), owned(&session, id, lwp)?);
         while let Some(address) = owned.next()? {
-            let handle = agent.sync_handle(address);
+            let handle = session.sync_handle(address);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
             if unsafe { callback(&raw const handle, data) } != 0 {
                 break;
@@ -79,11 +79,11 @@ pub unsafe extern "C-unwind" fn td_thr_lockowner(
     })())
 }
 
-fn owned(agent: &Agent, id: PthreadId, lwp: Lwp) -> Td<Vec<RemoteAddr>> {
-    let (mut picture, new) = agent.recent_picture(Depth::All)?;
+fn owned(session: &Session, id: PthreadId, lwp: Lwp) -> Td<Vec<RemoteAddr>> {
+    let (mut picture, new) = session.recent_picture(Depth::All)?;
     // A thread that slept all the time has taken nothing since.
-    if !new && !picture.looking(agent, |target| Ok(picture.have_not_moved(target, &[lwp])))? {
-        picture = agent.new_picture(Depth::All)?;
+    if !new && !picture.looking(session, |target| Ok(picture.have_not_moved(target, &[lwp])))? {
+        picture = session.new_picture(Depth::All)?;
     }
     let owns = |object: &SyncObject| {
         let is_mine = |holder: &Holder| is_owner(object.kind, holder) && holder.thread == Some(id);
@@ -107,29 +107,29 @@ pub unsafe extern "C-unwind" fn td_thr_sleepinfo(th: *const ThrHandle, out: *mut
         // SAFETY: not NULL, so a writable structure of which all-zero bytes are a valid value.
         unsafe { out.write_bytes(0, 1) };
         // SAFETY: by the caller's promise.
-        let (agent, id) = unsafe { thread(th) }?;
-        let lwp = agent.inspect(|inspector| {
+        let (session, id) = unsafe { thread(th) }?;
+        let lwp = session.inspect(|inspector| {
             let thread = inspector.descriptor(id).map_err(look_error)?;
             inspector.lwp_of(&thread).ok_or(TdErr::Err)
         })?;
-        let address = slept_on(&agent, lwp)?.ok_or(TdErr::Err)?;
+        let address = slept_on(&session, lwp)?.ok_or(TdErr::Err)?;
         // SAFETY: as above.
-        unsafe { out.write(agent.sync_handle(address)) };
+        unsafe { out.write(session.sync_handle(address)) };
         Ok(())
     })())
 }
 
 /// What a thread waits for.
-fn slept_on(agent: &Agent, lwp: Lwp) -> Td<Option<RemoteAddr>> {
-    let live = agent.live();
-    let now = agent.looking(live.as_deref(), |target| Ok(target.facts(&[lwp]).pop().flatten()))?;
+fn slept_on(session: &Session, lwp: Lwp) -> Td<Option<RemoteAddr>> {
+    let live = session.live();
+    let now = session.looking(live.as_deref(), |target| Ok(target.facts(&[lwp]).pop().flatten()))?;
     // Whoever is asleep in another call, or in none, waits for no object.
     if now.as_ref().and_then(|facts| FutexWait::of(facts.syscall.as_ref()?)).is_none() {
         return Ok(None);
     }
-    let (picture, new) = agent.recent_picture(Depth::Waits)?;
+    let (picture, new) = session.recent_picture(Depth::Waits)?;
     if new || picture.has_not_moved(lwp, now.as_ref()) {
         return Ok(picture.wait_of(lwp));
     }
-    Ok(agent.new_picture(Depth::Waits)?.wait_of(lwp))
+    Ok(session.new_picture(Depth::Waits)?.wait_of(lwp))
 }

@@ -1,13 +1,13 @@
-//! One process under inspection, and the functions about agents themselves.
+//! One process under inspection, which a client holds as a `td_thragent_t`, and the functions about that.
 
 use crate::abi::{PsProc, SyncHandle, Td, TdErr, ThrAgent, ThrHandle, code};
-use crate::agents::{self, Call, Place};
 use crate::client::{Client, psaddr};
 use crate::facts::FactCache;
 use crate::handles::{self, OwnProcess, Subject};
 use crate::kernel::Kernel;
 use crate::lists::Lists;
 use crate::picture::{Picture, Variables};
+use crate::sessions::{self, Call, Place};
 use crate::stats::Statistics;
 use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int};
@@ -22,7 +22,7 @@ use threadglass::target::{
 use threadglass::threads::{InspectError, Inspector, listed_lwps};
 use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
-/// Where an agent's answers come from.
+/// Where a session's answers come from.
 enum Backend {
     /// The client's `ps_*` routines.
     Client(Kernel),
@@ -31,7 +31,7 @@ enum Backend {
 }
 
 /// One process under inspection.
-pub(crate) struct Agent {
+pub(crate) struct Session {
     ta: *mut ThrAgent,
     ph: *mut PsProc,
     backend: Backend,
@@ -57,16 +57,16 @@ pub(crate) struct Agent {
 
 // SAFETY: the two pointers are only compared and handed back to the client, on the thread that made
 // the call; nothing is read or written through them here.
-unsafe impl Send for Agent {}
+unsafe impl Send for Session {}
 // SAFETY: as above; everything else is behind locks or never changes.
-unsafe impl Sync for Agent {}
+unsafe impl Sync for Session {}
 
 /// Locks without caring for poison: no code of ours panics while it holds one.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Agent {
+impl Session {
     fn new(ta: *mut ThrAgent, ph: *mut PsProc, backend: Backend, layout: Layout) -> Self {
         Self {
             ta,
@@ -113,7 +113,7 @@ impl Agent {
         self.owner == std::process::id()
     }
 
-    /// Lets go of everything it holds in the target, and of what it has read. A call that was left by longjmp keeps the agent
+    /// Lets go of everything it holds in the target, and of what it has read. A call that was left by longjmp keeps the session
     /// itself.
     pub(crate) fn end(&self) {
         self.end_statistics();
@@ -316,7 +316,7 @@ pub(crate) fn look_error(error: InspectError) -> TdErr {
     }
 }
 
-/// Gate for thread handles: not NULL, of a known agent, and not the early main thread.
+/// Gate for thread handles: not NULL, of a known session, and not the early main thread.
 ///
 /// # Safety
 ///
@@ -340,7 +340,7 @@ pub(crate) unsafe fn thread_or_early(th: *const ThrHandle) -> Td<(Call, Option<P
     }
     // SAFETY: not NULL, so a handle by the caller's promise.
     let handle = unsafe { th.read() };
-    let call = agents::enter(handle.th_ta_p)?;
+    let call = sessions::enter(handle.th_ta_p)?;
     let id = RemoteAddr(handle.th_unique.addr() as u64);
     Ok((call, (!id.is_null()).then_some(PthreadId(id))))
 }
@@ -374,7 +374,7 @@ pub extern "C-unwind" fn td_symbol_list() -> *const *const c_char {
     .as_ptr()
 }
 
-/// Makes an agent.
+/// Makes a session.
 ///
 /// # Safety
 ///
@@ -412,7 +412,7 @@ fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
     let facts = target.facts(&lwps[..lwps.len().min(16)]);
     let hints: Vec<_> = facts.into_iter().flatten().filter_map(|facts| facts.hint()).collect();
     let layout = Layout::discover(target, target, &hints).map_err(layout_error)?;
-    Ok(agents::register(|ta| Agent::new(ta, ph, Backend::Own(process), layout)))
+    Ok(sessions::register(|ta| Session::new(ta, ph, Backend::Own(process), layout)))
 }
 
 fn new_client(ph: *mut PsProc) -> Td<*mut ThrAgent> {
@@ -444,7 +444,7 @@ fn new_client(ph: *mut PsProc) -> Td<*mut ThrAgent> {
     }
     let layout = layout.map_err(layout_error)?;
     drop(stopped);
-    Ok(agents::register(|ta| Agent::new(ta, ph, Backend::Client(Kernel::default()), layout)))
+    Ok(sessions::register(|ta| Session::new(ta, ph, Backend::Client(Kernel::default()), layout)))
 }
 
 fn layout_error(error: LayoutError) -> TdErr {
@@ -454,22 +454,22 @@ fn layout_error(error: LayoutError) -> TdErr {
     }
 }
 
-/// Ends an agent.
+/// Ends a session.
 ///
 /// # Safety
 ///
 /// `ta` may be anything: it is only compared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_delete(ta: *mut ThrAgent) -> c_int {
-    if let Ok(agent) = agents::enter(ta)
-        && agent.is_own()
+    if let Ok(session) = sessions::enter(ta)
+        && session.is_own()
     {
-        crate::sync::stats::end(&agent);
+        crate::sync::stats::end(&session);
     }
-    code(agents::delete(ta))
+    code(sessions::delete(ta))
 }
 
-/// The handle an agent was made with.
+/// The handle a session was made with.
 ///
 /// # Safety
 ///
@@ -480,9 +480,9 @@ pub unsafe extern "C-unwind" fn td_ta_get_ph(ta: *const ThrAgent, out: *mut *mut
         if out.is_null() {
             return Err(TdErr::Err);
         }
-        let agent = agents::enter(ta)?;
+        let session = sessions::enter(ta)?;
         // SAFETY: not NULL, so writable by the caller's promise.
-        unsafe { out.write(agent.ph) };
+        unsafe { out.write(session.ph) };
         Ok(())
     })())
 }
@@ -494,7 +494,7 @@ pub unsafe extern "C-unwind" fn td_ta_get_ph(ta: *const ThrAgent, out: *mut *mut
 /// `ta` may be anything: it is only compared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_ta_setconcurrency(ta: *const ThrAgent, _level: c_int) -> c_int {
-    code(agents::enter(ta).map(drop))
+    code(sessions::enter(ta).map(drop))
 }
 
 /// Number of threads, those that wait to be joined included.
@@ -508,7 +508,7 @@ pub unsafe extern "C-unwind" fn td_ta_get_nthreads(ta: *const ThrAgent, out: *mu
         if out.is_null() {
             return Err(TdErr::Err);
         }
-        let count = agents::enter(ta)?.count_threads()?;
+        let count = sessions::enter(ta)?.count_threads()?;
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(count) };
         Ok(())

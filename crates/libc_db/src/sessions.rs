@@ -1,24 +1,24 @@
-//! The agents that exist, by the pointers clients hold.
+//! The sessions that exist, by the pointers clients hold.
 
 use crate::abi::{Td, TdErr, ThrAgent};
-use crate::agent::{Agent, lock};
 use crate::fork::forking_thread;
 use crate::handles::OwnProcess;
+use crate::session::{Session, lock};
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-/// An agent, or the mark that one was deleted there.
+/// A session, or the mark that one was deleted there.
 type Entry = Option<Arc<Registered>>;
-type Agents = Option<HashMap<usize, Entry>>;
+type Sessions = Option<HashMap<usize, Entry>>;
 
 struct Registered {
-    agent: Agent,
+    session: Session,
     /// Calls in progress on any thread, with their numbers.
     calls: Mutex<Calls>,
-    /// Whether this is a child, and another thread of its parent's was in a call at the fork: locks of the agent may be held
+    /// Whether this is a child, and another thread of its parent's was in a call at the fork: locks of the session may be held
     /// by nobody.
     lost: AtomicBool,
 }
@@ -45,9 +45,9 @@ impl Calls {
     }
 }
 
-static AGENTS: RwLock<Agents> = RwLock::new(None);
+static SESSIONS: RwLock<Sessions> = RwLock::new(None);
 
-/// How long deleting an agent waits for calls on other threads. One that a client left by longjmp
+/// How long deleting a session waits for calls on other threads. One that a client left by longjmp
 /// never ends, so the wait must.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -89,7 +89,7 @@ fn exists(thread: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
 }
 
-/// An agent in use by one call. Keeps it alive; holds no lock.
+/// A session in use by one call. Keeps it alive; holds no lock.
 pub(crate) struct Call {
     number: u64,
     place: Place,
@@ -104,10 +104,10 @@ impl Call {
 }
 
 impl Deref for Call {
-    type Target = Agent;
+    type Target = Session;
 
-    fn deref(&self) -> &Agent {
-        &self.registered.agent
+    fn deref(&self) -> &Session {
+        &self.registered.session
     }
 }
 
@@ -118,17 +118,17 @@ impl Drop for Call {
     }
 }
 
-/// Begins a call on the agent `ta`.
+/// Begins a call on the session `ta`.
 pub(crate) fn enter(ta: *const ThrAgent) -> Td<Call> {
     let place = Place::here();
     let (registered, number) = {
-        let agents = AGENTS.read().unwrap_or_else(PoisonError::into_inner);
-        let entry = agents.as_ref().and_then(|agents| agents.get(&ta.addr())).ok_or(TdErr::BadTa)?;
+        let sessions = SESSIONS.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = sessions.as_ref().and_then(|sessions| sessions.get(&ta.addr())).ok_or(TdErr::BadTa)?;
         let registered = entry.clone().ok_or(TdErr::BadPh)?;
         if registered.lost.load(Ordering::Relaxed) {
             return Err(TdErr::BadPh);
         }
-        // While the list of agents is locked: whoever deletes this one sees the call.
+        // While the list of sessions is locked: whoever deletes this one sees the call.
         let number = lock(&registered.calls).begin(place);
         (registered, number)
     };
@@ -136,22 +136,22 @@ pub(crate) fn enter(ta: *const ThrAgent) -> Td<Call> {
     if call.is_released() { Err(TdErr::BadPh) } else { Ok(call) }
 }
 
-/// Registers an agent; gives the pointer the client will hold.
-pub(crate) fn register(make: impl FnOnce(*mut ThrAgent) -> Agent) -> *mut ThrAgent {
+/// Registers a session; gives the pointer the client will hold.
+pub(crate) fn register(make: impl FnOnce(*mut ThrAgent) -> Session) -> *mut ThrAgent {
     // As with handles: an address that is never given out again.
     let ta: *mut ThrAgent = Box::into_raw(Box::new(0u64)).cast();
-    let registered = Arc::new(Registered { agent: make(ta), calls: Mutex::default(), lost: AtomicBool::new(false) });
-    let mut agents = AGENTS.write().unwrap_or_else(PoisonError::into_inner);
-    agents.get_or_insert_default().insert(ta.addr(), Some(registered));
+    let registered = Arc::new(Registered { session: make(ta), calls: Mutex::default(), lost: AtomicBool::new(false) });
+    let mut sessions = SESSIONS.write().unwrap_or_else(PoisonError::into_inner);
+    sessions.get_or_insert_default().insert(ta.addr(), Some(registered));
     ta
 }
 
-/// Deletes an agent, after calls on other threads have ended: the client may free its process handle
+/// Deletes a session, after calls on other threads have ended: the client may free its process handle
 /// when this returns.
 pub(crate) fn delete(ta: *const ThrAgent) -> Td {
     let registered = {
-        let mut agents = AGENTS.write().unwrap_or_else(PoisonError::into_inner);
-        let entry = agents.as_mut().and_then(|agents| agents.get_mut(&ta.addr())).ok_or(TdErr::BadTa)?;
+        let mut sessions = SESSIONS.write().unwrap_or_else(PoisonError::into_inner);
+        let entry = sessions.as_mut().and_then(|sessions| sessions.get_mut(&ta.addr())).ok_or(TdErr::BadTa)?;
         entry.take().ok_or(TdErr::BadPh)?
     };
     if registered.lost.load(Ordering::Relaxed) {
@@ -163,34 +163,34 @@ pub(crate) fn delete(ta: *const ThrAgent) -> Td {
     while lock(&registered.calls).are_elsewhere() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_micros(50));
     }
-    registered.agent.end();
+    registered.session.end();
     Ok(())
 }
 
-/// Ends the agents of a released handle: the threads they suspended go on, and nothing is kept open for them.
+/// Ends the sessions of a released handle: the threads they suspended go on, and nothing is kept open for them.
 pub(crate) fn release_of(process: &Arc<OwnProcess>) {
     let of_process: Vec<_> = {
-        let mut agents = AGENTS.write().unwrap_or_else(PoisonError::into_inner);
-        let entries = agents.iter_mut().flat_map(HashMap::values_mut);
-        entries.filter_map(|entry| entry.take_if(|registered| registered.agent.is_of(process))).collect()
+        let mut sessions = SESSIONS.write().unwrap_or_else(PoisonError::into_inner);
+        let entries = sessions.iter_mut().flat_map(HashMap::values_mut);
+        entries.filter_map(|entry| entry.take_if(|registered| registered.session.is_of(process))).collect()
     };
     for registered in of_process {
         match registered.lost.load(Ordering::Relaxed) {
             true => std::mem::forget(registered),
-            false => registered.agent.end(),
+            false => registered.session.end(),
         }
     }
 }
 
-/// All agents, held still while the process forks.
-pub(crate) struct Still(RwLockWriteGuard<'static, Agents>);
+/// All sessions, held still while the process forks.
+pub(crate) struct Still(RwLockWriteGuard<'static, Sessions>);
 
 impl Still {
     pub(crate) fn hold() -> Self {
-        Self(AGENTS.write().unwrap_or_else(PoisonError::into_inner))
+        Self(SESSIONS.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// In the child: gives up the agents, and the handles, in which another thread of the parent's was at work.
+    /// In the child: gives up the sessions, and the handles, in which another thread of the parent's was at work.
     pub(crate) fn lose_those_in_use(&self) {
         let all = || self.0.iter().flat_map(HashMap::values).flatten();
         for registered in all() {
@@ -202,11 +202,11 @@ impl Still {
             };
             if is_in_use {
                 registered.lost.store(true, Ordering::Relaxed);
-                registered.agent.lose_process();
+                registered.session.lose_process();
             }
         }
-        // What the agents of one handle share may be locked too.
-        for registered in all().filter(|registered| registered.agent.has_lost_process()) {
+        // What the sessions of one handle share may be locked too.
+        for registered in all().filter(|registered| registered.session.has_lost_process()) {
             registered.lost.store(true, Ordering::Relaxed);
         }
     }
