@@ -48,3 +48,4 @@ pub mod unwind;
 pub mod waits;
 
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
+pub use sys::interrupt::{Asked, Interrupt};

@@ -6,12 +6,12 @@ use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, Write};
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
-use threadglass::Pid;
 use threadglass::control::LiveWriter;
 use threadglass::model::{SCHEMA, Snapshot};
 use threadglass::target::Live;
-use threadglass::track::{self, Agent, Contention, Pause, PauseEnd, Samples, Wanted};
+use threadglass::track::{self, Agent, Contention, Samples, Wanted};
 use threadglass::waits::{self, Scope};
+use threadglass::{Interrupt, Pid};
 
 /// Between two looks: what a program counts in its last moments is lost when it ends.
 const NAP: Duration = Duration::from_millis(50);
@@ -25,12 +25,12 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let mut child = args.command.first().map(|_| start(args)).transpose()?;
     let pid = child.as_ref().map_or(args.pid, |child| i32::try_from(child.id()).ok());
     let pid = Pid(pid.context("which process?")?);
-    let pause = Pause::new()?;
+    let interrupt = Interrupt::watch()?;
     let tracked = match child {
         None => super::track::attach(pid, &args.inject)?,
         Some(_) => None,
     };
-    let Some((mut seen, mut live)) = begin(pid, child.as_mut(), &pause)? else {
+    let Some((mut seen, mut live)) = begin(pid, child.as_mut(), &interrupt)? else {
         bail!("process {pid} has no agent that counts (start it by `tglass run -- COMMAND`)");
     };
     let mut place = None;
@@ -47,8 +47,7 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let (mut next_sample, mut next_names) = (began, began + if is_first { Duration::ZERO } else { SHOW });
     loop {
         let left = args.duration.map(|limit| limit.saturating_sub(began.elapsed()));
-        let end = if left == Some(Duration::ZERO) { Some(PauseEnd::Time) } else { None };
-        let end = end.or(Some(pause.wait(left.unwrap_or(NAP).min(NAP))?).filter(|end| *end == PauseEnd::Asked));
+        let is_last = left == Some(Duration::ZERO) || interrupt.wait(left.unwrap_or(NAP).min(NAP)).is_some();
         let ended = child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
         if ended || !seen.look(&live) {
             break;
@@ -61,7 +60,7 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
             samples.look(&live);
             next_sample = now + now.elapsed() * REST;
         }
-        if end.is_some() || now >= next_names {
+        if is_last || now >= next_names {
             // What was loaded since is only in a new list of mappings.
             match Live::open(pid) {
                 Ok(again) => live = again,
@@ -77,7 +76,7 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
                 screen.show(&report(args, &seen, &samples, names.as_ref()))?;
             }
         }
-        if end.is_some() {
+        if is_last {
             break;
         }
     }
@@ -165,7 +164,7 @@ fn start(args: &ContendArgs) -> Result<Child> {
 }
 
 /// Begins, as soon as a command that was just started has its agent.
-fn begin(pid: Pid, mut child: Option<&mut Child>, pause: &Pause) -> Result<Option<(Contention, Live)>> {
+fn begin(pid: Pid, mut child: Option<&mut Child>, interrupt: &Interrupt) -> Result<Option<(Contention, Live)>> {
     let patience = Instant::now();
     loop {
         let ended = child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
@@ -182,7 +181,7 @@ fn begin(pid: Pid, mut child: Option<&mut Child>, pause: &Pause) -> Result<Optio
             (None, Err(error), None) => return Err(error.into()),
             (.., None) => return Ok(None),
             _ if ended || patience.elapsed() > Duration::from_secs(5) => return Ok(None),
-            _ => pause.wait(Duration::from_millis(2))?,
+            _ => interrupt.wait(Duration::from_millis(2)),
         };
     }
 }

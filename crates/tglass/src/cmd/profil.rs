@@ -8,10 +8,8 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
-use threadglass::Pid;
-use threadglass::profile::{
-    self, DEFAULT_LOOKS, DEFAULT_RATE, Interrupt, Launched, Options, Profile, Progress, Region, Source,
-};
+use threadglass::profile::{self, DEFAULT_LOOKS, DEFAULT_RATE, Launched, Options, Profile, Progress, Region, Source};
+use threadglass::{Interrupt, Pid};
 
 /// How long a process is watched when nothing else is said.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);

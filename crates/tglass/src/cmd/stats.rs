@@ -5,10 +5,10 @@ use crate::render;
 use anyhow::{Result, bail};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use threadglass::Pid;
 use threadglass::model::Stats;
-use threadglass::stats::{Look, Naps, Watch};
+use threadglass::stats::{Look, Watch};
 use threadglass::target::Live;
+use threadglass::{Interrupt, Pid};
 
 /// How many threads a terminal gets.
 const ON_A_TERMINAL: usize = 30;
@@ -21,14 +21,14 @@ pub fn run(args: &StatsArgs) -> Result<ExitCode> {
             path.display()
         ),
     };
-    let mut naps = Naps::new()?;
+    let interrupt = Interrupt::watch()?;
     let live = Live::open(pid)?;
     let look = Look::at(&live)?;
     let mut watch = Watch::new(&live, &look)?;
     let most = if args.all || !std::io::stdout().is_terminal() { usize::MAX } else { ON_A_TERMINAL };
     let mut shown = 0;
     loop {
-        let stats = watch.interval(args.interval, &mut naps)?;
+        let stats = watch.interval(args.interval, &interrupt)?;
         if args.json {
             print_json(&stats, args.count == 1)?;
         } else {
@@ -36,7 +36,7 @@ pub fn run(args: &StatsArgs) -> Result<ExitCode> {
             super::print(&(apart.to_owned() + &render::stats::text(&stats, most)))?;
         }
         shown += 1;
-        if shown == args.count || naps.is_over() || watch.is_over() {
+        if shown == args.count || interrupt.is_asked() || watch.is_over() {
             return Ok(ExitCode::SUCCESS);
         }
     }

@@ -9,8 +9,8 @@ use threadglass::model::Snapshot;
 use threadglass::proc::syscall_name;
 use threadglass::target::{Live, Target};
 use threadglass::track::inject::{self, Injected, Options};
-use threadglass::track::{self, Agent, Pause};
-use threadglass::{Pid, RemoteAddr};
+use threadglass::track::{self, Agent};
+use threadglass::{Interrupt, Pid, RemoteAddr};
 
 /// What was done to the process.
 #[derive(Debug, Serialize)]
@@ -76,11 +76,11 @@ impl Tracking {
     /// Counts for so long, or until Ctrl-C.
     pub fn for_time(target: &WhichTarget, time: Duration, force: bool) -> Result<Self> {
         let WhichTarget::Process(pid) = target else { bail!("--track is for processes: a core does nothing any more") };
-        let pause = Pause::new()?;
+        let interrupt = Interrupt::watch()?;
         let injected = attach(Pid(*pid), &InjectArgs { exact: false, size: None, force })?;
         let live = Live::open(Pid(*pid))?;
         let objects = Agent::find(&live)?.map(|agent| agent.objects(&live)).unwrap_or_default();
-        pause.wait(time)?;
+        interrupt.wait(time);
         Ok(Self { injected, start: objects.into_iter().map(|object| (object.address, object)).collect() })
     }
 

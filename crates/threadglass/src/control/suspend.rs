@@ -2,12 +2,8 @@
 
 use super::stopped::{ControlError, StoppedThread};
 use crate::threads::SUSPENDER;
-use crate::{Lwp, Pid};
+use crate::{Interrupt, Lwp, Pid};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// A thread held suspended: a [`StoppedThread`] that other observers can tell from a debugger's stop.
@@ -48,28 +44,26 @@ impl Suspended {
     }
 
     /// Holds the thread until `limit` is over (if there is one), a signal asks us to stop, or the
-    /// thread ends; then resumes it. Blocks SIGINT, SIGTERM and SIGHUP for the calling thread.
-    pub fn hold(mut self, limit: Option<Duration>) -> Result<HoldEnd, ControlError> {
+    /// thread ends; then resumes it. Takes SIGINT, SIGTERM and SIGHUP of the calling thread meanwhile.
+    pub fn hold(self, limit: Option<Duration>) -> Result<HoldEnd, ControlError> {
         let lwp = self.stopped.lwp();
-        let failed = |errno| ControlError::System(lwp, errno);
-        let asked: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
-        asked.thread_block().map_err(failed)?;
-        let signals = SignalFd::with_flags(&asked, SfdFlags::SFD_CLOEXEC).map_err(failed)?;
+        let failed = |error: std::io::Error| {
+            ControlError::System(lwp, Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+        };
+        let interrupt = Interrupt::watch().map_err(failed)?;
+        // Resumed before signals can end us again.
+        let mut stopped = self.stopped;
         let started = Instant::now();
         loop {
-            let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
-            if left == Some(Duration::ZERO) {
+            let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(started.elapsed()));
+            if left.is_zero() {
                 return Ok(HoldEnd::Time);
             }
             // Awake ten times a second to notice that the thread has gone.
-            let nap = left.unwrap_or(Duration::MAX).min(Duration::from_millis(100));
-            let timeout = PollTimeout::try_from(nap.max(Duration::from_millis(1))).unwrap_or(PollTimeout::ZERO);
-            match poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout) {
-                Ok(0) | Err(Errno::EINTR) => {}
-                Ok(_) => return Ok(HoldEnd::Asked),
-                Err(errno) => return Err(failed(errno)),
+            if interrupt.wait(left.min(Duration::from_millis(100))).is_some() {
+                return Ok(HoldEnd::Asked);
             }
-            if self.stopped.has_ended() {
+            if stopped.has_ended() {
                 return Ok(HoldEnd::Ended);
             }
         }

@@ -45,7 +45,7 @@ impl Launched {
     }
 
     /// Gives the command a signal that was meant for both of us and has reached only us.
-    pub fn pass_on(pid: u32, asked: super::Asked) {
+    pub fn pass_on(pid: u32, asked: crate::Asked) {
         if !asked.from_terminal
             && let (Ok(pid), Ok(signal)) = (i32::try_from(pid), Signal::try_from(asked.signal))
         {

@@ -9,7 +9,6 @@ mod data;
 mod error;
 mod flat;
 mod image;
-mod interrupt;
 mod launch;
 mod record;
 mod recorder;
@@ -22,7 +21,6 @@ pub use data::{
     Clock, End, FunctionShare, Histogram, Kind, Mapped, Process, Profile, RangeShare, StackShare, WaitShare,
 };
 pub use error::ProfileError;
-pub use interrupt::{Asked, Interrupt};
 pub use launch::Launched;
 pub use record::{Source, record};
 pub use region::Region;

@@ -19,13 +19,11 @@
 mod averages;
 mod locks;
 mod meter;
-mod naps;
 mod sampler;
 mod task;
 mod tasks;
 mod watch;
 
 pub use averages::{Averages, Fractions};
-pub use naps::Naps;
 pub use sampler::{Sampler, SamplerError};
 pub use watch::{Look, Watch};

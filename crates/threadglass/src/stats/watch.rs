@@ -2,9 +2,7 @@
 
 use super::locks::{Locks, Tally};
 use super::meter::{Depth, Meter};
-use super::naps::Naps;
 use super::tasks::Tasks;
-use crate::Lwp;
 use crate::glibc::requested_concurrency;
 use crate::model::{Evidence, Gap, ProcessStats, SCHEMA, Stats, ThreadStats};
 use crate::symbols::Symbolizer;
@@ -12,6 +10,7 @@ use crate::sys::clock::own_cpu;
 use crate::target::{Live, TargetError};
 use crate::threads::{Collected, collect_with};
 use crate::waits::{Sleeper, Survey};
+use crate::{Interrupt, Lwp};
 use nix::errno::Errno;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -68,7 +67,7 @@ impl<'a> Watch<'a> {
 
     /// Watches for `interval`, which begins where the last one ended; for less if we are asked to stop or the
     /// process ends.
-    pub fn interval(&mut self, interval: Duration, naps: &mut Naps) -> Result<Stats, TargetError> {
+    pub fn interval(&mut self, interval: Duration, interrupt: &Interrupt) -> Result<Stats, TargetError> {
         self.meter.restart();
         if let Some(locks) = &mut self.locks {
             locks.forget();
@@ -80,7 +79,7 @@ impl<'a> Watch<'a> {
         loop {
             let left = interval.saturating_sub(started.elapsed());
             let nap = period.min(left);
-            naps.nap(nap);
+            let asked = interrupt.wait(nap).is_some();
             let before = own_cpu();
             self.ended = self.meter.sample().is_err();
             if self.ended {
@@ -88,7 +87,7 @@ impl<'a> Watch<'a> {
             }
             self.tally(&mut tallies, started.elapsed());
             period = usual.max(own_cpu().saturating_sub(before) * SHARE);
-            if nap == left || naps.is_over() {
+            if nap == left || asked {
                 break;
             }
         }

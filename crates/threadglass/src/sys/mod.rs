@@ -3,6 +3,7 @@
 pub(crate) mod bpf;
 pub(crate) mod clock;
 pub(crate) mod file;
+pub(crate) mod interrupt;
 #[cfg(feature = "profile")]
 pub(crate) mod limits;
 pub(crate) mod map_query;

@@ -19,7 +19,7 @@ mod watch;
 pub use crate::sys::terminal::lines as terminal_lines;
 pub use samples::{Sampled, Samples};
 pub use switch::Wanted;
-pub use watch::{Contended, Contention, Pause, PauseEnd};
+pub use watch::{Contended, Contention};
 
 pub use fits::misfit;
 #[cfg(feature = "agent")]

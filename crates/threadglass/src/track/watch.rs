@@ -6,12 +6,7 @@ use crate::glibc::sync::size_of;
 use crate::model::Snapshot;
 use crate::symbols::Symbolizer;
 use crate::target::Target;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::collections::HashMap;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// Bytes of the largest object that is counted.
@@ -136,37 +131,5 @@ impl Contention {
             });
         }
         worst
-    }
-}
-
-/// Why a pause came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseEnd {
-    /// The time is over.
-    Time,
-    /// We were asked to stop (Ctrl-C, SIGTERM or SIGHUP).
-    Asked,
-}
-
-/// Waits that a signal ends without ending this program.
-#[derive(Debug)]
-pub struct Pause(SignalFd);
-
-impl Pause {
-    /// Blocks SIGINT, SIGTERM and SIGHUP for the calling thread.
-    pub fn new() -> std::io::Result<Self> {
-        let asked: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
-        asked.thread_block()?;
-        Ok(Self(SignalFd::with_flags(&asked, SfdFlags::SFD_CLOEXEC)?))
-    }
-
-    /// Waits.
-    pub fn wait(&self, time: Duration) -> std::io::Result<PauseEnd> {
-        let timeout = PollTimeout::try_from(time.max(Duration::from_millis(1))).unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) | Err(Errno::EINTR) => Ok(PauseEnd::Time),
-            Ok(_) => Ok(PauseEnd::Asked),
-            Err(errno) => Err(errno.into()),
-        }
     }
 }
