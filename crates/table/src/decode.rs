@@ -1,7 +1,9 @@
 //! Reading: bytes of the program in, numbers out. The bytes may be anything.
 
-use crate::words::Word;
-use crate::{CONTROLLERS, HISTOGRAM, Key, Kind, SITES, UNIT, size};
+use crate::counts::{
+    BarrierCounts, CondCounts, Counts, ExtraView, LockCounts, Record, RwlockCounts, SemaCounts, SideCounts,
+};
+use crate::{CONTROLLERS, Key, Kind, UNIT, size};
 
 /// What the header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,94 +124,6 @@ pub fn header(bytes: &[u8; HEADER_SIZE]) -> Result<HeaderView, NotHeader> {
     })
 }
 
-/// The statistics of one object. Times are in the unit of [`HeaderView::clock`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// What and where it is.
-    pub key: Key,
-    /// Its kind.
-    pub kind: Kind,
-    /// Number of its extra, or 0.
-    pub extra: u32,
-    /// Of locks: the thread that acquired it last, or 0.
-    pub last: u32,
-    /// The numbers.
-    pub counts: Counts,
-}
-
-impl Record {
-    /// The record of a mutex, with what its word has more. The word was read before the entry was.
-    pub fn with(mut self, word: Word) -> Self {
-        if let (Kind::Mutex, Counts::Lock { lock, .. }) = (self.kind, &mut self.counts)
-            && word.is_of(self.key)
-            && word.ahead_of(*lock) != 0
-        {
-            *lock = lock.wrapping_add(word.ahead_of(*lock));
-            self.last = word.tid();
-        }
-        self
-    }
-}
-
-/// The numbers of an object, by kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // as the fields of the `..Body` structures
-pub enum Counts {
-    Lock {
-        lock: u64,
-        held_since: u64,
-        hold_time: u64,
-        holds: u32,
-        sleep: u32,
-        sleep_time: u64,
-        try_: u32,
-        try_fail: u32,
-    },
-    Cond {
-        wait: u32,
-        timedwait: u32,
-        wait_time: u64,
-        timedwait_time: u64,
-        timeout: u32,
-        signal: u32,
-        broadcast: u32,
-    },
-    Rwlock {
-        read: SideCounts,
-        write: SideCounts,
-        held_since: u64,
-        hold_time: u64,
-        holds: u32,
-        acquired: u32,
-    },
-    Sema {
-        wait: u32,
-        sleep: u32,
-        sleep_time: u64,
-        try_: u32,
-        try_fail: u32,
-        post: u32,
-        max: u32,
-        min: u32,
-    },
-    Barrier {
-        wait: u32,
-        sleep: u32,
-        sleep_time: u64,
-    },
-}
-
-/// One side of a rwlock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct SideCounts {
-    pub lock: u32,
-    pub sleep: u32,
-    pub sleep_time: u64,
-    pub try_: u32,
-    pub try_fail: u32,
-}
-
 /// Reads an entry of one or two units. `None` when it stands for nothing, or if it was read while it came to stand
 /// for something else: `key_after` is its key, read again behind the rest.
 pub fn entry(bytes: &[u8; 2 * UNIT], key_after: u64) -> Option<Record> {
@@ -223,10 +137,10 @@ pub fn entry(bytes: &[u8; 2 * UNIT], key_after: u64) -> Option<Record> {
     let more = &bytes[UNIT..];
     let counts = match kind {
         Kind::Mutex | Kind::Spin => {
-            let try_ = get32!(body, M, try_);
-            Counts::Lock {
-                lock: get64!(body, M, lock),
-                held_since: get64!(body, M, held_since),
+            let (lock, try_) = (get64!(body, M, lock), get32!(body, M, try_));
+            Counts::Lock(LockCounts {
+                lock,
+                ended: lock.saturating_sub(u64::from(get64!(body, M, held_since) != 0)),
                 hold_time: get64!(body, M, hold_time),
                 holds: get32!(body, M, holds),
                 sleep: get32!(body, M, sleep),
@@ -234,9 +148,9 @@ pub fn entry(bytes: &[u8; 2 * UNIT], key_after: u64) -> Option<Record> {
                 try_,
                 // A call is counted before its failure; the copy may have been taken in between.
                 try_fail: get32!(body, M, try_fail).min(try_),
-            }
+            })
         }
-        Kind::Cond => Counts::Cond {
+        Kind::Cond => Counts::Cond(CondCounts {
             wait: get32!(body, C, wait),
             timedwait: get32!(body, C, timedwait),
             wait_time: get64!(body, C, wait_time),
@@ -244,8 +158,8 @@ pub fn entry(bytes: &[u8; 2 * UNIT], key_after: u64) -> Option<Record> {
             timeout: get32!(body, C, timeout).min(get32!(body, C, timedwait)),
             signal: get32!(body, C, signal),
             broadcast: get32!(body, C, broadcast),
-        },
-        Kind::Rwlock => Counts::Rwlock {
+        }),
+        Kind::Rwlock => Counts::Rwlock(RwlockCounts {
             read: SideCounts {
                 lock: get32!(body, R, rdlock),
                 sleep: get32!(more, R2, rd_sleep),
@@ -260,12 +174,11 @@ pub fn entry(bytes: &[u8; 2 * UNIT], key_after: u64) -> Option<Record> {
                 try_: get32!(body, R, wr_try),
                 try_fail: get32!(body, R, wr_try_fail).min(get32!(body, R, wr_try)),
             },
-            held_since: get64!(body, R, held_since),
+            ended: u64::from(get32!(body, R, acquired)).saturating_sub(u64::from(get64!(body, R, held_since) != 0)),
             hold_time: get64!(body, R, hold_time),
             holds: get32!(body, R, holds),
-            acquired: get32!(body, R, acquired),
-        },
-        Kind::Sema => Counts::Sema {
+        }),
+        Kind::Sema => Counts::Sema(SemaCounts {
             wait: get32!(body, S, wait),
             sleep: get32!(body, S, sleep),
             sleep_time: get64!(body, S, sleep_time),
@@ -274,24 +187,15 @@ pub fn entry(bytes: &[u8; 2 * UNIT], key_after: u64) -> Option<Record> {
             post: get32!(body, S, post),
             max: get32!(body, S, max),
             min: !get32!(body, S, not_min),
-        },
-        Kind::Barrier => Counts::Barrier {
+        }),
+        Kind::Barrier => Counts::Barrier(BarrierCounts {
             wait: get32!(body, S, wait),
             sleep: get32!(body, S, sleep),
             sleep_time: get64!(body, S, sleep_time),
-        },
+        }),
     };
     let (extra, last) = (get32!(bytes, Entry, extra), get32!(bytes, Entry, last) & !crate::HAS_WORD);
     Some(Record { key, kind, extra, last, counts })
-}
-
-/// More on an object that was waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExtraView {
-    /// Waits by duration; see [`crate::bucket`].
-    pub histogram: [u32; HISTOGRAM],
-    /// Return addresses of waiter and holder (or 0), and the time waited.
-    pub sites: [(u64, u64, u64); SITES],
 }
 
 /// Reads an extra, if it belongs to `key`.

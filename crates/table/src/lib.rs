@@ -18,6 +18,7 @@
 #![no_std]
 
 pub mod control;
+pub mod counts;
 pub mod decode;
 pub mod find;
 mod key;

@@ -102,7 +102,7 @@ fn numbers_read_while_they_change_were_true() {
     let [eternal, mortal] = ["eternal", "mortal"].map(|name| RemoteAddr(address(&fixture.truth()[name])));
     let target = Live::open(Pid(fixture.pid())).expect("the process");
     let agent = Agent::find(&target).expect("readable").expect("an agent").address();
-    let lock = |object: &Tracked| match &object.stats {
+    let lock = |object: &Tracked| match object.stats() {
         SyncStats::Lock(stats) => stats.lock,
         other => panic!("no mutex: {other:?}"),
     };
@@ -115,7 +115,7 @@ fn numbers_read_while_they_change_were_true() {
         for object in objects {
             let count = lock(&object);
             if object.address == mortal {
-                let most = if object.generation % 2 == 0 { 100 } else { 30 };
+                let most = if object.generation() % 2 == 0 { 100 } else { 30 };
                 assert!(count <= most, "{count} acquisitions in a life of {most}");
                 lives += 1;
             } else {
@@ -228,6 +228,34 @@ fn contention_is_told_with_who_and_where() {
     let plain = Fixture::new("track_contended.c");
     let answer = tool().run(&["contend", &plain.pid().to_string(), "-d", "100ms"]);
     assert!(answer.text().contains("are restored"), "{answer:?}");
+}
+
+/// Every reader has its own beginning: of what was before nothing is left, neither places nor times.
+#[test]
+fn a_second_look_shows_nothing_of_the_first() {
+    let preloaded = Fixture::command(run(&[], &build("track_phases.c")));
+    for mut fixture in [preloaded, Fixture::new("track_phases.c")] {
+        let pid = fixture.pid().to_string();
+        let look = |function: &str| {
+            let mut told = Value::Null;
+            eventually(function, || {
+                told = tool().look("contend", &pid, &["-d", "500ms"])["locks"][0].clone();
+                told["waits"].as_u64().is_some_and(|waits| waits > 2)
+            });
+            assert_eq!(told["sites"][0][0], function, "{told:#}");
+            told
+        };
+        let first = look("slow");
+        assert_eq!(fixture.ask("fast"), "fast");
+        let second = look("fast");
+        let sites = second["sites"].as_array().expect("a list");
+        assert!(sites.iter().all(|site| site[0] == "fast"), "{second:#}");
+        let time = |of: &Value, part: &str| of["stats"]["contention"][part].as_u64().expect("a time");
+        assert!(time(&first, "p99_ns") > 30_000_000, "{first:#}");
+        assert!(time(&second, "p99_ns") < time(&first, "p50_ns"), "{first:#} {second:#}");
+        let timed = |of: &Value| of["stats"]["hold_time"]["timed"].as_u64().expect("a number");
+        assert!(timed(&second) <= second["stats"]["lock"].as_u64().expect("a number") + 1, "{second:#}");
+    }
 }
 
 /// Whether the agent of a process counts: whether one more use is seen.

@@ -69,7 +69,7 @@ fn a_program_that_does_everything_at_once_does_not_notice() {
 }
 
 fn lock_count(tracked: Option<&Tracked>) -> u64 {
-    match tracked.map(|tracked| &tracked.stats) {
+    match tracked.map(Tracked::stats) {
         Some(SyncStats::Lock(lock)) => lock.lock,
         None => 0,
         other => panic!("not a lock: {other:?}"),
@@ -126,24 +126,24 @@ fn counts_of(style: &str, mut fixture: Fixture) {
     let tracked = |name: &str| object(pid, place(name));
     assert_eq!(lock_count(tracked("counted").as_ref()), 4000, "{style}");
     assert_eq!(lock_count(tracked("spin").as_ref()), 4000, "{style}");
-    match tracked("rwlock").unwrap().stats {
+    match tracked("rwlock").unwrap().stats() {
         SyncStats::Rwlock(lock) => assert_eq!((lock.read.lock, lock.write.lock), (4000, 0), "{style}"),
         other => panic!("{other:?}"),
     }
-    match tracked("sem").unwrap().stats {
+    match tracked("sem").unwrap().stats() {
         SyncStats::Semaphore(sem) => assert_eq!((sem.wait, sem.post), (4000, 4000), "{style}"),
         other => panic!("{other:?}"),
     }
     // Holds and waits that there were before: their ends leave nothing behind but what was called since.
     assert_eq!(fixture.ask("release"), "done");
-    match tracked("held").map(|held| held.stats) {
+    match tracked("held").map(|held| held.stats()) {
         None => {}
         Some(SyncStats::Lock(held)) => {
             assert_eq!((held.lock, held.sleep, held.hold_time.timed), (0, 0, 0), "{style}");
         }
         other => panic!("{other:?}"),
     }
-    match tracked("awaited").unwrap().stats {
+    match tracked("awaited").unwrap().stats() {
         SyncStats::Cond(cond) => assert_eq!((cond.wait, cond.signal, cond.broadcast), (0, 1, 0), "{style}"),
         other => panic!("{other:?}"),
     }

@@ -55,7 +55,7 @@ pub unsafe extern "C-unwind" fn td_sync_get_stats(sh: *const SyncHandle, out: *m
                         // Its bytes are no such object (any more), but its statistics are those of one.
                         (ss_info.si_type, ss_info.si_size) = type_and_size(tracked.kind);
                     }
-                    ss_un = words(&tracked.stats);
+                    ss_un = words(&tracked.stats());
                 }
                 // Counting, and it was never used.
                 None if is_on => result = Err(TdErr::BadSh),

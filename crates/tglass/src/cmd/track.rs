@@ -90,7 +90,7 @@ impl Tracking {
             for object in &mut snapshot.objects {
                 let now = agent.object(target, object.address).filter(|now| now.kind == object.kind);
                 let counted = now.and_then(|now| now.since(self.start.get(&object.address)));
-                object.stats = counted.map(|counted| counted.stats);
+                object.stats = counted.map(|counted| counted.stats());
             }
         }
         let tracked = end(self.injected);

@@ -18,6 +18,7 @@ mod watch;
 
 pub use crate::sys::terminal::lines as terminal_lines;
 pub use samples::{Sampled, Samples};
+pub use since::Tracked;
 pub use switch::Wanted;
 pub use watch::{Contended, Contention};
 
@@ -27,7 +28,7 @@ pub use place::{NoPlace, environment, place};
 
 use crate::RemoteAddr;
 use crate::elf::Image;
-use crate::model::{Gap, Snapshot, SyncKind, SyncObject, SyncStats};
+use crate::model::{Gap, Snapshot, SyncKind, SyncObject};
 use crate::target::{Limits, Memory, Target};
 use scale::Scale;
 use std::collections::HashMap;
@@ -68,19 +69,6 @@ pub struct Agent {
     view: HeaderView,
     scale: Scale,
     limits: Limits,
-}
-
-/// One object that the agent knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tracked {
-    /// Where it is.
-    pub address: RemoteAddr,
-    /// What it is.
-    pub kind: SyncKind,
-    /// Tells it from others that were at this address before.
-    pub generation: u64,
-    /// What was counted.
-    pub stats: SyncStats,
 }
 
 impl Agent {
@@ -185,7 +173,7 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
             snapshot.objects.iter_mut().map(|object| (object.address, object)).collect();
         agent.each(target, &mut |tracked| {
             if let Some(object) = objects.get_mut(&tracked.address).filter(|object| object.kind == tracked.kind) {
-                object.stats = Some(tracked.stats);
+                object.stats = Some(tracked.stats());
             }
             true
         });
@@ -196,7 +184,7 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
                 break;
             }
             let known = agent.object(target, object.address).filter(|tracked| tracked.kind == object.kind);
-            object.stats = known.map(|tracked| tracked.stats);
+            object.stats = known.map(|tracked| tracked.stats());
         }
     }
     if agent.view.drops > 0 {

@@ -2,11 +2,11 @@
 
 use super::Tracked;
 use super::scale::Scale;
-use super::stats::tracked;
 use crate::RemoteAddr;
 use crate::target::{Limits, Memory, Slot};
 use std::collections::HashMap;
-use table::decode::{EXTRA_SIZE, ExtraView, HeaderView, Record, entry, extra};
+use table::counts::{ExtraView, Record};
+use table::decode::{EXTRA_SIZE, HeaderView, entry, extra};
 use table::words::{self, Word};
 use table::{Key, UNIT, probes};
 
@@ -59,7 +59,7 @@ pub(super) fn each(
         let more = extras(memory, view, &records);
         for (unit, record) in &records {
             let extra = more.get(&record.extra).and_then(|bytes| extra(bytes, record.key));
-            if !take(tracked(record, extra, scale)) {
+            if !take(Tracked::new(*record, extra, *scale)) {
                 return taken - unit - 1;
             }
         }
@@ -147,7 +147,7 @@ pub(super) fn one(memory: &dyn Memory, view: &HeaderView, scale: &Scale, address
             continue;
         }
         let record = entry(&bytes, key)?.with(word);
-        return Some(tracked(&record, extra_of(memory, view, &record), scale));
+        return Some(Tracked::new(record, extra_of(memory, view, &record), *scale));
     }
     None
 }

@@ -1,56 +1,50 @@
-//! Differences: every reader has its own beginning.
+//! One reading of an object, and differences: every reader has its own beginning.
 
-use super::Tracked;
-use crate::model::SyncStats;
+use super::scale::Scale;
+use super::stats::{stats, sync_kind};
+use crate::RemoteAddr;
+use crate::model::{SyncKind, SyncStats};
+use table::counts::{ExtraView, Record};
+
+/// One object that the agent knows, as it was read.
+#[derive(Clone, Debug)]
+pub struct Tracked {
+    /// Where it is.
+    pub address: RemoteAddr,
+    /// What it is.
+    pub kind: SyncKind,
+    /// As the agent counts: what is derived from its numbers cannot be subtracted.
+    record: Record,
+    extra: Option<Box<ExtraView>>,
+    scale: Scale,
+}
 
 impl Tracked {
-    /// What was counted after `start`, an earlier state of the same place; `None` if that is nothing.
+    pub(super) fn new(record: Record, extra: Option<ExtraView>, scale: Scale) -> Self {
+        let (address, kind) = (RemoteAddr(record.key.address()), sync_kind(record.kind));
+        Self { address, kind, record, extra: extra.map(Box::new), scale }
+    }
+
+    /// Tells it from others that were at this address before.
+    pub fn generation(&self) -> u64 {
+        self.record.key.generation()
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> SyncStats {
+        stats(&self.record, self.extra.as_deref(), &self.scale)
+    }
+
+    /// What was counted after `start`, an earlier reading of the same place; `None` if that is nothing.
     pub fn since(self, start: Option<&Self>) -> Option<Self> {
-        let mut now = self;
-        let Some(start) = start.filter(|start| start.kind == now.kind && start.generation == now.generation) else {
-            return Some(now);
-        };
-        if start.stats == now.stats {
+        let Some(start) = start.filter(|start| start.record.key == self.record.key) else { return Some(self) };
+        if start.record == self.record && start.extra == self.extra {
             return None;
         }
-        match (&mut now.stats, &start.stats) {
-            (SyncStats::Lock(now), SyncStats::Lock(start)) => {
-                now.lock = now.lock.saturating_sub(start.lock);
-                now.sleep = now.sleep.saturating_sub(start.sleep);
-                now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
-                now.hold_time.total_ns = now.hold_time.total_ns.saturating_sub(start.hold_time.total_ns);
-                now.try_ = now.try_.saturating_sub(start.try_);
-                now.try_fail = now.try_fail.saturating_sub(start.try_fail);
-            }
-            (SyncStats::Cond(now), SyncStats::Cond(start)) => {
-                now.wait = now.wait.saturating_sub(start.wait);
-                now.timedwait = now.timedwait.saturating_sub(start.timedwait);
-                now.wait_sleep_time_ns = now.wait_sleep_time_ns.saturating_sub(start.wait_sleep_time_ns);
-                now.timedwait_sleep_time_ns = now.timedwait_sleep_time_ns.saturating_sub(start.timedwait_sleep_time_ns);
-                now.timedwait_timeout = now.timedwait_timeout.saturating_sub(start.timedwait_timeout);
-                now.signal = now.signal.saturating_sub(start.signal);
-                now.broadcast = now.broadcast.saturating_sub(start.broadcast);
-            }
-            (SyncStats::Rwlock(now), SyncStats::Rwlock(start)) => {
-                for (now, start) in [(&mut now.read, &start.read), (&mut now.write, &start.write)] {
-                    now.lock = now.lock.saturating_sub(start.lock);
-                    now.sleep = now.sleep.saturating_sub(start.sleep);
-                    now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
-                    now.try_ = now.try_.saturating_sub(start.try_);
-                    now.try_fail = now.try_fail.saturating_sub(start.try_fail);
-                }
-                now.hold_time.total_ns = now.hold_time.total_ns.saturating_sub(start.hold_time.total_ns);
-            }
-            (SyncStats::Semaphore(now), SyncStats::Semaphore(start)) => {
-                now.wait = now.wait.saturating_sub(start.wait);
-                now.sleep = now.sleep.saturating_sub(start.sleep);
-                now.sleep_time_ns = now.sleep_time_ns.saturating_sub(start.sleep_time_ns);
-                now.try_ = now.try_.saturating_sub(start.try_);
-                now.try_fail = now.try_fail.saturating_sub(start.try_fail);
-                now.post = now.post.saturating_sub(start.post);
-            }
-            _ => {}
-        }
-        Some(now)
+        let extra = match (self.extra, &start.extra) {
+            (Some(now), Some(start)) => Some(Box::new(now.since(start))),
+            (now, _) => now,
+        };
+        Some(Self { record: self.record.since(&start.record), extra, ..self })
     }
 }

@@ -1,6 +1,5 @@
 //! From the agent's numbers to the model's.
 
-use super::Tracked;
 use super::scale::Scale;
 use crate::model::{
     BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncKind,
@@ -8,27 +7,33 @@ use crate::model::{
 };
 use crate::{InnerTid, RemoteAddr};
 use table::Kind;
-use table::decode::{Counts, ExtraView, Record, SideCounts};
+use table::counts::{
+    BarrierCounts, CondCounts, Counts, ExtraView, LockCounts, Record, RwlockCounts, SemaCounts, SideCounts,
+};
 
-pub(super) fn tracked(record: &Record, extra: Option<ExtraView>, scale: &Scale) -> Tracked {
-    let kind = match record.kind {
+/// What objects of a kind are in the model.
+pub(super) fn sync_kind(kind: Kind) -> SyncKind {
+    match kind {
         Kind::Mutex => SyncKind::Mutex,
         Kind::Cond => SyncKind::Cond,
         Kind::Rwlock => SyncKind::Rwlock,
         Kind::Sema => SyncKind::Semaphore,
         Kind::Barrier => SyncKind::Barrier,
         Kind::Spin => SyncKind::Spinlock,
-    };
+    }
+}
+
+/// The numbers of a record, with times in nanoseconds.
+pub(super) fn stats(record: &Record, extra: Option<&ExtraView>, scale: &Scale) -> SyncStats {
     let last = i32::try_from(record.last).ok().filter(|tid| *tid != 0).map(InnerTid);
-    let contention = extra.and_then(|extra| contention(&extra, scale));
-    let stats = match record.counts {
-        Counts::Lock { lock, held_since, hold_time, holds, sleep, sleep_time, try_, try_fail } => {
-            let is_held = held_since != 0;
-            let hold_time = hold(scale.ns(hold_time), holds, lock.saturating_sub(u64::from(is_held)));
+    let contention = extra.and_then(|extra| contention(extra, scale));
+    match record.counts {
+        Counts::Lock(LockCounts { lock, ended, hold_time, holds, sleep, sleep_time, try_, try_fail }) => {
+            let hold_time = hold(scale.ns(hold_time), holds, ended);
             let sleep_time_ns = scale.ns(sleep_time);
             SyncStats::Lock(LockStats { lock, sleep, sleep_time_ns, hold_time, try_, try_fail, last, contention })
         }
-        Counts::Cond { wait, timedwait, wait_time, timedwait_time, timeout, signal, broadcast } => {
+        Counts::Cond(CondCounts { wait, timedwait, wait_time, timedwait_time, timeout, signal, broadcast }) => {
             SyncStats::Cond(CondStats {
                 wait,
                 timedwait,
@@ -40,17 +45,14 @@ pub(super) fn tracked(record: &Record, extra: Option<ExtraView>, scale: &Scale) 
                 contention,
             })
         }
-        Counts::Rwlock { read, write, held_since, hold_time, holds, acquired } => {
-            let ended = u64::from(acquired).saturating_sub(u64::from(held_since != 0));
-            SyncStats::Rwlock(RwlockStats {
-                read: side(read, scale),
-                write: side(write, scale),
-                hold_time: hold(scale.ns(hold_time), holds, ended),
-                last,
-                contention,
-            })
-        }
-        Counts::Sema { wait, sleep, sleep_time, try_, try_fail, post, max, min } => {
+        Counts::Rwlock(RwlockCounts { read, write, ended, hold_time, holds }) => SyncStats::Rwlock(RwlockStats {
+            read: side(read, scale),
+            write: side(write, scale),
+            hold_time: hold(scale.ns(hold_time), holds, ended),
+            last,
+            contention,
+        }),
+        Counts::Sema(SemaCounts { wait, sleep, sleep_time, try_, try_fail, post, max, min }) => {
             SyncStats::Semaphore(SemaphoreStats {
                 wait,
                 sleep,
@@ -63,11 +65,10 @@ pub(super) fn tracked(record: &Record, extra: Option<ExtraView>, scale: &Scale) 
                 contention,
             })
         }
-        Counts::Barrier { wait, sleep, sleep_time } => {
+        Counts::Barrier(BarrierCounts { wait, sleep, sleep_time }) => {
             SyncStats::Barrier(BarrierStats { wait, sleep, sleep_time_ns: scale.ns(sleep_time), contention })
         }
-    };
-    Tracked { address: RemoteAddr(record.key.address()), kind, generation: record.key.generation(), stats }
+    }
 }
 
 fn side(side: SideCounts, scale: &Scale) -> SideStats {

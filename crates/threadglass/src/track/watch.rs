@@ -3,7 +3,7 @@
 use super::{Agent, MOST_KEPT, TrackError, Tracked};
 use crate::RemoteAddr;
 use crate::glibc::sync::size_of;
-use crate::model::Snapshot;
+use crate::model::{Snapshot, SyncKind, SyncStats};
 use crate::symbols::Symbolizer;
 use crate::target::Target;
 use std::collections::HashMap;
@@ -19,17 +19,24 @@ pub struct Contended {
     /// Where it is.
     pub address: RemoteAddr,
     /// What it is.
-    pub kind: crate::model::SyncKind,
+    pub kind: SyncKind,
     /// Its name, as `tglass locks` has it.
     pub name: Option<String>,
     /// Waits that ended in this time.
     pub waits: u64,
     /// How long they took.
     pub wait_ns: u64,
-    /// What was counted in this time; percentiles and call sites are of all the time since the program began.
-    pub stats: crate::model::SyncStats,
+    /// What was counted in this time.
+    pub stats: SyncStats,
     /// Where threads called from that waited, and where the one that made them wait, longest first.
     pub sites: Vec<(String, Option<String>, u64)>,
+}
+
+/// What was counted of one object.
+struct Row {
+    address: RemoteAddr,
+    kind: SyncKind,
+    stats: SyncStats,
 }
 
 /// What was seen of a program's contention so far.
@@ -37,7 +44,7 @@ pub struct Contention {
     start: HashMap<RemoteAddr, Tracked>,
     began: Instant,
     looked: Instant,
-    rows: Vec<Tracked>,
+    rows: Vec<Row>,
     functions: HashMap<RemoteAddr, String>,
 }
 
@@ -61,7 +68,8 @@ impl Contention {
         agent.each(target, &mut |now| {
             is_empty = false;
             let start = self.start.get(&now.address);
-            rows.extend(now.since(start).filter(|tracked| tracked.stats.waits().0 > 0));
+            let row = now.since(start).map(|now| Row { address: now.address, kind: now.kind, stats: now.stats() });
+            rows.extend(row.filter(|row| row.stats.waits().0 > 0));
             rows.len() < MOST_KEPT
         });
         if is_empty && !self.rows.is_empty() {
@@ -92,11 +100,11 @@ impl Contention {
 
     /// Whether `word` is in an object that is counted.
     pub fn is_counted(&self, word: RemoteAddr) -> bool {
-        let is_in = |tracked: &Tracked| {
-            size_of(tracked.kind).is_some_and(|size| word.0.wrapping_sub(tracked.address.0) < size as u64)
-        };
+        let is_in =
+            |address: RemoteAddr, kind| size_of(kind).is_some_and(|size| word.0.wrapping_sub(address.0) < size as u64);
         let mut starts = (0..LARGEST).step_by(4).filter_map(|offset| word.checked_sub(offset));
-        starts.any(|start| self.start.get(&start).is_some_and(is_in)) || self.rows.iter().any(is_in)
+        starts.any(|at| self.start.get(&at).is_some_and(|start| is_in(at, start.kind)))
+            || self.rows.iter().any(|row| is_in(row.address, row.kind))
     }
 
     /// For how long it was looked at.
@@ -107,8 +115,8 @@ impl Contention {
     /// The objects with the longest waits, with names. Waits for a condition, a barrier or a semaphore come after
     /// those for locks: most of them are idleness.
     pub fn worst(&self, names: Option<&Snapshot>, limit: usize) -> Vec<Contended> {
-        use crate::model::SyncKind::{Mutex, Rwlock, Spinlock};
-        let mut rows: Vec<&Tracked> = self.rows.iter().collect();
+        use SyncKind::{Mutex, Rwlock, Spinlock};
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
         rows.sort_by_key(|row| {
             (!matches!(row.kind, Mutex | Rwlock | Spinlock), std::cmp::Reverse(row.stats.waits().1), row.address)
         });
