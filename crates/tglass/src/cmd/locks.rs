@@ -1,17 +1,22 @@
 //! `tglass locks`
 
-use super::track;
-use crate::cli::LocksArgs;
+use crate::cli::{LocksArgs, WhichTarget};
 use crate::render;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use threadglass::model::SyncObject;
+use threadglass::track::Counting;
+use threadglass::track::inject::Options;
 use threadglass::waits::{self, Scope};
+use threadglass::{Interrupt, Pid};
 
 pub fn run(args: &LocksArgs) -> Result<ExitCode> {
-    let tracking =
-        args.track.map(|time| track::Tracking::for_time(&args.target.target, time, args.force)).transpose()?;
+    let interrupt = args.track.map(|_| Interrupt::watch()).transpose()?;
+    let counting = match (args.track, &interrupt) {
+        (Some(time), Some(interrupt)) => Some(count(args, time, interrupt)?),
+        _ => None,
+    };
     let started = Instant::now();
     let target = super::open(&args.target)?;
     let _look = target.limits().begin();
@@ -19,15 +24,23 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
         Some(address) => waits::look_at(&*target, address, args.kind.map(|kind| kind.0))?,
         None => waits::collect_scope(&*target, if args.all { Scope::All } else { Scope::Held })?,
     };
-    let about = tracking.and_then(|tracking| tracking.end(&*target, &mut snapshot));
+    let about = counting.and_then(|counting| counting.end(&*target, &mut snapshot));
     snapshot.objects.retain(|object| is_wanted(args, object));
     match args.target.json {
         true => super::print_json(&snapshot),
         false => {
-            let note = about.as_ref().map(track::Tracked::text).unwrap_or_default();
+            let note = about.as_ref().map(render::contend::injection).unwrap_or_default();
             super::print(&(render::locks::text(&snapshot, started.elapsed()) + &note))
         }
     }
+}
+
+fn count(args: &LocksArgs, time: Duration, interrupt: &Interrupt) -> Result<Counting> {
+    let WhichTarget::Process(pid) = &args.target.target else {
+        bail!("--track is for processes: a core does nothing any more")
+    };
+    let options = Options { force: args.force, ..Options::default() };
+    Ok(Counting::for_time(Pid(*pid), &options, time, interrupt)?)
 }
 
 fn is_wanted(args: &LocksArgs, object: &SyncObject) -> bool {

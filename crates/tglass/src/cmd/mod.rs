@@ -13,11 +13,8 @@ mod set;
 mod stats;
 mod suspend;
 mod threads;
-mod track;
 mod tsd;
 mod why;
-
-pub use track::Tracked;
 
 use crate::cli::{Cli, Command, TargetArgs, WhichTarget};
 use crate::render::{json, safe};

@@ -2,34 +2,31 @@
 
 use super::safe;
 use super::table::{Cell, Table};
-use crate::cmd::Tracked;
-use serde::Serialize;
-use threadglass::model::{Family, SyncKind, SyncStats};
-use threadglass::track::{Contended, Sampled};
-
-/// What is shown, and as JSON.
-#[derive(Serialize)]
-pub struct Report {
-    pub schema: &'static str,
-    pub seconds: f64,
-    /// What the agent has counted.
-    pub locks: Vec<Contended>,
-    /// How often it was looked who waits.
-    pub looks: u64,
-    /// What was seen of locks that the agent does not count.
-    pub sampled: Vec<Sampled>,
-    /// What was done to the process, if the agent was put into it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tracked: Option<Tracked>,
-}
+use threadglass::model::{Contended, ContentionReport, Family, InjectionReport, SyncKind, SyncStats};
 
 /// The whole screen.
-pub fn text(report: &Report) -> String {
-    let done = report.tracked.as_ref().map(Tracked::text).unwrap_or_default();
-    screen(report) + &done
+pub fn text(report: &ContentionReport) -> String {
+    screen(report) + &report.tracked.as_ref().map(injection).unwrap_or_default()
 }
 
-fn screen(report: &Report) -> String {
+/// What was done to a process.
+pub fn injection(report: &InjectionReport) -> String {
+    let mut out = match report.pause_us {
+        Some(pause) => format!("put the agent into the process: one thread was stopped for {pause} us"),
+        None => "the agent was at work already".to_owned(),
+    };
+    out += &format!("; {} slots were patched", report.slots);
+    if report.missed > 0 {
+        out += &format!(" ({} could not be)", report.missed);
+    }
+    out += if report.restored { " and are restored\n" } else { " and stay so: another tool tracks the process\n" };
+    if let Some(call) = report.interrupted {
+        out += &format!("note: the stop made {call} return early in one thread\n");
+    }
+    out
+}
+
+fn screen(report: &ContentionReport) -> String {
     let mut out = counted(&report.locks, report.seconds);
     out += &format!(
         "\nNot counted: locks of Rust's standard library, parking_lot and bare futexes do not pass through the C library.\n\

@@ -1,5 +1,6 @@
 //! The plain data that every face prints: what was seen, how it is known, and what is missing.
 
+mod contention;
 mod evidence;
 mod finding;
 mod frame;
@@ -10,6 +11,7 @@ mod sync_stats;
 mod thread;
 mod tsd;
 
+pub use contention::{Contended, ContentionReport, InjectionReport, Sampled};
 pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind};
 pub use frame::{CallSite, Frame, StackEnd};

@@ -3,25 +3,33 @@
 //! The agent's shared object is one of the target's, and its header one of that object's symbols. Nothing is written
 //! and nobody is stopped: see [`table`] for what a reader may rely on.
 
+#[cfg(feature = "agent")]
+mod contend;
+#[cfg(feature = "agent")]
+mod counting;
 mod fits;
 #[cfg(feature = "agent")]
 pub mod inject;
 #[cfg(feature = "agent")]
 mod place;
 mod read;
+#[cfg(feature = "agent")]
 mod samples;
 mod scale;
 mod since;
 mod stats;
 mod switch;
+#[cfg(feature = "agent")]
 mod watch;
 
 pub use crate::sys::terminal::lines as terminal_lines;
-pub use samples::{Sampled, Samples};
 pub use since::Tracked;
 pub use switch::Wanted;
-pub use watch::{Contended, Contention};
 
+#[cfg(feature = "agent")]
+pub use contend::{ContendError, Contender, Progress, contend};
+#[cfg(feature = "agent")]
+pub use counting::Counting;
 pub use fits::misfit;
 #[cfg(feature = "agent")]
 pub use place::{NoPlace, environment, place};
@@ -100,6 +108,15 @@ impl Agent {
             return Err(TrackError::Refused);
         }
         Ok(Self { address, scale: Scale::new(&view, is_live), view, limits: Limits::default() })
+    }
+
+    /// The same agent as it is now, without looking for it; `None` if it is not there any more.
+    #[cfg(feature = "agent")]
+    pub(crate) fn again(&self, target: &dyn Target) -> Option<Self> {
+        target.check_identity().ok()?;
+        let now = Self::at(target, self.address, target.identity().core.is_none()).ok()?;
+        // The moment when it began tells it from one that has come to be at the same address.
+        (now.view.start == self.view.start).then(|| Self { limits: target.limits().clone(), ..now })
     }
 
     /// Where its header is.
@@ -190,5 +207,34 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
     if agent.view.drops > 0 {
         let why = format!("{} uses of objects found the agent's table full (`tglass run --size N`)", agent.view.drops);
         snapshot.gaps.push(Gap::whole("lock statistics of some objects", why));
+    }
+}
+
+#[cfg(all(test, feature = "agent"))]
+mod tests {
+    use super::*;
+    use crate::Pid;
+    use crate::target::Live;
+    use std::mem::offset_of;
+    use table::Header;
+
+    #[test]
+    fn an_agent_is_known_again_by_its_header() {
+        let mut bytes = vec![0; HEADER_SIZE];
+        let numbers = [table::VERSION, HEADER_SIZE as u32, table::UNIT as u32, table::decode::EXTRA_SIZE as u32];
+        let head = numbers.into_iter().chain([table::state::READY]).flat_map(u32::to_le_bytes);
+        let head: Vec<u8> = table::MAGIC.into_iter().chain(head).collect();
+        bytes[..head.len()].copy_from_slice(&head);
+        let bytes = std::hint::black_box(&mut bytes);
+        // It is in no module: whoever looks for it does not find it.
+        let live = Live::open(Pid::me()).unwrap();
+        let agent = Agent::at(&live, RemoteAddr(bytes.as_ptr() as u64), true).unwrap();
+        assert!(!agent.again(&live).unwrap().is_on());
+        bytes[offset_of!(Header, mode)] = 1;
+        assert!(agent.again(&live).unwrap().is_on(), "what it says now");
+        bytes[offset_of!(Header, start_ticks)] = 1;
+        assert!(agent.again(&live).is_none(), "another one in the same place");
+        bytes[0] = 0;
+        assert!(agent.again(&live).is_none(), "none");
     }
 }

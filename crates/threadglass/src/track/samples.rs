@@ -1,8 +1,8 @@
 //! Locks that the agent cannot count, because they do not pass through the C library: who was seen waiting for them.
 
-use super::Contention;
+use super::watch::Contention;
 use crate::RemoteAddr;
-use crate::model::{Family, Frame, Snapshot, SyncKind};
+use crate::model::{Family, Frame, Sampled, Snapshot, SyncKind};
 use crate::target::{Library, Target};
 use crate::{unwind, waits};
 use std::collections::HashMap;
@@ -13,26 +13,6 @@ const STACKS_EVERY: u64 = 5;
 const MOST: usize = 10_000;
 const MOST_SITES: usize = 64;
 
-/// A lock of another kind, as samples show it.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Sampled {
-    /// Where it is.
-    pub address: RemoteAddr,
-    /// What it is.
-    pub kind: SyncKind,
-    /// Whose it is.
-    pub family: Family,
-    /// Its name, as `tglass locks` has it.
-    pub name: Option<String>,
-    /// Waiting threads, summed over all looks.
-    pub samples: u64,
-    /// Looks in which somebody waited for it.
-    pub looks: u64,
-    /// Functions that waited, with how often they were seen in the looks at stacks, most often first.
-    pub sites: Vec<(String, u64)>,
-}
-
 #[derive(Default)]
 struct Seen {
     samples: u64,
@@ -42,14 +22,14 @@ struct Seen {
 
 /// What was seen so far.
 #[derive(Default)]
-pub struct Samples {
+pub(super) struct Samples {
     looks: u64,
     seen: HashMap<(RemoteAddr, SyncKind, Family), Seen>,
 }
 
 impl Samples {
     /// Looks once. Nothing is stopped.
-    pub fn look(&mut self, target: &dyn Target) {
+    pub(super) fn look(&mut self, target: &dyn Target) {
         let _look = target.limits().begin();
         let Ok(mut snapshot) = waits::collect_unnamed(target, waits::Scope::Waited, &[]) else { return };
         self.looks += 1;
@@ -85,13 +65,13 @@ impl Samples {
     }
 
     /// How often it was looked.
-    pub fn looks(&self) -> u64 {
+    pub(super) fn looks(&self) -> u64 {
         self.looks
     }
 
     /// Those that most threads waited for, without what is counted: a wait that just begins or ends may not show
     /// whose it is.
-    pub fn worst(&self, counted: &Contention, names: Option<&Snapshot>, limit: usize) -> Vec<Sampled> {
+    pub(super) fn worst(&self, counted: &Contention, names: Option<&Snapshot>, limit: usize) -> Vec<Sampled> {
         let mut all: Vec<_> = self.seen.iter().filter(|((address, ..), _)| !counted.is_counted(*address)).collect();
         all.sort_by_key(|((address, ..), seen)| (std::cmp::Reverse(seen.samples), *address));
         let sampled = all.into_iter().take(limit).map(|((address, kind, family), seen)| {

@@ -1,9 +1,9 @@
 //! Contention over a stretch of time.
 
-use super::{Agent, MOST_KEPT, TrackError, Tracked};
+use super::{Agent, MOST_KEPT, Tracked};
 use crate::RemoteAddr;
 use crate::glibc::sync::size_of;
-use crate::model::{Snapshot, SyncKind, SyncStats};
+use crate::model::{Contended, Snapshot, SyncKind, SyncStats};
 use crate::symbols::Symbolizer;
 use crate::target::Target;
 use std::collections::HashMap;
@@ -11,26 +11,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the largest object that is counted.
 const LARGEST: u64 = 56;
-
-/// An object that threads waited for.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Contended {
-    /// Where it is.
-    pub address: RemoteAddr,
-    /// What it is.
-    pub kind: SyncKind,
-    /// Its name, as `tglass locks` has it.
-    pub name: Option<String>,
-    /// Waits that ended in this time.
-    pub waits: u64,
-    /// How long they took.
-    pub wait_ns: u64,
-    /// What was counted in this time.
-    pub stats: SyncStats,
-    /// Where threads called from that waited, and where the one that made them wait, longest first.
-    pub sites: Vec<(String, Option<String>, u64)>,
-}
 
 /// What was counted of one object.
 struct Row {
@@ -40,7 +20,7 @@ struct Row {
 }
 
 /// What was seen of a program's contention so far.
-pub struct Contention {
+pub(super) struct Contention {
     start: HashMap<RemoteAddr, Tracked>,
     began: Instant,
     looked: Instant,
@@ -50,20 +30,18 @@ pub struct Contention {
 
 impl Contention {
     /// Begins to look at a program that is running (`true`), or that has just been started and is looked at from its
-    /// beginning. An error if it has no agent that counts.
-    pub fn begin(target: &dyn Target, is_running: bool) -> Result<Option<Self>, TrackError> {
+    /// beginning.
+    pub(super) fn begin(agent: &Agent, target: &dyn Target, is_running: bool) -> Self {
         let _look = target.limits().begin();
-        let Some(agent) = Agent::find(target)? else { return Ok(None) };
         let objects = if is_running { agent.objects(target) } else { Vec::new() };
         let start = objects.into_iter().map(|tracked| (tracked.address, tracked)).collect();
         let now = Instant::now();
-        Ok(Some(Self { start, began: now, looked: now, rows: Vec::new(), functions: HashMap::new() }))
+        Self { start, began: now, looked: now, rows: Vec::new(), functions: HashMap::new() }
     }
 
     /// Looks again; `false` if there is nothing to be seen any more.
-    pub fn look(&mut self, target: &dyn Target) -> bool {
+    pub(super) fn look(&mut self, agent: &Agent, target: &dyn Target) -> bool {
         let _look = target.limits().begin();
-        let Ok(Some(agent)) = Agent::find(target) else { return false };
         let (mut rows, mut is_empty) = (Vec::new(), true);
         agent.each(target, &mut |now| {
             is_empty = false;
@@ -81,7 +59,7 @@ impl Contention {
     }
 
     /// Names the functions that have waited and made others wait, while the program is there to tell.
-    pub fn name_functions(&mut self, target: &dyn Target) {
+    pub(super) fn name_functions(&mut self, target: &dyn Target) {
         let _look = target.limits().begin();
         let mut symbols = Symbolizer::new(target);
         let contentions = self.rows.iter().filter_map(|row| row.stats.contention());
@@ -99,7 +77,7 @@ impl Contention {
     }
 
     /// Whether `word` is in an object that is counted.
-    pub fn is_counted(&self, word: RemoteAddr) -> bool {
+    pub(super) fn is_counted(&self, word: RemoteAddr) -> bool {
         let is_in =
             |address: RemoteAddr, kind| size_of(kind).is_some_and(|size| word.0.wrapping_sub(address.0) < size as u64);
         let mut starts = (0..LARGEST).step_by(4).filter_map(|offset| word.checked_sub(offset));
@@ -108,13 +86,13 @@ impl Contention {
     }
 
     /// For how long it was looked at.
-    pub fn span(&self) -> Duration {
+    pub(super) fn span(&self) -> Duration {
         self.looked - self.began
     }
 
     /// The objects with the longest waits, with names. Waits for a condition, a barrier or a semaphore come after
     /// those for locks: most of them are idleness.
-    pub fn worst(&self, names: Option<&Snapshot>, limit: usize) -> Vec<Contended> {
+    pub(super) fn worst(&self, names: Option<&Snapshot>, limit: usize) -> Vec<Contended> {
         use SyncKind::{Mutex, Rwlock, Spinlock};
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         rows.sort_by_key(|row| {

@@ -3,7 +3,8 @@
 use super::InjectError;
 use super::turn::Turn;
 use crate::elf::Image;
-use crate::proc::parse_status;
+use crate::model::InjectionReport;
+use crate::proc::{parse_status, syscall_name};
 use crate::sys::pipe::{open_anonymous, send};
 use crate::target::{Live, Memory, Target};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
@@ -171,6 +172,16 @@ impl Injected {
     /// Slots that were patched, and those that could not be.
     pub fn slots(&self) -> (u32, u32) {
         (self.view.patched, self.view.missed)
+    }
+
+    /// Lets go; what was done to the process.
+    pub fn finish(self) -> InjectionReport {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let (slots, missed) = self.slots();
+        let (pause_us, interrupted) = (self.pause.map(micros), self.interrupted.and_then(syscall_name));
+        // A process that has ended has nothing to restore.
+        let restored = self.detach().unwrap_or(true);
+        InjectionReport { pause_us, slots, missed, restored, interrupted }
     }
 
     /// Lets go, and waits until the slots are restored; `false` if somebody else still wants them.
