@@ -7,8 +7,7 @@ use crate::session::{Session, look_error, thread, thread_or_early};
 use std::ffi::c_int;
 use std::ptr;
 use threadglass::glibc::Descriptor;
-use threadglass::model::{Thread, ThreadState, ThreadType};
-use threadglass::signals::SignalSet;
+use threadglass::model::{SignalSet, Thread, ThreadState, ThreadType};
 use threadglass::threads::Inspector;
 use threadglass::{PthreadId, RemoteAddr};
 

@@ -6,7 +6,7 @@ use crate::registers::lwp_of;
 use crate::session::{Session, thread};
 use std::ffi::{c_int, c_uchar};
 use threadglass::control::{AdjustError, ControlError, Tracer, raise_signals, set_priority};
-use threadglass::signals::SignalSet;
+use threadglass::model::SignalSet;
 use threadglass::target::KernelFacts;
 use threadglass::{Lwp, Pid, PthreadId};
 

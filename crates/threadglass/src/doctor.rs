@@ -1,49 +1,18 @@
 //! What can be seen from here, and the exact fix for what cannot.
 
 use crate::access::{CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope};
-use crate::glibc::Provenance;
-use crate::model::Libc;
+use crate::model::{Check, Doctor, Libc, Provenance, SCHEMA, Verdict};
 use crate::target::{Live, TargetError};
 use crate::{Pid, threads};
 
-/// How a check came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum Verdict {
-    /// Works fully.
-    Ok,
-    /// Works in part.
-    Limited,
-    /// Does not work.
-    No,
-}
-
-/// One thing that was checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Check {
-    /// What was checked.
-    pub subject: &'static str,
-    /// How it came out.
-    pub verdict: Verdict,
-    /// What was found.
-    pub detail: String,
-    /// What to do about it.
-    pub fix: Option<String>,
-}
-
-impl Check {
-    fn ok(subject: &'static str, detail: impl Into<String>) -> Self {
-        Self { subject, verdict: Verdict::Ok, detail: detail.into(), fix: None }
-    }
-
-    fn bad(subject: &'static str, verdict: Verdict, detail: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { subject, verdict, detail: detail.into(), fix: Some(fix.into()) }
-    }
+/// Checks this machine and user, and what can be seen of process `pid`.
+pub fn check(pid: Option<Pid>) -> Result<Doctor, TargetError> {
+    let target = pid.map(check_target).transpose()?;
+    Ok(Doctor { schema: SCHEMA, host: check_host(), target })
 }
 
 /// Checks this machine and user, without a target.
-pub fn check_host() -> Vec<Check> {
+fn check_host() -> Vec<Check> {
     let root = nix::unistd::Uid::effective().is_root();
     let ptrace = has_capability(CAP_SYS_PTRACE);
     let mut checks = vec![kernel(), user(root, ptrace), yama(ptrace)];
@@ -61,7 +30,7 @@ pub fn check_host() -> Vec<Check> {
 }
 
 /// Checks what can be seen of process `pid`.
-pub fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
+fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
     let live = Live::open(pid)?;
     let mut checks = Vec::new();
     let name = String::from_utf8_lossy(&live.leader_stat().comm).into_owned();

@@ -35,7 +35,6 @@ pub mod proc;
 #[cfg(feature = "profile")]
 pub mod profile;
 pub(crate) mod seccomp;
-pub mod signals;
 pub mod stats;
 pub mod symbols;
 #[allow(unsafe_code)]

@@ -7,10 +7,10 @@ use threadglass::elf::Image;
 use threadglass::glibc::sync::{CondLayout, decode, size_of};
 use threadglass::glibc::{Anchor, DescriptorReader, Hint, Layout, MAX_NODES, SYMBOLS, tsd, walk};
 use threadglass::model::SyncKind;
+use threadglass::model::{SignalSet, signal_name, signal_number};
 use threadglass::proc::{
     SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
 };
-use threadglass::signals::{SignalSet, signal_name, signal_number};
 use threadglass::symbols::demangle;
 use threadglass::target::{Bytes, Memory, Slot};
 use threadglass::{InnerTid, PthreadId, RemoteAddr};

@@ -4,11 +4,13 @@ use super::output::Output;
 use crate::cli::{ProfilArgs, WhichTarget};
 use crate::render;
 use anyhow::{Context, Result, bail};
+use profil::histogram::Layout;
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
-use threadglass::profile::{self, DEFAULT_LOOKS, DEFAULT_RATE, Launched, Options, Profile, Progress, Region, Source};
+use threadglass::model::Profile;
+use threadglass::profile::{self, DEFAULT_LOOKS, DEFAULT_RATE, Launched, Options, Progress, Region, Source};
 use threadglass::{Interrupt, Pid};
 
 /// How long a process is watched when nothing else is said.
@@ -137,8 +139,9 @@ impl Files {
             }
             if let Some(file) = self.gmon {
                 let mut bytes = Vec::new();
-                let layout = &histogram.layout;
-                profil::gmon::write(&mut bytes, layout, &histogram.counts, profile.rate, histogram.bias)
+                let cells = histogram.cells.len() as u64;
+                let layout = Layout { offset: histogram.start, scale: histogram.scale, cells };
+                profil::gmon::write(&mut bytes, &layout, &histogram.counts, profile.rate, histogram.bias)
                     .context("cannot make a gmon.out of this")?;
                 file.write(&bytes)?;
             }

@@ -1,12 +1,12 @@
 //! The screen of `tglass doctor`.
 
 use super::{BAD, BOLD, FAIR, GOOD, paint, safe};
-use threadglass::doctor::{Check, Verdict};
+use threadglass::model::{Check, Doctor, Verdict};
 
 /// The whole screen.
-pub fn text(host: &[Check], target: Option<&[Check]>) -> String {
-    let mut out = section("This machine and user", host);
-    if let Some(target) = target {
+pub fn text(report: &Doctor) -> String {
+    let mut out = section("This machine and user", &report.host);
+    if let Some(target) = &report.target {
         out.push('\n');
         out += &section("The process", target);
     }

@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use std::collections::HashMap;
 use std::io::Write;
 use threadglass::model::Frame;
-use threadglass::profile::{Kind, Profile};
+use threadglass::model::{Profile, ProfileKind as Kind};
 
 /// A message that is put together.
 #[derive(Default)]

@@ -3,7 +3,9 @@
 use super::table::{Cell, Table};
 use super::{BOLD, DIM, FAIR, gaps, paint, safe};
 use std::collections::HashMap;
-use threadglass::profile::{Clock, End, FunctionShare, Kind, Profile, RangeShare};
+use threadglass::model::{
+    FunctionShare, Profile, ProfileClock as Clock, ProfileEnd as End, ProfileKind as Kind, RangeShare,
+};
 
 /// Functions and waits that are listed; the rest is added up.
 const LISTED: usize = 25;
@@ -149,14 +151,13 @@ fn histogram(profile: &Profile) -> String {
         true => paint(FAIR, "a counter reached 32767 and ended the counting"),
         false => "no counter saturated".to_owned(),
     };
-    let region = histogram.layout.region();
     format!(
         "\nhistogram: {} ({:#x} to {:#x}), {} cells at scale {:#x}, {counted} ticks, {full}\n",
         safe(&histogram.what),
-        region.start,
-        region.end,
+        histogram.start,
+        histogram.end,
         histogram.cells.len(),
-        histogram.layout.scale
+        histogram.scale
     )
 }
 

@@ -105,14 +105,14 @@ fn seconds(ms: u64) -> String {
 /// A system call with the argument that tells most: the word of a futex, the descriptor of input
 /// and output.
 fn call(call: &Syscall) -> String {
-    let name = call.name();
-    match name.as_str() {
+    let name = &*call.name;
+    match name {
         "futex" => format!("futex {:#x}", call.args[0]),
         "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto" | "recvmsg"
         | "sendmsg" | "recvmmsg" | "sendmmsg" | "accept" | "accept4" | "connect" | "epoll_wait" | "epoll_pwait"
         | "epoll_pwait2" | "fsync" | "fdatasync" | "flock" | "ioctl" | "fcntl" | "io_uring_enter" => {
             format!("{name} fd {}", call.args[0] as i32)
         }
-        _ => name,
+        _ => name.to_owned(),
     }
 }

@@ -186,7 +186,7 @@ impl Screen<'_> {
             let what = match (thread.state, &thread.waits_for, &thread.syscall) {
                 (_, Some(waits), _) if waits.kind == SyncKind::Futex => "asleep on a futex".to_owned(),
                 (_, Some(waits), _) => format!("waiting on a {}", waits.kind.word()),
-                (ThreadState::Sleep, None, Some(call)) => format!("asleep in {}", call.name()),
+                (ThreadState::Sleep, None, Some(call)) => format!("asleep in {}", call.name),
                 (state, ..) => state.word().replace('_', " "),
             };
             *groups.entry(what).or_default() += 1;

@@ -1,6 +1,6 @@
 //! Changing a thread's priority and raising signals for it.
 
-use crate::signals::SignalSet;
+use crate::model::SignalSet;
 use crate::sys::task;
 use crate::{Lwp, Pid};
 use nix::errno::Errno;

@@ -61,7 +61,7 @@ pub fn add_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
                 longest = longest.max(copy.held);
                 stacks.add_copied(thread, copy.registers, copy.registers.sp, copy.bytes);
                 if let Some(number) = copy.interrupted {
-                    let name = crate::model::Syscall { number, args: [0; 6] }.name();
+                    let name = crate::proc::syscall_word(number);
                     let why = format!("the stop made its {name} return EINTR");
                     Gap::of_thread(&mut snapshot.gaps, "undisturbed thread", &why, lwp);
                 }

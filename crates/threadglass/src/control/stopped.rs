@@ -1,9 +1,9 @@
 //! One thread of a live process, stopped for as long as a guard lives.
 
 use crate::arch::{GeneralRegisters, Restart, syscall};
+use crate::model::SignalSet;
 use crate::proc::{SyscallFile, parse_status, parse_syscall};
 use crate::seccomp::{danger_of_stop, may_restart};
-use crate::signals::SignalSet;
 use crate::sys::ptrace::{Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask};
 use crate::{Lwp, Pid};
 use nix::errno::Errno;

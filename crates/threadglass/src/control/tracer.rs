@@ -5,7 +5,7 @@
 
 use super::stopped::{ControlError, StoppedThread};
 use super::suspend::name_suspender;
-use crate::signals::SignalSet;
+use crate::model::SignalSet;
 use crate::sys::ptrace::RegisterSet;
 use crate::{Lwp, Pid};
 use nix::errno::Errno;

@@ -1,7 +1,7 @@
 //! One thread's descriptor (`struct pthread`), decoded.
 
 use super::layout::{Layout, SELF};
-use crate::proc::Policy;
+use crate::model::Policy;
 use crate::target::{Memory, ReadError, Slot};
 use crate::{PthreadId, RemoteAddr};
 

@@ -3,19 +3,10 @@
 use super::events::EventLayout;
 use super::sync::CondLayout;
 use super::tls::TlsLayout;
+use crate::model::Provenance;
 use crate::target::{Memory, ReadError, Symbols};
 use crate::{InnerTid, RemoteAddr};
 use std::collections::HashMap;
-
-/// How the layout was learned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum Provenance {
-    /// From the descriptors that the target's libc exports for debuggers.
-    Described,
-    /// From the shape of a living thread's descriptor: the program has no symbols.
-    Structural,
-}
 
 /// A place that leads to a thread's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

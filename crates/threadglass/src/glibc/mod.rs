@@ -16,6 +16,6 @@ mod versions;
 
 pub use concurrency::requested_concurrency;
 pub use descriptor::{CancelBits, Descriptor, DescriptorReader};
-pub use layout::{Anchor, Heads, Hint, KeyLayout, Layout, LayoutError, Place, Provenance};
+pub use layout::{Anchor, Heads, Hint, KeyLayout, Layout, LayoutError, Place};
 pub use list::{ListFault, ListWalk, MAX_NODES, walk};
 pub use symbols::SYMBOLS;

@@ -1,6 +1,7 @@
 //! Thread-specific data: keys, destructors, and each thread's values.
 
 use super::layout::{KeyLayout, Layout};
+use crate::model::TsdValue;
 use crate::target::{Memory, ReadError};
 use crate::{PthreadId, RemoteAddr};
 
@@ -13,16 +14,6 @@ pub struct Key {
     pub sequence: u64,
     /// Called with the value when a thread ends; `None` for no destructor.
     pub destructor: Option<RemoteAddr>,
-}
-
-/// One thread's value for a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Value {
-    /// Which key.
-    pub key: u32,
-    /// The pointer the thread stored.
-    pub value: RemoteAddr,
 }
 
 /// The keys in use, lowest number first.
@@ -53,7 +44,7 @@ pub fn decode_keys(layout: &KeyLayout, table: &[u8]) -> Vec<Key> {
 }
 
 /// The values that thread `id` has for `keys`. A key it never set is not in the result.
-pub fn values(memory: &dyn Memory, layout: &Layout, id: PthreadId, keys: &[Key]) -> Result<Vec<Value>, ReadError> {
+pub fn values(memory: &dyn Memory, layout: &Layout, id: PthreadId, keys: &[Key]) -> Result<Vec<TsdValue>, ReadError> {
     let Some(key_layout) = layout.keys.filter(KeyLayout::is_plausible) else { return Ok(Vec::new()) };
     let blocks = key_layout.count.div_ceil(key_layout.per_block);
     let mut pointers = vec![0; blocks as usize * 8];
@@ -78,7 +69,7 @@ fn block_values(
     layout: &KeyLayout,
     block: RemoteAddr,
     keys: &[Key],
-) -> Result<Vec<Value>, ReadError> {
+) -> Result<Vec<TsdValue>, ReadError> {
     let mut bytes = vec![0; (layout.per_block * layout.data_stride) as usize];
     memory.read_exact(block, &mut bytes)?;
     Ok(keys
@@ -88,7 +79,7 @@ fn block_values(
             let entry = bytes.get(at as usize..(at + layout.data_stride) as usize)?;
             // A value of an earlier key with the same number has an older sequence.
             (word(entry, layout.data_seq)? == key.sequence)
-                .then(|| Some(Value { key: key.number, value: RemoteAddr(word(entry, layout.data)?) }))?
+                .then(|| Some(TsdValue { key: key.number, value: RemoteAddr(word(entry, layout.data)?) }))?
         })
         .collect())
 }

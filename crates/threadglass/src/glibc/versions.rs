@@ -4,8 +4,9 @@
 //! from the sources of those between. Everything a reader needs stands still from 2.31 to 2.43
 //! except the group from `joinid` to `nextevent`: 2.36 to 2.41 have it 8 bytes lower.
 
-use super::layout::{Heads, Hint, Layout, Provenance, SELF};
+use super::layout::{Heads, Hint, Layout, SELF};
 use crate::RemoteAddr;
+use crate::model::Provenance;
 use crate::target::Memory;
 
 /// One family of versions.

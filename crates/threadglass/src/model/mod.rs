@@ -1,9 +1,13 @@
 //! The plain data that every face prints: what was seen, how it is known, and what is missing.
 
 mod contention;
+mod doctor;
 mod evidence;
 mod finding;
 mod frame;
+mod profile;
+mod set_plan;
+mod signals;
 mod snapshot;
 mod stats;
 mod sync;
@@ -12,10 +16,17 @@ mod thread;
 mod tsd;
 
 pub use contention::{Contended, ContentionReport, InjectionReport, Sampled};
+pub use doctor::{Check, Doctor, Verdict};
 pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind};
 pub use frame::{CallSite, Frame, StackEnd};
-pub use snapshot::{CoreInfo, CoreWriter, Libc, SCHEMA, Snapshot, TargetInfo};
+pub use profile::{
+    FunctionShare, Histogram, Mapped, Profile, ProfileClock, ProfileEnd, ProfileKind, ProfiledProcess, RangeShare,
+    StackShare, WaitShare,
+};
+pub use set_plan::{NotKicked, SetDone, SetPlan, SetReport, UndoDone, UndoReport, WordWrite};
+pub use signals::{SignalSet, signal_name, signal_number};
+pub use snapshot::{CoreInfo, CoreWriter, Libc, Provenance, SCHEMA, Snapshot, TargetInfo};
 pub use stats::{ProcessStats, Stats, ThreadStats};
 pub use sync::{
     Detail, Family, Holder, HolderStatus, Holds, MutexProtocol, MutexType, Preference, Side, SyncKind, SyncObject,
@@ -25,5 +36,5 @@ pub use sync_stats::{
     BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncStats,
     WaitSite,
 };
-pub use thread::{Cpu, Stack, Syscall, Thread, ThreadState, ThreadType};
-pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot};
+pub use thread::{Cpu, Policy, Stack, Syscall, Thread, ThreadState, ThreadType};
+pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot, TsdValue};

@@ -1,12 +1,20 @@
 //! A look at a whole target.
 
-use super::{Finding, Gap, SyncObject, Thread};
-use crate::glibc::Provenance;
-use crate::signals::SignalSet;
+use super::{Finding, Gap, SignalSet, SyncObject, Thread};
 use crate::{Lwp, Pid, RemoteAddr};
 
 /// Version of the JSON that the model serialises to.
 pub const SCHEMA: &str = "threadglass/1";
+
+/// How the layout of a libc was learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Provenance {
+    /// From the descriptors that the target's libc exports for debuggers.
+    Described,
+    /// From the shape of a living thread's descriptor: the program has no symbols.
+    Structural,
+}
 
 /// The C library a target runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! One thread.
 
-use super::{CallSite, Evidence, Frame, Holds, StackEnd, WaitsFor};
-use crate::proc::{Policy, syscall_name};
-use crate::signals::SignalSet;
+use super::{CallSite, Evidence, Frame, Holds, SignalSet, StackEnd, WaitsFor};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+use std::borrow::Cow;
 
 /// The states of `td_thr_state_e`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,20 +53,58 @@ pub enum ThreadType {
     System,
 }
 
-/// The system call a thread is in.
+/// Scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Policy {
+    /// SCHED_OTHER
+    Other,
+    /// SCHED_FIFO
+    Fifo,
+    /// SCHED_RR
+    Rr,
+    /// SCHED_BATCH
+    Batch,
+    /// SCHED_IDLE
+    Idle,
+    /// SCHED_DEADLINE
+    Deadline,
+    /// SCHED_EXT
+    Ext,
+    /// A number this version does not know.
+    Unknown,
+}
+
+impl Policy {
+    /// From the number the kernel has for it.
+    pub(crate) fn from_number(number: u64) -> Self {
+        match number {
+            0 => Self::Other,
+            1 => Self::Fifo,
+            2 => Self::Rr,
+            3 => Self::Batch,
+            5 => Self::Idle,
+            6 => Self::Deadline,
+            7 => Self::Ext,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Whether the policy has fixed (real-time) priorities.
+    pub fn is_realtime(self) -> bool {
+        matches!(self, Self::Fifo | Self::Rr)
+    }
+}
+
+/// The system call a thread is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Syscall {
     /// Its number.
     pub number: i64,
+    /// Its name, or `syscall_N` where this version does not know it.
+    pub name: Cow<'static, str>,
     /// The six argument registers; those the call does not use hold leftovers.
     pub args: [u64; 6],
-}
-
-impl Syscall {
-    /// Its name, or its number where this version does not know it.
-    pub fn name(&self) -> String {
-        syscall_name(self.number).map_or_else(|| format!("syscall_{}", self.number), str::to_owned)
-    }
 }
 
 #[cfg(feature = "serde")]
@@ -76,7 +113,7 @@ impl serde::Serialize for Syscall {
         use serde::ser::SerializeStruct;
         let mut out = serializer.serialize_struct("Syscall", 3)?;
         out.serialize_field("number", &self.number)?;
-        out.serialize_field("name", &self.name())?;
+        out.serialize_field("name", &self.name)?;
         out.serialize_field("args", &self.args.map(RemoteAddr))?;
         out.end()
     }

@@ -1,7 +1,6 @@
 //! Thread-specific data of a whole target.
 
 use super::{Gap, TargetInfo};
-use crate::glibc::tsd::Value;
 use crate::{Lwp, PthreadId, RemoteAddr};
 
 /// A key in use.
@@ -16,6 +15,16 @@ pub struct KeyInfo {
     pub destructor_function: Option<String>,
 }
 
+/// One thread's value for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct TsdValue {
+    /// Which key.
+    pub key: u32,
+    /// The pointer the thread stored.
+    pub value: RemoteAddr,
+}
+
 /// The values of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -27,7 +36,7 @@ pub struct ThreadValues {
     /// Its name.
     pub name: Option<String>,
     /// Its values; keys it never set are left out.
-    pub values: Vec<Value>,
+    pub values: Vec<TsdValue>,
 }
 
 /// The thread-specific data of a process.

@@ -13,11 +13,12 @@ mod status;
 mod syscall;
 
 pub use crate::arch::syscall_name;
+pub(crate) use crate::arch::syscall_word;
 pub use auxv::{AuxVector, parse_auxv};
 pub(crate) use limits::parse_file_limit;
 pub use limits::{StackLimit, parse_stack_limit};
 pub use maps::{MapEntry, map_at, parse_maps};
-pub use stat::{KernelState, Policy, Stat, parse_stat};
+pub use stat::{KernelState, Stat, parse_stat};
 pub use status::{Status, parse_status};
 pub use syscall::{SyscallFile, parse_syscall};
 

@@ -1,6 +1,7 @@
 //! `/proc/PID/task/TID/stat`.
 
 use super::{decimal, signed, words};
+use crate::model::Policy;
 
 /// The kernel's one-letter state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,49 +42,6 @@ impl KernelState {
     /// Whether the task has ended (its record may linger).
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Zombie | Self::Dead)
-    }
-}
-
-/// Scheduling policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum Policy {
-    /// SCHED_OTHER
-    Other,
-    /// SCHED_FIFO
-    Fifo,
-    /// SCHED_RR
-    Rr,
-    /// SCHED_BATCH
-    Batch,
-    /// SCHED_IDLE
-    Idle,
-    /// SCHED_DEADLINE
-    Deadline,
-    /// SCHED_EXT
-    Ext,
-    /// A number this version does not know.
-    Unknown,
-}
-
-impl Policy {
-    /// From the number the kernel has for it.
-    pub(crate) fn from_number(number: u64) -> Self {
-        match number {
-            0 => Self::Other,
-            1 => Self::Fifo,
-            2 => Self::Rr,
-            3 => Self::Batch,
-            5 => Self::Idle,
-            6 => Self::Deadline,
-            7 => Self::Ext,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// Whether the policy has fixed (real-time) priorities.
-    pub fn is_realtime(self) -> bool {
-        matches!(self, Self::Fifo | Self::Rr)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `/proc/PID/task/TID/status`.
 
 use super::{KernelState, decimal, hex, words};
-use crate::signals::SignalSet;
+use crate::model::SignalSet;
 use crate::{InnerTid, Pid};
 
 /// What is used of a `status` file.

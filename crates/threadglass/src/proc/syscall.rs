@@ -1,7 +1,8 @@
 //! `/proc/PID/task/TID/syscall`: what a blocked task is blocked in.
 
-use super::{hex0x, signed, words};
+use super::{hex0x, signed, syscall_word, words};
 use crate::RemoteAddr;
+use crate::model::Syscall;
 
 /// One reading of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,14 @@ impl SyscallFile {
         match *self {
             Self::Running => None,
             Self::Outside { sp, pc } | Self::Inside { sp, pc, .. } => Some((sp, pc)),
+        }
+    }
+
+    /// The call, if it is in one.
+    pub(crate) fn call(&self) -> Option<Syscall> {
+        match *self {
+            Self::Inside { number, args, .. } => Some(Syscall { number, name: syscall_word(number), args }),
+            _ => None,
         }
     }
 }

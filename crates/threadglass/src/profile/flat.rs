@@ -1,8 +1,9 @@
 //! From ticks at addresses to functions and ranges.
 
-use super::data::{FunctionShare, RangeShare, percent};
+use super::percent;
 use crate::RemoteAddr;
 use crate::model::Frame;
+use crate::model::{FunctionShare, RangeShare};
 use std::collections::{BTreeMap, HashMap};
 
 /// Ranges that are told.

@@ -1,11 +1,10 @@
 //! Where another process spends its time: on CPUs ([`record`]), and asleep ([`record_waits`]).
 //!
 //! **What you give:** a live process, or a command that has not begun ([`Launched`]). **What you get:** a
-//! [`Profile`], plain data: functions, ranges of code, stacks, a histogram as profil(2) defines it. **What it
+//! [`Profile`](crate::model::Profile), plain data: functions, ranges of code, stacks, a histogram as profil(2) defines it. **What it
 //! will not do:** put anything into the process, stop it, or send it a signal. Ticks on CPUs are the kernel's
 //! (`cpu-clock` of perf); waits are looked at from time to time like everything else here.
 
-mod data;
 mod error;
 mod flat;
 mod image;
@@ -17,9 +16,6 @@ mod sampling;
 mod switches;
 mod wait;
 
-pub use data::{
-    Clock, End, FunctionShare, Histogram, Kind, Mapped, Process, Profile, RangeShare, StackShare, WaitShare,
-};
 pub use error::ProfileError;
 pub use launch::Launched;
 pub use record::{Source, record};
@@ -69,4 +65,9 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Ticks or waits seen so far.
     pub samples: u64,
+}
+
+/// A share of all, in percent, with two decimals.
+fn percent(part: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { (part as f64 * 10_000.0 / all as f64).round() / 100.0 }
 }

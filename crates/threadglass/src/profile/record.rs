@@ -1,12 +1,12 @@
 //! Ticks of running threads: the loop that collects them.
 
-use super::data::{Clock, End, Profile};
 use super::image::Opened;
 use super::recorder::Recorder;
 use super::sampling::{self, Begin};
 use super::switches::{Switches, are_dear};
 use super::{Launched, Options, ProfileError, Progress};
 use crate::Pid;
+use crate::model::{Profile, ProfileClock as Clock, ProfileEnd as End};
 use crate::target::Live;
 use profil::perf::{Record, Sample, online_cpus};
 use std::time::{Duration, Instant};

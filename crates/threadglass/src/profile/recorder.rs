@@ -1,11 +1,13 @@
 //! What the ticks of a recording come to: which program each fell into, how often, and its name in the end.
 
-use super::data::{End, Histogram, Kind, Mapped, Process, Profile, StackShare, percent};
 use super::flat::{self, Tick};
 use super::image::{Image, Opened, here};
 use super::region::Place as RegionPlace;
-use super::{Options, ProfileError};
-use crate::model::{Gap, SCHEMA};
+use super::{Options, ProfileError, percent};
+use crate::model::{
+    Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SCHEMA,
+    StackShare,
+};
 use crate::proc::parse_stat;
 use crate::target::{Limits, Live, Target, TargetError};
 use crate::unwind::{Place, Walk};

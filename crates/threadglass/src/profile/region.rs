@@ -1,9 +1,9 @@
 //! Which part of the code is meant.
 
 use super::ProfileError;
-use super::data::Histogram;
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};
+use crate::model::Histogram;
 use crate::target::{Live, Module, Target};
 use profil::histogram::{LARGEST, Layout};
 use std::ops::Range;
@@ -133,8 +133,11 @@ impl Place {
         })?;
         let layout = Layout::of_buffer(bytes, self.range.start, scale);
         let cells = usize::try_from(layout.cells).unwrap_or(0);
+        let Range { start, end } = layout.region();
         Ok(Histogram {
-            layout,
+            start,
+            end,
+            scale,
             bias: self.bias,
             what: self.what.clone(),
             cells: vec![0; cells],
@@ -147,7 +150,8 @@ impl Place {
 impl Histogram {
     /// Counts a tick, as the page says: one that would exceed the largest count ends the counting.
     pub(super) fn count(&mut self, ip: u64) {
-        let Some(cell) = self.layout.cell(ip).and_then(|cell| usize::try_from(cell).ok()) else { return };
+        let layout = Layout { offset: self.start, scale: self.scale, cells: self.cells.len() as u64 };
+        let Some(cell) = layout.cell(ip).and_then(|cell| usize::try_from(cell).ok()) else { return };
         let (Some(cell), Some(count)) = (self.cells.get_mut(cell), self.counts.get_mut(cell)) else { return };
         *count = count.saturating_add(1);
         match (self.full, *cell) {
@@ -180,7 +184,7 @@ mod tests {
     fn a_full_counter_ends_the_counting() {
         let place = Place { range: 0x1000..0x1040, bias: 0, what: "code".to_owned(), object: None };
         let mut histogram = place.histogram(0x4000).unwrap();
-        assert_eq!((histogram.cells.len(), histogram.layout.region()), (8, 0x1000..0x1040));
+        assert_eq!((histogram.cells.len(), histogram.start..histogram.end), (8, 0x1000..0x1040));
         for _ in 0..32_767 {
             histogram.count(0x1009);
         }

@@ -1,7 +1,8 @@
 //! Opening the clock: which events, and within which limits.
 
-use super::{Clock, Options, ProfileError};
+use super::{Options, ProfileError};
 use crate::Pid;
+use crate::model::ProfileClock as Clock;
 use crate::sys::limits;
 use profil::perf::{self, Losses, Record, Sampler};
 

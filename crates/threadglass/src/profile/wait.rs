@@ -1,11 +1,13 @@
 //! Where threads wait: looks at all threads, from time to time, none of which stops any.
 
-use super::data::{End, Kind, Process, Profile, StackShare, WaitShare, percent};
 use super::flat::{self, Tick};
 use super::image::Image;
 use super::recorder::mapped;
-use super::{Options, ProfileError, Progress};
-use crate::model::{Gap, SCHEMA, Snapshot, SyncKind, Thread, ThreadState, WaitsFor};
+use super::{Options, ProfileError, Progress, percent};
+use crate::model::{
+    Gap, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SCHEMA, Snapshot, StackShare,
+    SyncKind, Thread, ThreadState, WaitShare, WaitsFor,
+};
 use crate::symbols::DataNames;
 use crate::target::{KernelFacts, Live, Target, TargetError};
 use crate::unwind::{Place, Registers, StackWords};
@@ -251,6 +253,6 @@ impl Waits<'_> {
 fn cause(thread: &Thread) -> Cause {
     match &thread.waits_for {
         Some(waits) => (Some((waits.kind, waits.address)), String::new()),
-        None => (None, thread.syscall.as_ref().map_or_else(|| "asleep".to_owned(), |call| call.name())),
+        None => (None, thread.syscall.as_ref().map_or_else(|| "asleep".to_owned(), |call| call.name.to_string())),
     }
 }

@@ -10,7 +10,7 @@ mod run;
 pub(crate) use run::{Args, Filter, Verdict, verdict};
 
 use crate::arch::syscall::{CLOCK_NANOSLEEP, FUTEX, NANOSLEEP, POLL, READ, RESTART_SYSCALL, WRITE};
-use crate::proc::{SyscallFile, parse_syscall};
+use crate::proc::{SyscallFile, parse_syscall, syscall_word};
 use crate::target::Live;
 use crate::{Lwp, Pid};
 
@@ -28,7 +28,7 @@ pub(crate) fn danger_of_stop(pid: Pid, lwp: Lwp, mode: u32) -> Option<String> {
         _ => return Some("which system call it is in cannot be read".to_owned()),
     };
     if mode == 1 {
-        let name = crate::model::Syscall { number, args }.name();
+        let name = syscall_word(number);
         let is_fine = matches!(number, READ | WRITE);
         return (!is_fine).then(|| format!("it is confined to four system calls, and {name} is none of them"));
     }
@@ -46,13 +46,12 @@ pub(crate) fn may_restart(filters: &[Filter]) -> bool {
 
 /// Why a thread in this call could not repeat it.
 pub(crate) fn may_repeat(filters: &[Filter], number: i64, args: [u64; 6]) -> Option<String> {
-    let name = |number: i64| crate::model::Syscall { number, args }.name();
     let Ok(call) = u32::try_from(number) else { return None };
     if verdict(filters, call, &args.map(Some)) != Verdict::Allowed {
-        return Some(format!("its filters forbid {}, which it would have to repeat", name(number)));
+        return Some(format!("its filters forbid {}, which it would have to repeat", syscall_word(number)));
     }
     if WITH_TIME_LEFT.contains(&number) && !may_restart(filters) {
-        let (name, other) = (name(number), name(RESTART_SYSCALL));
+        let (name, other) = (syscall_word(number), syscall_word(RESTART_SYSCALL));
         return Some(format!("its filters forbid {other}, by which its {name} would go on"));
     }
     None

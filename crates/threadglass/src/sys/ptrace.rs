@@ -3,7 +3,7 @@
 
 use crate::Lwp;
 use crate::arch::EXTENDED_STATE;
-use crate::signals::SignalSet;
+use crate::model::SignalSet;
 use nix::errno::Errno;
 
 /// Which registers.

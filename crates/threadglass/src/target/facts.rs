@@ -4,8 +4,8 @@ use super::TargetError;
 use crate::arch::{GeneralRegisters, Registers};
 use crate::glibc::{Anchor, Hint};
 use crate::model::{Evidence, ThreadState};
-use crate::proc::{KernelState, Policy, Stat, Status, SyscallFile};
-use crate::signals::SignalSet;
+use crate::model::{Policy, SignalSet};
+use crate::proc::{KernelState, Stat, Status, SyscallFile};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 
 /// Facts about one LWP. Optional ones are those that a core, or a process of another user, lacks.

@@ -33,9 +33,9 @@ pub use service::{Known, ProcService, RoutineFailed, Service};
 
 use crate::access::Denial;
 use crate::glibc::Layout;
+use crate::model::SignalSet;
 use crate::model::{CoreInfo, Gap};
 use crate::proc::{MapEntry, StackLimit};
-use crate::signals::SignalSet;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use std::fmt;
 use std::fs::File;

@@ -2,8 +2,7 @@
 
 use super::state::state_of;
 use crate::glibc::{Descriptor, Layout};
-use crate::model::{Cpu, Evidence, Gap, Stack, Syscall, Thread, ThreadState, ThreadType};
-use crate::proc::SyscallFile;
+use crate::model::{Cpu, Evidence, Gap, Stack, Thread, ThreadState, ThreadType};
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
 
@@ -59,10 +58,7 @@ impl Context<'_> {
         (thread.sp, thread.pc) = (sp, pc);
         thread.signal_mask = facts.blocked;
         thread.pending = facts.pending;
-        thread.syscall = match facts.syscall {
-            Some(SyscallFile::Inside { number, args, .. }) => Some(Syscall { number, args }),
-            _ => None,
-        };
+        thread.syscall = facts.syscall.and_then(|file| file.call());
         thread.cpu = facts.cpu_ticks.map(|(user, system)| Cpu {
             user_ms: user.saturating_mul(MS_PER_TICK),
             system_ms: system.saturating_mul(MS_PER_TICK),

@@ -5,7 +5,7 @@ use super::space::{Known, Space};
 use super::stack::StackWords;
 use super::walk::{MAX_FRAMES, Place, Walk, Walker};
 use crate::arch::Registers;
-use crate::model::{CallSite, Frame, Gap, Snapshot, StackEnd, Syscall, Thread};
+use crate::model::{CallSite, Frame, Gap, Snapshot, StackEnd, Thread};
 use crate::proc::SyscallFile;
 use crate::symbols::{FrameNames, Namer};
 use crate::target::{Running, Target, in_parallel};
@@ -207,10 +207,7 @@ impl<'a> Stacks<'a> {
             // must fit its frames.
             if let Some(call) = found.call {
                 (thread.sp, thread.pc) = call.registers().unzip();
-                thread.syscall = match call {
-                    SyscallFile::Inside { number, args, .. } => Some(Syscall { number, args }),
-                    _ => None,
-                };
+                thread.syscall = call.call();
             }
         }
         limits.report(&mut snapshot.gaps);

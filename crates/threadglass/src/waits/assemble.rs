@@ -6,7 +6,7 @@ use super::look::{Look, Looker};
 use super::names::Namer;
 use super::survey::Survey;
 use super::{findings, words};
-use crate::model::{Evidence, Family, Gap, Holds, Snapshot, SyncKind, SyncObject, Syscall, WaitsFor};
+use crate::model::{Evidence, Family, Gap, Holds, Snapshot, SyncKind, SyncObject, WaitsFor};
 use crate::proc::SyscallFile;
 use crate::symbols::{LockVariable, Symbolizer};
 use crate::target::{LwpFacts, Target, TargetError};
@@ -182,10 +182,10 @@ fn tell_threads(snapshot: &mut Snapshot, facts: &BTreeMap<Lwp, LwpFacts>) {
         let Some(lwp) = thread.lwp else { continue };
         // It may have gone from one call to another since the first look: what is told of it must fit.
         if let Some(call) = facts.get(&lwp).and_then(|facts| facts.syscall)
-            && let SyscallFile::Inside { number, args, sp, pc } = call
+            && let SyscallFile::Inside { sp, pc, .. } = call
             && thread.syscall.is_some()
         {
-            thread.syscall = Some(Syscall { number, args });
+            thread.syscall = call.call();
             (thread.sp, thread.pc) = (Some(sp), Some(pc));
         }
         thread.waits_for = waits.remove(&lwp);

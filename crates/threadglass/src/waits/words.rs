@@ -1,8 +1,8 @@
 //! Findings in words.
 
 use super::findings::is_timed;
-use crate::model::{Finding, FindingKind, Snapshot, SyncKind, SyncObject, Syscall, Thread, ThreadState};
-use crate::proc::{KernelState, SyscallFile};
+use crate::model::{Finding, FindingKind, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
+use crate::proc::{KernelState, SyscallFile, syscall_word};
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
@@ -133,7 +133,7 @@ impl Words<'_> {
                 let deep = if deep { " where no signal wakes it (D state)" } else { "" };
                 match (waits, &thread.syscall) {
                     (Some(object), _) => format!("{stopped}waits for {}", label(object)),
-                    (None, Some(call)) => format!("{stopped}is asleep in {}{deep}", call.name()),
+                    (None, Some(call)) => format!("{stopped}is asleep in {}{deep}", call.name),
                     (None, None) => format!("{stopped}is asleep{deep}"),
                 }
             }
@@ -143,9 +143,7 @@ impl Words<'_> {
     /// What a thread of another process does.
     fn stranger_doing(&self, lwp: Lwp) -> String {
         match self.strangers.get(&lwp).and_then(|facts| facts.syscall) {
-            Some(SyscallFile::Inside { number, args, .. }) => {
-                format!("is asleep in {}", Syscall { number, args }.name())
-            }
+            Some(SyscallFile::Inside { number, .. }) => format!("is asleep in {}", syscall_word(number)),
             Some(SyscallFile::Running) => "runs".to_owned(),
             Some(SyscallFile::Outside { .. }) => "is stopped".to_owned(),
             None => "is none of this process".to_owned(),

@@ -7,11 +7,10 @@ use crate::cli::{SetArgs, WhichTarget};
 use crate::render::set::{self as screen, Done, Report};
 use anyhow::{Context, Result, bail, ensure};
 use journal::Journal;
-use serde_json::json;
 use std::process::ExitCode;
 use threadglass::control::LiveWriter;
-use threadglass::control::set_state::{self, Concerned, Found, SetError, apply, carry_out, find, find_sharers, kick};
-use threadglass::model::SCHEMA;
+use threadglass::control::set_state::{self, Applied, Concerned, Found, Kicked, Plan, SetError, Sharers, apply, carry_out, find, find_sharers, kick};
+use threadglass::model::{SCHEMA, SetDone, SetReport};
 use threadglass::target::Live;
 use threadglass::{Lwp, Pid};
 
@@ -85,29 +84,27 @@ fn tell(args: &SetArgs, report: &Report<'_>) -> Result<ExitCode> {
             Some(done) => screen::outcome(report, done),
         });
     }
-    let done = report.done.as_ref().map(|done| {
-        json!({
-            "words": done.applied.words,
-            "moved_on": done.applied.moved_on,
-            "woken": done.kicked.kicked,
-            "not_woken": done.kicked.not_kicked,
-            "interrupted": done.kicked.interrupted,
-            "pause_us": screen::micros(done.kicked.total),
-            "longest_pause_us": screen::micros(done.kicked.longest),
-            "journal": done.journal,
-            "object": done.now.as_ref().map(|found| &found.object),
-        })
-    });
-    super::print_json(&json!({
-        "schema": SCHEMA,
-        "target": report.found.snapshot.target,
-        "dry_run": done.is_none(),
-        "object": report.found.object,
-        "plan": report.plan,
-        "waiters_elsewhere": report.sharers.waiters,
-        "seen": report.seen,
-        "done": done,
-    }))
+    let Report { found, plan, sharers, seen, done } = report;
+    super::print_json(&SetReport {
+        schema: SCHEMA,
+        target: found.snapshot.target.clone(),
+        dry_run: done.is_none(),
+        object: found.object.clone(),
+        plan: (*plan).clone(),
+        waiters_elsewhere: sharers.waiters.clone(),
+        seen: (*seen).to_owned(),
+        done: done.as_ref().map(|done| SetDone {
+            words: done.applied.words,
+            moved_on: done.applied.moved_on,
+            woken: done.kicked.kicked.clone(),
+            not_woken: done.kicked.not_kicked.clone(),
+            interrupted: done.kicked.interrupted.clone(),
+            pause_us: screen::micros(done.kicked.total),
+            longest_pause_us: screen::micros(done.kicked.longest),
+            journal: done.journal.clone(),
+            object: done.now.as_ref().map(|found| found.object.clone()),
+        }),
+    })
 }
 
 /// Opens a process to change it.

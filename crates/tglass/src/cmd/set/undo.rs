@@ -4,12 +4,11 @@ use super::journal::{Journal, unhex};
 use crate::cli::{SetArgs, WhichTarget};
 use crate::render::set as screen;
 use anyhow::{Context, Result, anyhow, ensure};
-use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 use threadglass::control::LiveWriter;
 use threadglass::control::set_state::{Concerned, Kicked, Plan, SetError, apply, carry_out, find_sharers, undo_plan};
-use threadglass::model::{Holder, SCHEMA, SyncKind};
+use threadglass::model::{Holder, SCHEMA, SyncKind, UndoDone, UndoReport};
 use threadglass::target::{Live, Memory};
 use threadglass::{Lwp, Pid, RemoteAddr, waits};
 
@@ -47,10 +46,13 @@ fn tell(args: &SetArgs, plan: &Plan, path: &Path, kicked: Option<&Kicked>) -> Re
     if !args.json {
         return crate::cmd::print(&screen::undo(plan, path, kicked));
     }
-    let done = kicked.map(|kicked| json!({ "pause_us": screen::micros(kicked.total) }));
-    crate::cmd::print_json(&json!({
-        "schema": SCHEMA, "dry_run": kicked.is_none(), "plan": plan, "journal": path, "done": done,
-    }))
+    crate::cmd::print_json(&UndoReport {
+        schema: SCHEMA,
+        dry_run: kicked.is_none(),
+        plan: plan.clone(),
+        journal: path.to_owned(),
+        done: kicked.map(|kicked| UndoDone { pause_us: screen::micros(kicked.total) }),
+    })
 }
 
 /// What it takes to undo the change, and who holds the object now.

@@ -19,6 +19,7 @@ pub(crate) use general::Restart;
 pub use registers::Registers;
 pub(crate) use registers::{FRAME_POINTER, FRAME_POINTER_NAME, RETURN, STACK_POINTER};
 pub use syscall::syscall_name;
+pub(crate) use syscall::syscall_word;
 
 /// The processor's number in ELF headers.
 pub(crate) const ELF_MACHINE: u16 = 62;

@@ -23,6 +23,8 @@ pub(crate) use libc::{
 /// `futex_wait`, which crate libc does not have.
 pub(crate) const FUTEX_WAIT: i64 = 455;
 
+use std::borrow::Cow;
+
 /// Name of system call `number`, or `None` for one that is newer than this table.
 ///
 /// ```
@@ -32,6 +34,11 @@ pub(crate) const FUTEX_WAIT: i64 = 455;
 pub fn syscall_name(number: i64) -> Option<&'static str> {
     let index = usize::try_from(number).ok()?;
     NAMES.get(index).copied().filter(|name| !name.is_empty())
+}
+
+/// [`syscall_name`], or `syscall_N`.
+pub(crate) fn syscall_word(number: i64) -> Cow<'static, str> {
+    syscall_name(number).map_or_else(|| format!("syscall_{number}").into(), Cow::Borrowed)
 }
 
 /// Indexed by number; the gap between 335 and 423 is the kernel's own.

@@ -5,24 +5,13 @@
 //! that seized it.
 
 use crate::control::{ControlError, StoppedThread};
+use crate::model::NotKicked;
 use crate::{Lwp, Pid};
 use std::time::{Duration, Instant};
 
 /// Threads that are held at the same time, at most; the rest is kicked one by one. Stopping one takes 100 to 300
 /// microseconds, so the first of these stands still for some milliseconds.
 const MAX_HELD: usize = 32;
-
-/// A thread that was not kicked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct NotKicked {
-    /// Its process.
-    pub pid: Pid,
-    /// The thread.
-    pub lwp: Lwp,
-    /// Why not.
-    pub why: String,
-}
 
 /// What came of kicking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

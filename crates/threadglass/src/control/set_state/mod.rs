@@ -30,7 +30,7 @@ mod undo;
 pub use apply::{Applied, apply};
 pub use carry_out::{Concerned, carry_out};
 pub use find::{FindError, Found, find};
-pub use kick::{Kicked, NotKicked, kick};
+pub use kick::{Kicked, kick};
 pub use plan::{Plan, SetError, WordWrite, plan};
 pub use sharers::{Sharers, find_sharers};
 pub use undo::undo_plan;

@@ -1,65 +1,11 @@
 //! What would have to be written, worked out without touching anything.
 
 use super::recipes;
+use crate::RemoteAddr;
 use crate::glibc::sync::{CondLayout, decode};
 use crate::model::{Family, SyncKind, SyncObject, SyncState};
+pub use crate::model::{SetPlan as Plan, WordWrite};
 use crate::target::ReadError;
-use crate::{Lwp, RemoteAddr};
-
-/// One 32-bit word to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct WordWrite {
-    /// Where.
-    pub address: RemoteAddr,
-    /// Which field of the object it is.
-    pub field: &'static str,
-    /// What must be there.
-    pub old: u32,
-    /// What will be there.
-    pub new: u32,
-}
-
-/// What it takes to change an object's state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Plan {
-    /// The object.
-    pub address: RemoteAddr,
-    /// What it is.
-    pub kind: SyncKind,
-    /// Whose it is.
-    pub family: Family,
-    /// The value asked for.
-    pub value: i32,
-    /// Its bytes when the plan was made.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub before: Vec<u8>,
-    /// The words to write, in the order of writing. Empty when it has that state already.
-    pub words: Vec<WordWrite>,
-    /// Whether the new state lets somebody in: then whoever waits has to look at the object again.
-    pub wakes: bool,
-    /// Threads of the target that are known to wait and have to look again.
-    pub kick: Vec<Lwp>,
-    /// What the object is afterwards, in words.
-    pub becomes: String,
-    /// What may break, one sentence each.
-    pub consequences: Vec<String>,
-}
-
-impl Plan {
-    /// The object's bytes once everything is written.
-    pub fn after(&self) -> Vec<u8> {
-        let mut bytes = self.before.clone();
-        for word in &self.words {
-            let at = word.address.0.checked_sub(self.address.0).and_then(|at| usize::try_from(at).ok());
-            if let Some(place) = at.and_then(|at| bytes.get_mut(at..at.checked_add(4)?)) {
-                place.copy_from_slice(&word.new.to_le_bytes());
-            }
-        }
-        bytes
-    }
-}
 
 /// Why a state is not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,9 +4,8 @@ use super::Core;
 use super::notes::ThreadNotes;
 use crate::Lwp;
 use crate::arch::Registers;
-use crate::model::{CoreWriter, Evidence, ThreadState};
+use crate::model::{CoreWriter, Evidence, SignalSet, ThreadState};
 use crate::proc::KernelState;
-use crate::signals::SignalSet;
 use crate::target::{KernelFacts, LwpFacts, SchedCounters, TargetError};
 
 /// The kernel ends the other threads by this before it dumps them.

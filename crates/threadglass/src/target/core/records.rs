@@ -3,8 +3,8 @@
 
 use super::header::{u32_at, u64_at};
 use crate::arch::GeneralRegisters;
+use crate::model::SignalSet;
 use crate::proc::MapEntry;
-use crate::signals::SignalSet;
 use crate::{Lwp, Pid, RemoteAddr};
 
 /// `NT_PRSTATUS`: one thread.

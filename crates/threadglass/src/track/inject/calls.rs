@@ -138,7 +138,7 @@ pub(super) fn check(pid: Pid, filters: &[Filter]) -> Result<(), InjectError> {
             Verdict::Worse => false,
         };
         if !is_fine {
-            let name = crate::model::Syscall { number: call.number, args: [0; 6] }.name();
+            let name = crate::proc::syscall_word(call.number.into());
             return Err(InjectError::Seccomp(pid, format!("{name} is not allowed, or not in every form")));
         }
     }

@@ -13,9 +13,9 @@ use crate::arch::signal_frame::{Frame, frame};
 use crate::arch::{GeneralRegisters, syscall};
 use crate::control::{ControlError, RegisterSet, StoppedThread, nap};
 use crate::glibc::Layout;
+use crate::model::SignalSet;
 use crate::proc::parse_status;
 use crate::seccomp::Filter;
-use crate::signals::SignalSet;
 use crate::sys::priority::Hurry;
 use crate::sys::ptrace::{
     AT_SYSCALL, Change, get_signal_mask, go_to_syscall, poll_change, rseq_area, seccomp_filter, tell_syscalls,

@@ -127,7 +127,7 @@ pub enum InjectError {
 }
 
 fn refused(number: i64, errno: Errno) -> String {
-    let name = crate::model::Syscall { number, args: [0; 6] }.name();
+    let name = crate::proc::syscall_word(number);
     let why = match (number, errno) {
         (syscall::MMAP, Errno::EACCES | Errno::EPERM) => "it may not have new code in its memory",
         (syscall::MMAP, Errno::ENOMEM | Errno::EAGAIN) => "its memory is limited, or all of it is locked",

@@ -20,7 +20,7 @@ pub(super) struct Victim {
 
 /// How little a thread would notice; `None` if it would.
 fn rank(live: &Live, thread: &Thread) -> Option<u8> {
-    let call = match (thread.state, thread.syscall) {
+    let call = match (thread.state, &thread.syscall) {
         (ThreadState::Active | ThreadState::Run, _) => return Some(1),
         (ThreadState::Sleep, Some(call)) => call,
         _ => return None,

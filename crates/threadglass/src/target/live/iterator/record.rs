@@ -16,8 +16,8 @@
 use super::cputime::CpuTime;
 use super::fields::{RECORD, WORDS, Word};
 use crate::arch::COMPAT;
-use crate::proc::{KernelState, Policy, Stat, SyscallFile};
-use crate::signals::SignalSet;
+use crate::model::{Policy, SignalSet};
+use crate::proc::{KernelState, Stat, SyscallFile};
 use crate::target::LwpFacts;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 

@@ -1,13 +1,12 @@
-//! What a recording gives.
+//! Where a process spends its time.
 
-use crate::model::{Frame, Gap, SyncKind};
+use super::{Frame, Gap, SyncKind};
 use crate::{Pid, RemoteAddr};
-use profil::histogram::Layout;
 
 /// What the samples are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum Kind {
+pub enum ProfileKind {
     /// Ticks of threads that run.
     Cpu,
     /// Threads that were seen to wait.
@@ -17,7 +16,7 @@ pub enum Kind {
 /// What ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum Clock {
+pub enum ProfileClock {
     /// A clock for each thread, while it runs.
     Threads,
     /// A clock for each CPU, whoever runs there.
@@ -27,7 +26,7 @@ pub enum Clock {
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum End {
+pub enum ProfileEnd {
     /// The time was over.
     Time,
     /// It was asked to end.
@@ -41,7 +40,7 @@ pub enum End {
 /// Which process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Process {
+pub struct ProfiledProcess {
     /// Its pid.
     pub pid: Pid,
     /// Name of its main thread.
@@ -128,8 +127,12 @@ pub struct WaitShare {
 /// Cells as profil(2) defines them.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// Which code they stand for, and how finely.
-    pub layout: Layout,
+    /// First address of the code that they stand for.
+    pub start: u64,
+    /// One past its last address.
+    pub end: u64,
+    /// Bytes of histogram for each byte of code, in 65,536ths.
+    pub scale: u32,
     /// How far the object was moved from the addresses in its file.
     pub bias: u64,
     /// What is covered, in words.
@@ -157,21 +160,21 @@ pub struct Mapped {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Profile {
-    /// [`crate::model::SCHEMA`].
+    /// [`super::SCHEMA`].
     pub schema: &'static str,
     /// Which process.
-    pub target: Process,
+    pub target: ProfiledProcess,
     /// What the samples are of.
-    pub kind: Kind,
+    pub kind: ProfileKind,
     /// Ticks per second of CPU time, or looks per second.
     pub rate: u32,
     /// What ticked; in the end, if that has changed.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub clock: Option<Clock>,
+    pub clock: Option<ProfileClock>,
     /// How long it took.
     pub duration_ms: u64,
     /// Why it ended.
-    pub end: End,
+    pub end: ProfileEnd,
     /// Samples in all.
     pub samples: u64,
     /// Of these, outside the region that was asked for.
@@ -203,9 +206,4 @@ pub struct Profile {
     pub histogram: Option<Histogram>,
     /// What could not be seen.
     pub gaps: Vec<Gap>,
-}
-
-/// A share of all, in percent, with two decimals.
-pub(super) fn percent(part: u64, all: u64) -> f64 {
-    if all == 0 { 0.0 } else { (part as f64 * 10_000.0 / all as f64).round() / 100.0 }
 }

@@ -1,0 +1,54 @@
+//! What can be seen from here.
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Verdict {
+    /// Works fully.
+    Ok,
+    /// Works in part.
+    Limited,
+    /// Does not work.
+    No,
+}
+
+/// One thing that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Check {
+    /// What was checked.
+    pub subject: &'static str,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// What was found.
+    pub detail: String,
+    /// What to do about it.
+    pub fix: Option<String>,
+}
+
+impl Check {
+    pub(crate) fn ok(subject: &'static str, detail: impl Into<String>) -> Self {
+        Self { subject, verdict: Verdict::Ok, detail: detail.into(), fix: None }
+    }
+
+    pub(crate) fn bad(
+        subject: &'static str,
+        verdict: Verdict,
+        detail: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self { subject, verdict, detail: detail.into(), fix: Some(fix.into()) }
+    }
+}
+
+/// All that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Doctor {
+    /// [`super::SCHEMA`].
+    pub schema: &'static str,
+    /// This machine and user.
+    pub host: Vec<Check>,
+    /// The process, if one was named.
+    pub target: Option<Vec<Check>>,
+}
