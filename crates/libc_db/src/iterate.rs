@@ -8,8 +8,7 @@ use crate::sessions;
 use std::ffi::{c_int, c_uint, c_void};
 use threadglass::filter::{LOWEST_PRIORITY, ThreadFilter};
 use threadglass::glibc::Descriptor;
-use threadglass::model::SignalSet;
-use threadglass::model::ThreadState;
+use threadglass::model::{SignalSet, ThreadState};
 
 /// Calls back for every thread that passes the filters.
 ///

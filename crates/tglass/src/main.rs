@@ -3,6 +3,7 @@
 
 mod cli;
 mod cmd;
+mod remedy;
 mod render;
 
 use clap::Parser;

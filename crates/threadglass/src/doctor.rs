@@ -1,7 +1,7 @@
 //! What can be seen from here, and the exact fix for what cannot.
 
 use crate::access::{CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope};
-use crate::model::{Check, Doctor, Libc, Provenance, SCHEMA, Verdict};
+use crate::model::{Check, Doctor, Libc, Provenance, Remedy, SCHEMA, Verdict};
 use crate::target::{Live, TargetError};
 use crate::{Pid, threads};
 
@@ -68,12 +68,9 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
     let missing = if gaps.is_empty() { String::new() } else { format!("; not seen: {}", gaps.join("; ")) };
     checks.push(Check::ok("threads", format!("{} seen{missing}", snapshot.threads.len())));
     if let Some(tracer) = snapshot.target.tracer {
-        checks.push(Check::bad(
-            "debugger",
-            Verdict::Limited,
-            format!("traced by {tracer}: looking works, `tglass suspend` does not"),
-            "detach the debugger to act on the process",
-        ));
+        let fix = "detach the debugger to act on the process";
+        let check = Check::bad("debugger", Verdict::Limited, format!("traced by {tracer}: looking works"), fix);
+        checks.push(Check { remedy: Some(Remedy::DetachDebugger), ..check });
     }
     if snapshot.target.in_pid_namespace {
         checks.push(Check::ok("container", "lives in a pid namespace of its own; its ids are translated"));
@@ -102,9 +99,14 @@ fn user(root: bool, ptrace: bool) -> Check {
             "processes of other users",
             Verdict::Limited,
             "only names, states and CPU times; your own processes are not affected",
-            "run as root, or `sudo setcap cap_sys_ptrace+ep` on the tglass binary",
+            format!("run as root, or `sudo setcap cap_sys_ptrace+ep` on the {} binary", own_name()),
         ),
     }
+}
+
+/// The name of our own program.
+fn own_name() -> String {
+    std::fs::read_to_string("/proc/self/comm").unwrap_or_default().trim_end().to_owned()
 }
 
 fn yama(ptrace: bool) -> Check {
@@ -123,7 +125,7 @@ fn yama(ptrace: bool) -> Check {
         Some(scope) => Check::bad(
             "own processes",
             Verdict::Limited,
-            format!("kernel.yama.ptrace_scope is {scope}: only children of tglass can be looked into"),
+            format!("kernel.yama.ptrace_scope is {scope}: only children of {} can be looked into", own_name()),
             "sudo sysctl kernel.yama.ptrace_scope=0, or run as root",
         ),
     }

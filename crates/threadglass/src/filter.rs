@@ -1,7 +1,6 @@
 //! Choosing threads: the four criteria of `td_ta_thr_iter`.
 
-use crate::model::SignalSet;
-use crate::model::{Thread, ThreadState};
+use crate::model::{SignalSet, Thread, ThreadState};
 
 /// Which threads to keep. `None` is the wild card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

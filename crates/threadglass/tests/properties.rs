@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use threadglass::elf::Image;
 use threadglass::glibc::sync::{CondLayout, decode, size_of};
 use threadglass::glibc::{Anchor, DescriptorReader, Hint, Layout, MAX_NODES, SYMBOLS, tsd, walk};
-use threadglass::model::SyncKind;
-use threadglass::model::{SignalSet, signal_name, signal_number};
+use threadglass::model::{SignalSet, SyncKind, signal_name, signal_number};
 use threadglass::proc::{
     SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
 };

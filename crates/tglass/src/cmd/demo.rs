@@ -1,7 +1,7 @@
 //! `tglass demo`: a program of our own that deadlocks, explained from outside.
 
 use crate::cli::DemoArgs;
-use crate::render;
+use crate::{remedy, render};
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -34,7 +34,8 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     let pid = Pid(child.0.id() as i32);
     let started = Instant::now();
     let live = Live::open(pid)?;
-    let snapshot = waits::explain(&live)?;
+    let mut snapshot = waits::explain(&live)?;
+    remedy::of_gaps(&mut snapshot.gaps);
     if args.json {
         return super::print_json(&snapshot);
     }

@@ -1,14 +1,15 @@
 //! `tglass doctor`
 
 use crate::cli::DoctorArgs;
-use crate::render;
+use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
 use threadglass::Pid;
 use threadglass::doctor;
 
 pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
-    let report = doctor::check(args.pid.map(Pid))?;
+    let mut report = doctor::check(args.pid.map(Pid))?;
+    report.target.iter_mut().flatten().for_each(remedy::of_check);
     if args.json {
         return super::print_json(&report);
     }

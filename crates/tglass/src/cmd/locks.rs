@@ -1,7 +1,7 @@
 //! `tglass locks`
 
 use crate::cli::{LocksArgs, WhichTarget};
-use crate::render;
+use crate::{remedy, render};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -26,6 +26,7 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
     };
     let about = counting.and_then(|counting| counting.end(&*target, &mut snapshot));
     snapshot.objects.retain(|object| is_wanted(args, object));
+    remedy::of_gaps(&mut snapshot.gaps);
     match args.target.json {
         true => super::print_json(&snapshot),
         false => {

@@ -17,6 +17,7 @@ mod tsd;
 mod why;
 
 use crate::cli::{Cli, Command, TargetArgs, WhichTarget};
+use crate::remedy;
 use crate::render::{json, safe};
 use anyhow::{Result, ensure};
 use std::io::Write;
@@ -69,7 +70,7 @@ fn print(text: &str) -> Result<ExitCode> {
 /// Says what could not be done, in one line: the cause and the next step are in the message. Names in it are of somebody
 /// else's making.
 pub fn print_error(error: &anyhow::Error) {
-    let _ = writeln!(std::io::stderr(), "tglass: {}", safe(&format!("{error:#}")));
+    let _ = writeln!(std::io::stderr(), "tglass: {}", safe(&remedy::of_error(error)));
 }
 
 /// Writes a value as JSON: pretty on a terminal's scale of reading, one document.

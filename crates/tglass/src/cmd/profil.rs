@@ -2,7 +2,7 @@
 
 use super::output::Output;
 use crate::cli::{ProfilArgs, WhichTarget};
-use crate::render;
+use crate::{remedy, render};
 use anyhow::{Context, Result, bail};
 use profil::histogram::Layout;
 use std::io::{IsTerminal, Write};
@@ -39,8 +39,7 @@ pub fn run(args: &ProfilArgs) -> Result<ExitCode> {
                 profile::record(Source::Process(Pid(*pid)), &options, &mut wait)
             };
             meter.end();
-            let profile = profile?;
-            files.write(args, &profile, false)?;
+            files.write(args, profile?, false)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -70,7 +69,7 @@ fn run_command(args: &ProfilArgs, files: Files) -> Result<ExitCode> {
         };
     };
     // The command has done its work: what we could not do is said, and is not its failure.
-    if let Err(error) = profile.map_err(anyhow::Error::from).and_then(|profile| files.write(args, &profile, true)) {
+    if let Err(error) = profile.map_err(anyhow::Error::from).and_then(|profile| files.write(args, profile, true)) {
         super::print_error(&error);
     }
     Ok(exit_code(status))
@@ -122,7 +121,9 @@ impl Files {
     }
 
     /// Writes them, and the text where it belongs: to standard error where standard output is a command's.
-    fn write(self, args: &ProfilArgs, profile: &Profile, is_command: bool) -> Result<()> {
+    fn write(self, args: &ProfilArgs, mut profile: Profile, is_command: bool) -> Result<()> {
+        remedy::of_gaps(&mut profile.gaps);
+        let profile = &profile;
         if let Some(file) = self.folded {
             file.write(render::flame::folded(profile).as_bytes())?;
         }

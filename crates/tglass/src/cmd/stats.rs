@@ -1,7 +1,7 @@
 //! `tglass stats`
 
 use crate::cli::{StatsArgs, WhichTarget};
-use crate::render;
+use crate::{remedy, render};
 use anyhow::{Result, bail};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -28,7 +28,8 @@ pub fn run(args: &StatsArgs) -> Result<ExitCode> {
     let most = if args.all || !std::io::stdout().is_terminal() { usize::MAX } else { ON_A_TERMINAL };
     let mut shown = 0;
     loop {
-        let stats = watch.interval(args.interval, &interrupt)?;
+        let mut stats = watch.interval(args.interval, &interrupt)?;
+        remedy::of_gaps(&mut stats.gaps);
         if args.json {
             print_json(&stats, args.count == 1)?;
         } else {

@@ -1,7 +1,7 @@
 //! `tglass threads`
 
 use crate::cli::{ThreadsArgs, WhichTarget};
-use crate::render;
+use crate::{remedy, render};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -24,6 +24,7 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
         }
         (true, true, WhichTarget::Core(_)) => bail!("--stop is for processes: nothing moves in a core file"),
     }
+    remedy::of_gaps(&mut snapshot.gaps);
     if args.target.json {
         return super::print_json(&snapshot);
     }

@@ -1,7 +1,7 @@
 //! `tglass tsd`
 
 use crate::cli::TargetArgs;
-use crate::render;
+use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
 use threadglass::threads;
@@ -9,7 +9,8 @@ use threadglass::threads;
 pub fn run(args: &TargetArgs) -> Result<ExitCode> {
     let target = super::open(args)?;
     let _look = target.limits().begin();
-    let snapshot = threads::collect_tsd(&*target)?;
+    let mut snapshot = threads::collect_tsd(&*target)?;
+    remedy::of_gaps(&mut snapshot.gaps);
     if args.json {
         return super::print_json(&snapshot);
     }

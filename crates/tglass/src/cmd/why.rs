@@ -1,7 +1,7 @@
 //! `tglass why`
 
 use crate::cli::TargetArgs;
-use crate::render;
+use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -15,7 +15,8 @@ pub fn run(args: &TargetArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let target = super::open(args)?;
     let _look = target.limits().begin();
-    let snapshot = waits::explain(&*target)?;
+    let mut snapshot = waits::explain(&*target)?;
+    remedy::of_gaps(&mut snapshot.gaps);
     let hangs = snapshot.findings.iter().any(Finding::is_certain_hang);
     match args.json {
         true => super::print_json(&snapshot)?,

@@ -3,8 +3,7 @@
 use super::safe;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use threadglass::model::Frame;
-use threadglass::model::{Profile, ProfileKind as Kind, StackShare};
+use threadglass::model::{Frame, Profile, ProfileKind as Kind, StackShare};
 
 /// Width of the picture, and of what stands beside the flames.
 const WIDTH: f64 = 1200.0;

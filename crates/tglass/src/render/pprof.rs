@@ -9,8 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::collections::HashMap;
 use std::io::Write;
-use threadglass::model::Frame;
-use threadglass::model::{Profile, ProfileKind as Kind};
+use threadglass::model::{Frame, Profile, ProfileKind as Kind};
 
 /// A message that is put together.
 #[derive(Default)]

@@ -67,7 +67,10 @@ pub fn add_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
                 }
             }
             Err(ControlError::NoThread(..)) => still.push(lwp, "it ended while it was looked at"),
-            Err(error) => Gap::of_thread(&mut snapshot.gaps, "stack", &error.to_string(), lwp),
+            Err(error) => {
+                let gap = Gap::whole("stack", error.to_string()).with(error.remedy());
+                gap.add_of_thread(&mut snapshot.gaps, lwp);
+            }
         }
     }
     still.report(&mut snapshot.gaps);

@@ -1,7 +1,7 @@
 //! One thread of a live process, stopped for as long as a guard lives.
 
 use crate::arch::{GeneralRegisters, Restart, syscall};
-use crate::model::SignalSet;
+use crate::model::{Remedy, SignalSet};
 use crate::proc::{SyscallFile, parse_status, parse_syscall};
 use crate::seccomp::{danger_of_stop, may_restart};
 use crate::sys::ptrace::{Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask};
@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     /// The thread does not exist, or has gone.
-    #[error("process {0} has no thread {1} (`tglass threads {0}` lists those that live)")]
+    #[error("process {0} has no thread {1}")]
     NoThread(Pid, Lwp),
     /// Somebody else traces it.
     #[error("thread {0} is traced by {1} already (detach that debugger first)")]
     Traced(Lwp, i32),
     /// Not permitted.
-    #[error("not permitted to stop thread {0} (run as its user, as root, or with CAP_SYS_PTRACE; see `tglass doctor`)")]
+    #[error("not permitted to stop thread {0} (run as its user, as root, or with CAP_SYS_PTRACE)")]
     Denied(Lwp),
     /// A stop might kill it.
     #[error("thread {0} is not stopped, since its seccomp filters might kill it for that: {1}")]
@@ -30,6 +30,17 @@ pub enum ControlError {
     /// Anything else.
     #[error("cannot stop or change thread {0}: {1}")]
     System(Lwp, Errno),
+}
+
+impl ControlError {
+    /// What could be done, where that takes a command of the face.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match *self {
+            Self::NoThread(pid, _) => Some(Remedy::ListThreads { pid }),
+            Self::Denied(_) => Some(Remedy::CheckAccess),
+            _ => None,
+        }
+    }
 }
 
 /// A stopped thread. Dropping the guard lets it go on, and so does the end of our process in

@@ -1,5 +1,7 @@
 //! What can be seen from here.
 
+use super::Remedy;
+
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
@@ -24,11 +26,13 @@ pub struct Check {
     pub detail: String,
     /// What to do about it.
     pub fix: Option<String>,
+    /// The same, where a face has a command that is concerned.
+    pub remedy: Option<Remedy>,
 }
 
 impl Check {
     pub(crate) fn ok(subject: &'static str, detail: impl Into<String>) -> Self {
-        Self { subject, verdict: Verdict::Ok, detail: detail.into(), fix: None }
+        Self { subject, verdict: Verdict::Ok, detail: detail.into(), fix: None, remedy: None }
     }
 
     pub(crate) fn bad(
@@ -37,7 +41,7 @@ impl Check {
         detail: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
-        Self { subject, verdict, detail: detail.into(), fix: Some(fix.into()) }
+        Self { subject, verdict, detail: detail.into(), fix: Some(fix.into()), remedy: None }
     }
 }
 

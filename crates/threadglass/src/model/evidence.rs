@@ -1,5 +1,6 @@
 //! How a fact is known, and what could not be known.
 
+use super::Remedy;
 use crate::Lwp;
 
 /// How a fact is known.
@@ -22,8 +23,10 @@ pub enum Evidence {
 pub struct Gap {
     /// What is missing.
     pub what: String,
-    /// Why, and where possible how to get it.
+    /// Why.
     pub why: String,
+    /// How to get it, where that takes a command of the face.
+    pub remedy: Option<Remedy>,
     /// The threads concerned; empty when it concerns the whole target.
     pub lwps: Vec<Lwp>,
 }
@@ -31,14 +34,24 @@ pub struct Gap {
 impl Gap {
     /// A gap that concerns the whole target.
     pub fn whole(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { what: what.into(), why: why.into(), lwps: Vec::new() }
+        Self { what: what.into(), why: why.into(), remedy: None, lwps: Vec::new() }
+    }
+
+    /// The same, with what could be done about it.
+    pub(crate) fn with(self, remedy: impl Into<Option<Remedy>>) -> Self {
+        Self { remedy: remedy.into(), ..self }
     }
 
     /// Adds a gap of one thread to `gaps`, joined with an equal one of another thread.
     pub fn of_thread(gaps: &mut Vec<Self>, what: &str, why: &str, lwp: Lwp) {
-        match gaps.iter_mut().find(|gap| gap.what == what && gap.why == why) {
+        Self::whole(what, why).add_of_thread(gaps, lwp);
+    }
+
+    /// [`Self::of_thread`], of a gap that may have a remedy.
+    pub(crate) fn add_of_thread(self, gaps: &mut Vec<Self>, lwp: Lwp) {
+        match gaps.iter_mut().find(|gap| gap.what == self.what && gap.why == self.why) {
             Some(gap) => gap.lwps.push(lwp),
-            None => gaps.push(Self { what: what.to_owned(), why: why.to_owned(), lwps: vec![lwp] }),
+            None => gaps.push(Self { lwps: vec![lwp], ..self }),
         }
     }
 }

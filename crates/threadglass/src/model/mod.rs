@@ -6,6 +6,7 @@ mod evidence;
 mod finding;
 mod frame;
 mod profile;
+mod remedy;
 mod set_plan;
 mod signals;
 mod snapshot;
@@ -24,6 +25,7 @@ pub use profile::{
     FunctionShare, Histogram, Mapped, Profile, ProfileClock, ProfileEnd, ProfileKind, ProfiledProcess, RangeShare,
     StackShare, WaitShare,
 };
+pub use remedy::Remedy;
 pub use set_plan::{NotKicked, SetDone, SetPlan, SetReport, UndoDone, UndoReport, WordWrite};
 pub use signals::{SignalSet, signal_name, signal_number};
 pub use snapshot::{CoreInfo, CoreWriter, Libc, Provenance, SCHEMA, Snapshot, TargetInfo};

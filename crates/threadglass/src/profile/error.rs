@@ -2,10 +2,11 @@
 
 use crate::Pid;
 use crate::access::Denial;
+use crate::model::Remedy;
 use crate::target::TargetError;
 use profil::perf;
 
-/// Why nothing can be recorded. Each message ends with the next step.
+/// Why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The process cannot be looked at.
@@ -49,7 +50,7 @@ pub enum ProfileError {
     Perf(std::io::Error),
     /// What was asked for is not in the process.
     #[error("{0}")]
-    Region(String),
+    Region(String, Option<Remedy>),
     /// The clock of a command is used up.
     #[error("a command can be recorded only once: start it again")]
     Recorded,
@@ -59,6 +60,15 @@ pub enum ProfileError {
 }
 
 impl ProfileError {
+    /// What could be done, where that takes a command of the face.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Target(error) => error.remedy(),
+            Self::Region(_, remedy) => *remedy,
+            _ => None,
+        }
+    }
+
     /// Explains what the sampler says.
     pub(super) fn of_sampler(error: perf::Error, pid: Pid) -> Self {
         match error {

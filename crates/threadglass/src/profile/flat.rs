@@ -2,8 +2,7 @@
 
 use super::percent;
 use crate::RemoteAddr;
-use crate::model::Frame;
-use crate::model::{FunctionShare, RangeShare};
+use crate::model::{Frame, FunctionShare, RangeShare};
 use std::collections::{BTreeMap, HashMap};
 
 /// Ranges that are told.

@@ -260,7 +260,7 @@ impl<'a> Recorder<'a> {
             return;
         }
         if let Err(error) = self.add(pid, live) {
-            self.gaps.push(Gap::whole("the region", error.to_string()));
+            self.gaps.push(Gap::whole("the region", error.to_string()).with(error.remedy()));
         }
     }
 

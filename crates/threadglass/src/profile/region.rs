@@ -3,7 +3,7 @@
 use super::ProfileError;
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};
-use crate::model::Histogram;
+use crate::model::{Histogram, Remedy};
 use crate::target::{Live, Module, Target};
 use profil::histogram::{LARGEST, Layout};
 use std::ops::Range;
@@ -46,14 +46,13 @@ impl Place {
 
     /// Finds `region`, or the program's code, in a process.
     pub(super) fn find(live: &Live, region: Option<&Region>) -> Result<Self, ProfileError> {
-        let missing = |text: String| ProfileError::Region(text);
+        let missing = |text: String| ProfileError::Region(text, None);
         match region {
             None => {
                 let program = live.modules().iter().find(|module| live.is_program(module));
                 program.and_then(|module| Self::of_module(live, module)).ok_or_else(|| {
-                    missing(
-                        "the program's code cannot be found (name a part of it: --module, --function, --offset)".into(),
-                    )
+                    let why = "the program's code cannot be found".to_owned();
+                    ProfileError::Region(why, Some(Remedy::NameRegion))
                 })
             }
             Some(Region::Module(name)) => {
@@ -108,16 +107,15 @@ impl Place {
         }
         match found.len() {
             1 => Ok(found.remove(0)),
-            0 => Err(ProfileError::Region(format!(
-                "no function {name} is in the symbol tables (is the program stripped?)"
-            ))),
+            0 => {
+                let why = format!("no function {name} is in the symbol tables (is the program stripped?)");
+                Err(ProfileError::Region(why, None))
+            }
             number => {
                 let places: Vec<String> =
                     found.iter().take(4).map(|place| format!("{} at {:#x}", place.what, place.range.start)).collect();
-                Err(ProfileError::Region(format!(
-                    "{number} functions are called {name}: {} (choose by --module or --offset)",
-                    places.join(", ")
-                )))
+                let why = format!("{number} functions are called {name}: {}", places.join(", "));
+                Err(ProfileError::Region(why, Some(Remedy::ChooseFunction)))
             }
         }
     }
@@ -127,9 +125,7 @@ impl Place {
         let length = self.range.end - self.range.start;
         let bytes = (u128::from(length) * u128::from(scale)).div_ceil(0x1_0000).next_multiple_of(2);
         let bytes = u64::try_from(bytes).ok().filter(|bytes| *bytes <= MAX_BYTES).ok_or_else(|| {
-            ProfileError::Region(format!(
-                "a histogram of {bytes} bytes is too large (choose a smaller --scale or region)"
-            ))
+            ProfileError::Region(format!("a histogram of {bytes} bytes is too large"), Some(Remedy::Coarser))
         })?;
         let layout = Layout::of_buffer(bytes, self.range.start, scale);
         let cells = usize::try_from(layout.cells).unwrap_or(0);

@@ -3,8 +3,7 @@
 use super::TargetError;
 use crate::arch::{GeneralRegisters, Registers};
 use crate::glibc::{Anchor, Hint};
-use crate::model::{Evidence, ThreadState};
-use crate::model::{Policy, SignalSet};
+use crate::model::{Evidence, Policy, SignalSet, ThreadState};
 use crate::proc::{KernelState, Stat, Status, SyscallFile};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 

@@ -33,8 +33,7 @@ pub use service::{Known, ProcService, RoutineFailed, Service};
 
 use crate::access::Denial;
 use crate::glibc::Layout;
-use crate::model::SignalSet;
-use crate::model::{CoreInfo, Gap};
+use crate::model::{CoreInfo, Gap, Remedy, SignalSet};
 use crate::proc::{MapEntry, StackLimit};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use std::fmt;
@@ -275,7 +274,7 @@ pub enum TargetError {
     #[error("no process {0} (it may have exited; `ps -e` lists those that live)")]
     NoSuchProcess(Pid),
     /// The number belongs to a thread.
-    #[error("{tid} is a thread, not a process (it belongs to process {pid}; look at that: tglass .. {pid})")]
+    #[error("{tid} is a thread, not a process (it belongs to process {pid})")]
     IsThread {
         /// The number given.
         tid: i32,
@@ -299,8 +298,10 @@ pub enum TargetError {
     NoTsd {
         /// The process.
         pid: Pid,
-        /// Why, and what to do.
+        /// Why.
         why: String,
+        /// What to do.
+        remedy: Option<Remedy>,
     },
     /// Its synchronization objects cannot be read at all.
     #[error("cannot see the locks of process {pid}: {why}")]
@@ -315,8 +316,10 @@ pub enum TargetError {
     NoObject {
         /// The address.
         address: RemoteAddr,
-        /// Why not, and what to do.
+        /// Why not.
         why: String,
+        /// What to do.
+        remedy: Option<Remedy>,
     },
     /// `/proc` does not answer.
     #[error("cannot read {what}: {errno} (is /proc mounted, and does hidepid hide the process? try as root)")]
@@ -326,4 +329,15 @@ pub enum TargetError {
         /// The system's answer.
         errno: nix::errno::Errno,
     },
+}
+
+impl TargetError {
+    /// What could be done, where that takes a command of the face.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match *self {
+            Self::IsThread { pid, .. } => Some(Remedy::LookAtProcess { pid }),
+            Self::NoTsd { remedy, .. } | Self::NoObject { remedy, .. } => remedy,
+            _ => None,
+        }
+    }
 }

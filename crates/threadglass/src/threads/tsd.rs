@@ -2,7 +2,7 @@
 
 use super::collect::{Collected, collect_with};
 use crate::glibc::tsd;
-use crate::model::{Gap, KeyInfo, SCHEMA, ThreadValues, TsdSnapshot};
+use crate::model::{Gap, KeyInfo, Remedy, SCHEMA, ThreadValues, TsdSnapshot};
 use crate::symbols::Symbolizer;
 use crate::target::{Module, Target, TargetError};
 
@@ -15,22 +15,24 @@ pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
     let mut symbolizer = Symbolizer::new(target);
     let Collected { snapshot, layout, .. } = collect_with(target, &mut symbolizer)?;
     let mut gaps = snapshot.gaps;
-    let unknown = |why: String| TargetError::NoTsd { pid: target.pid(), why };
+    let unknown = |why: String, remedy| TargetError::NoTsd { pid: target.pid(), why, remedy };
     let Some(layout) = layout else {
         // The gap that says why there is no layout says it all.
-        return Err(unknown(gaps.pop().map_or_else(String::new, |gap| gap.why)));
+        let (why, remedy) = gaps.pop().map_or_else(Default::default, |gap| (gap.why, gap.remedy));
+        return Err(unknown(why, remedy));
     };
     let key_layout = layout.keys.ok_or_else(|| {
         let is_libc = |module: &Module| target.is_in_libc(module.base);
-        let why = match target.modules().iter().any(is_libc) {
-            true => "the libc it runs on is not here to say where the table of keys is (give it by --sysroot DIR)",
-            false => {
-                "the program has no symbol for the table of keys: it is static and stripped (look at one that is not)"
-            }
+        let (why, remedy) = match target.modules().iter().any(is_libc) {
+            true => ("the libc it runs on is not here to say where the table of keys is", Some(Remedy::GiveLibc)),
+            false => (
+                "the program has no symbol for the table of keys: it is static and stripped (look at one that is not)",
+                None,
+            ),
         };
-        unknown(why.to_owned())
+        unknown(why.to_owned(), remedy)
     })?;
-    let keys = tsd::keys(target, &key_layout).map_err(|error| unknown(error.to_string()))?;
+    let keys = tsd::keys(target, &key_layout).map_err(|error| unknown(error.to_string(), None))?;
     let mut threads = Vec::new();
     let mut left = MAX_VALUES;
     for (number, thread) in snapshot.threads.iter().enumerate() {

@@ -36,7 +36,7 @@ pub use place::{NoPlace, environment, place};
 
 use crate::RemoteAddr;
 use crate::elf::Image;
-use crate::model::{Gap, Snapshot, SyncKind, SyncObject};
+use crate::model::{Gap, Remedy, Snapshot, SyncKind, SyncObject};
 use crate::target::{Limits, Memory, Target};
 use scale::Scale;
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ pub enum TrackError {
     #[error("the agent could not set itself up (no memory, or a C library before 2.31)")]
     Refused,
     /// It belongs to another tool version.
-    #[error("the agent in the program is of another version ({0}): use the tglass that started it")]
+    #[error("the agent in the program is of another version ({0})")]
     Version(u32),
     /// Its memory makes no sense.
     #[error("the agent's table is damaged")]
@@ -68,6 +68,13 @@ pub enum TrackError {
     /// Its memory cannot be read.
     #[error("the agent's table cannot be read: {0}")]
     Read(#[from] crate::target::ReadError),
+}
+
+impl TrackError {
+    /// What could be done, where that takes a command of the face.
+    pub fn remedy(&self) -> Option<Remedy> {
+        matches!(self, Self::Version(_)).then_some(Remedy::UseOtherVersion)
+    }
 }
 
 /// The agent of a target.
@@ -181,7 +188,7 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
     let agent = match Agent::find(target) {
         Ok(Some(agent)) => agent,
         Ok(None) => return,
-        Err(error) => return snapshot.gaps.push(Gap::whole("lock statistics", error.to_string())),
+        Err(error) => return snapshot.gaps.push(Gap::whole("lock statistics", error.to_string()).with(error.remedy())),
     };
     // Many are read together, few one by one: a table may have a million.
     let taken = usize::try_from(agent.view.entries.2).unwrap_or(usize::MAX);
@@ -205,8 +212,8 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
         }
     }
     if agent.view.drops > 0 {
-        let why = format!("{} uses of objects found the agent's table full (`tglass run --size N`)", agent.view.drops);
-        snapshot.gaps.push(Gap::whole("lock statistics of some objects", why));
+        let why = format!("{} uses of objects found the agent's table full", agent.view.drops);
+        snapshot.gaps.push(Gap::whole("lock statistics of some objects", why).with(Remedy::LargerTable));
     }
 }
 

@@ -5,7 +5,7 @@ use super::space::{Known, Space};
 use super::stack::StackWords;
 use super::walk::{MAX_FRAMES, Place, Walk, Walker};
 use crate::arch::Registers;
-use crate::model::{CallSite, Frame, Gap, Snapshot, StackEnd, Thread};
+use crate::model::{CallSite, Frame, Gap, Remedy, Snapshot, StackEnd, Thread};
 use crate::proc::SyscallFile;
 use crate::symbols::{FrameNames, Namer};
 use crate::target::{Running, Target, in_parallel};
@@ -26,8 +26,8 @@ const ALL_NAMES: usize = 192 << 20;
 
 const WHAT: &str = "stack";
 /// Why a thread has no stack while it runs.
-const RUNS: &str = "it runs on a CPU (`--stop` reads its stack, and pauses it for microseconds)";
-const MOVES: &str = "it kept moving while its stack was read (look again, or `--stop` it)";
+const RUNS: (&str, Option<Remedy>) = ("it runs on a CPU", Some(Remedy::StopThread));
+const MOVES: (&str, Option<Remedy>) = ("it kept moving while its stack was read", Some(Remedy::RetryOrStop));
 
 /// Reads the stacks of a target's threads.
 pub struct Stacks<'a> {
@@ -234,7 +234,7 @@ fn name_all(target: &dyn Target, libc_lines: bool, places: &Receiver<Vec<Place>>
 
 /// Threads whose stacks could not be read because they did not stand still.
 #[derive(Clone, Debug, Default)]
-pub struct Moving(Vec<(Lwp, &'static str)>);
+pub struct Moving(Vec<(Lwp, (&'static str, Option<Remedy>))>);
 
 impl Moving {
     /// The threads.
@@ -244,13 +244,13 @@ impl Moving {
 
     /// Adds one.
     pub(crate) fn push(&mut self, lwp: Lwp, why: &'static str) {
-        self.0.push((lwp, why));
+        self.0.push((lwp, (why, None)));
     }
 
     /// Says so in `gaps`.
     pub fn report(&self, gaps: &mut Vec<Gap>) {
-        for (lwp, why) in &self.0 {
-            Gap::of_thread(gaps, WHAT, why, *lwp);
+        for (lwp, (why, remedy)) in &self.0 {
+            Gap::whole(WHAT, *why).with(*remedy).add_of_thread(gaps, *lwp);
         }
     }
 }

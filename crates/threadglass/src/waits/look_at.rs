@@ -5,7 +5,7 @@ use super::classify::Class;
 use super::guess::held_mutex;
 use crate::RemoteAddr;
 use crate::glibc::sync::size_of;
-use crate::model::{Evidence, Family, Gap, Snapshot, SyncKind, SyncState};
+use crate::model::{Evidence, Family, Gap, Remedy, Snapshot, SyncKind, SyncState};
 use crate::proc::map_at;
 use crate::target::{Target, TargetError};
 
@@ -35,9 +35,8 @@ pub fn look_at(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>)
         let class = by_user_or_content(target, address, kind, &snapshot)?;
         snapshot = collect_extra(target, Scope::Waited, &[class])?;
         if class.evidence == Evidence::Unknown {
-            let why =
-                "no thread waits for it, and no symbol or debug information names its type (`--kind` says what it is)";
-            snapshot.gaps.push(Gap::whole(format!("kind of {address}"), why));
+            let why = "no thread waits for it, and no symbol or debug information names its type";
+            snapshot.gaps.push(Gap::whole(format!("kind of {address}"), why).with(Remedy::NameKind));
         }
     }
     snapshot.objects.retain(|object| object.address == address);
@@ -51,15 +50,13 @@ pub fn look_at(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>)
 }
 
 fn no_object(address: RemoteAddr, why: impl Into<String>) -> TargetError {
-    TargetError::NoObject { address, why: why.into() }
+    TargetError::NoObject { address, why: why.into(), remedy: None }
 }
 
 fn check_place(target: &dyn Target, address: RemoteAddr) -> Result<(), TargetError> {
     let Some(map) = map_at(target.maps(), address) else {
-        return Err(no_object(
-            address,
-            "nothing is mapped there (`tglass locks` lists the addresses of what is known)",
-        ));
+        let (why, remedy) = ("nothing is mapped there".to_owned(), Some(Remedy::ListAddresses));
+        return Err(TargetError::NoObject { address, why, remedy });
     };
     if map.exec {
         return Err(no_object(address, "that is code (an object lies in memory that can be written)"));

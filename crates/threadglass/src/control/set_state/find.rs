@@ -2,7 +2,7 @@
 
 use crate::glibc::sync::{CondLayout, decode, size_of};
 use crate::model::{
-    Detail, Evidence, Family, Holder, HolderStatus, Side, Snapshot, SyncKind, SyncObject, SyncState, Waiter,
+    Detail, Evidence, Family, Holder, HolderStatus, Remedy, Side, Snapshot, SyncKind, SyncObject, SyncState, Waiter,
 };
 use crate::target::{Target, TargetError};
 use crate::waits::{self, Scope};
@@ -49,7 +49,7 @@ pub enum FindError {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// Nothing is there.
-    #[error("nothing is mapped at {0} (`tglass locks PID` lists objects with their addresses)")]
+    #[error("nothing is mapped at {0}")]
     Unmapped(RemoteAddr),
     /// The program itself could not change it.
     #[error("the memory at {0} cannot be written by the program itself: there is no lock there")]
@@ -64,17 +64,27 @@ pub enum FindError {
     #[error("what is at {0} is a {is}, as its waiters show, not a {said}", is = .1.word(), said = .2.word())]
     OtherKind(RemoteAddr, SyncKind, SyncKind),
     /// Nothing says that an object is there.
-    #[error(
-        "no known lock at {0}: no thread waits for it and nothing names it (`tglass locks PID` lists those known; \
-         --kind says what it is, if you know)"
-    )]
+    #[error("no known lock at {0}: no thread waits for it and nothing names it")]
     Unknown(RemoteAddr),
     /// What it is was only guessed.
-    #[error("that there is a {kind} at {0} is only inferred (--kind {kind} says that it is one)", kind = .1.word())]
+    #[error("that there is a {kind} at {0} is only inferred", kind = .1.word())]
     Inferred(RemoteAddr, SyncKind),
     /// The bytes cannot be such an object.
     #[error("what is at {0} cannot be a {kind}: its bytes make no sense as one", kind = .1.word())]
     Implausible(RemoteAddr, SyncKind),
+}
+
+impl FindError {
+    /// What could be done, where that takes a command of the face.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match *self {
+            Self::Target(ref error) => error.remedy(),
+            Self::Unmapped(_) => Some(Remedy::ListObjects),
+            Self::Unknown(_) => Some(Remedy::ListOrNameKind),
+            Self::Inferred(_, of) => Some(Remedy::ConfirmKind { of }),
+            _ => None,
+        }
+    }
 }
 
 /// Finds the object at `address` of `target`: one that threads wait for or hold, or that is named by

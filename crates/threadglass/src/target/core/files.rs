@@ -6,7 +6,7 @@ use super::segments::OwnBytes;
 use super::source::Source;
 use crate::RemoteAddr;
 use crate::elf::{Image, ImageError, build_id_of_file};
-use crate::model::Gap;
+use crate::model::{Gap, Remedy};
 use crate::sys::file;
 use crate::target::Module;
 use std::ffi::OsStr;
@@ -119,12 +119,12 @@ impl Files {
         for (module, behind) in modules.iter().zip(&self.behind) {
             match behind {
                 Behind::Different(path) => {
-                    let option = if program(module) { "--exe FILE" } else { "--sysroot DIR" };
+                    let remedy = if program(module) { Remedy::GiveExecutable } else { Remedy::GiveLibrary };
                     let why = format!(
-                        "{} is not the file the process had: its build id differs, so it is not used (give the right one by {option})",
+                        "{} is not the file the process had: its build id differs, so it is not used",
                         path.display()
                     );
-                    gaps.push(Gap::whole(format!("code and names in {}", module.name()), why));
+                    gaps.push(Gap::whole(format!("code and names in {}", module.name()), why).with(remedy));
                 }
                 Behind::Missing => missing.push(module.name()),
                 Behind::Unchecked(_) => unchecked.push(module.name()),
@@ -132,8 +132,8 @@ impl Files {
             }
         }
         if !missing.is_empty() {
-            let why = "not found here (give the program by --exe FILE, a copy of its file system by --sysroot DIR)";
-            gaps.push(Gap::whole(format!("code and names in {}", listed(&missing)), why));
+            let gap = Gap::whole(format!("code and names in {}", listed(&missing)), "not found here");
+            gaps.push(gap.with(Remedy::GiveFiles));
         }
         if !unchecked.is_empty() {
             let why = "the core has no build id to compare; the files found here are used";

@@ -26,6 +26,7 @@ use super::TrackError;
 use crate::arch::syscall;
 use crate::control::ControlError;
 use crate::glibc::{Layout, LayoutError};
+use crate::model::Remedy;
 use crate::target::{Live, Memory, ReadError, TargetError};
 use crate::{Pid, RemoteAddr};
 use control::Control;
@@ -78,16 +79,16 @@ pub enum InjectError {
     #[error("process {0} is stopped: nothing in it can run (kill -CONT {0})")]
     Stopped(Pid),
     /// All its memory is locked.
-    #[error("process {0} locks its memory (mlockall): the agent's table would be locked too (--force does it)")]
+    #[error("process {0} locks its memory (mlockall): the agent's table would be locked too")]
     Locked(Pid),
     /// It would be killed for using more memory.
     #[error(
         "process {0} has {1} KiB of memory left of the {2} KiB of its control group {3}, and the agent may need {4} KiB: the \
-         kernel would kill it (--force tries)"
+         kernel would kill it"
     )]
     NoMemory(Pid, u64, u64, String, u64),
     /// Filters.
-    #[error("process {0} has seccomp filters, which might kill it: {1} (--force tries)")]
+    #[error("process {0} has seccomp filters, which might kill it: {1}")]
     Seccomp(Pid, String),
     /// A call that was made by the thread failed.
     #[error("{}", refused(*.0, *.1))]
@@ -124,6 +125,20 @@ pub enum InjectError {
     /// An agent is there that cannot be used.
     #[error(transparent)]
     Track(#[from] TrackError),
+}
+
+impl InjectError {
+    /// What could be done, where that takes a command of the face.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Locked(_) => Some(Remedy::Force),
+            Self::NoMemory(..) | Self::Seccomp(..) => Some(Remedy::ForceAtRisk),
+            Self::Control(error) => error.remedy(),
+            Self::Target(error) => error.remedy(),
+            Self::Track(error) => error.remedy(),
+            _ => None,
+        }
+    }
 }
 
 fn refused(number: i64, errno: Errno) -> String {

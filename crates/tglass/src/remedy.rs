@@ -1,0 +1,96 @@
+//! What the user can do, in the words of this tool's commands and flags. The library names none of them.
+
+use threadglass::control::ControlError;
+use threadglass::control::set_state::FindError;
+use threadglass::model::{Check, Gap, Remedy};
+use threadglass::profile::ProfileError;
+use threadglass::target::TargetError;
+use threadglass::track::TrackError;
+use threadglass::track::inject::InjectError;
+
+/// An error with its causes and what to do about it.
+pub fn of_error(error: &anyhow::Error) -> String {
+    let remedy = error.chain().find_map(|cause| {
+        let target = || cause.downcast_ref().and_then(TargetError::remedy);
+        let control = || cause.downcast_ref().and_then(ControlError::remedy);
+        let find = || cause.downcast_ref().and_then(FindError::remedy);
+        let profile = || cause.downcast_ref().and_then(ProfileError::remedy);
+        let track = || cause.downcast_ref().and_then(TrackError::remedy);
+        let inject = || cause.downcast_ref().and_then(InjectError::remedy);
+        target().or_else(control).or_else(find).or_else(profile).or_else(track).or_else(inject)
+    });
+    said(format!("{error:#}"), remedy)
+}
+
+/// Says in each gap what to do about it.
+pub fn of_gaps(gaps: &mut [Gap]) {
+    for gap in gaps {
+        gap.why = said(std::mem::take(&mut gap.why), gap.remedy);
+    }
+}
+
+/// Says which command is concerned by what a check has found.
+pub fn of_check(check: &mut Check) {
+    if check.remedy == Some(Remedy::DetachDebugger) {
+        check.detail += ", `tglass suspend` does not";
+    }
+}
+
+fn said(text: String, remedy: Option<Remedy>) -> String {
+    let Some(remedy) = remedy else { return text };
+    let words = words(remedy);
+    match (remedy, text.strip_suffix(')')) {
+        // More than one thing can be done.
+        (Remedy::LookAtProcess { .. } | Remedy::CheckAccess, Some(text)) => format!("{text}; {words})"),
+        (Remedy::UseOtherVersion, _) => format!("{text}: {words}"),
+        _ => format!("{text} ({words})"),
+    }
+}
+
+fn words(remedy: Remedy) -> String {
+    let words = match remedy {
+        Remedy::LookAtProcess { pid } => return format!("look at that: tglass .. {pid}"),
+        Remedy::ListThreads { pid } => return format!("`tglass threads {pid}` lists those that live"),
+        Remedy::ConfirmKind { of } => return format!("--kind {} says that it is one", of.word()),
+        Remedy::ListObjects => "`tglass locks PID` lists objects with their addresses",
+        Remedy::ListAddresses => "`tglass locks` lists the addresses of what is known",
+        Remedy::ListOrNameKind => "`tglass locks PID` lists those known; --kind says what it is, if you know",
+        Remedy::NameKind => "`--kind` says what it is",
+        Remedy::GiveExecutable => "give the right one by --exe FILE",
+        Remedy::GiveLibrary => "give the right one by --sysroot DIR",
+        Remedy::GiveLibc => "give it by --sysroot DIR",
+        Remedy::GiveFiles => "give the program by --exe FILE, a copy of its file system by --sysroot DIR",
+        Remedy::NameRegion => "name a part of it: --module, --function, --offset",
+        Remedy::ChooseFunction => "choose by --module or --offset",
+        Remedy::Coarser => "choose a smaller --scale or region",
+        Remedy::StopThread => "`--stop` reads its stack, and pauses it for microseconds",
+        Remedy::RetryOrStop => "look again, or `--stop` it",
+        Remedy::CheckAccess => "see `tglass doctor`",
+        Remedy::UseOtherVersion => "use the tglass that started it",
+        Remedy::LargerTable => "`tglass run --size N`",
+        Remedy::Force => "--force does it",
+        Remedy::ForceAtRisk => "--force tries",
+        Remedy::DetachDebugger => "detach the debugger",
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use threadglass::{Lwp, Pid};
+
+    #[test]
+    fn errors_end_with_what_to_do() {
+        let text = |error: anyhow::Error| of_error(&error);
+        let thread = TargetError::IsThread { tid: 8, pid: Pid(7) };
+        let whole = "8 is a thread, not a process (it belongs to process 7; look at that: tglass .. 7)";
+        assert_eq!(text(thread.into()), whole);
+        let version = InjectError::from(TrackError::Version(3));
+        let whole = "the agent in the program is of another version (3): use the tglass that started it";
+        assert_eq!(text(version.into()), whole);
+        let gone = anyhow::Error::from(ControlError::NoThread(Pid(7), Lwp(9))).context("cannot");
+        assert_eq!(text(gone), "cannot: process 7 has no thread 9 (`tglass threads 7` lists those that live)");
+        assert_eq!(text(anyhow::anyhow!("no")), "no");
+    }
+}
