@@ -121,3 +121,33 @@ fn the_demo_explains_a_deadlock() {
     let text = tool().run(&["demo"]);
     assert!(text.text().contains("\nDEADLOCK") && text.text().contains("LEDGER"), "{}", text.text());
 }
+
+/// What later versions add to is there already: members beside the lists, a kind of every wait, a stop.
+#[test]
+fn findings_waits_and_stops_can_grow() {
+    let answer = tool().run(&["demo", "--json"]);
+    let snapshot = answer.json();
+    let finding = &snapshot["findings"][0];
+    let list = |name: &str| finding[name].as_array().unwrap().clone();
+    let (threads_of, objects, members) = (list("threads"), list("objects"), list("members"));
+    assert_eq!((threads_of.len(), objects.len()), (members.len(), members.len()), "{finding:#}");
+    for ((lwp, object), member) in threads_of.iter().zip(&objects).zip(&members) {
+        assert_eq!((&member["lwp"], &member["object"]), (lwp, object), "{finding:#}");
+        assert_eq!(member["pid"], snapshot["target"]["pid"], "{finding:#}");
+    }
+    let waits: Vec<_> = threads(&snapshot).iter().map(|one| &one["waits_for"]).filter(|one| !one.is_null()).collect();
+    assert!(waits.len() >= 5 && waits.iter().all(|wait| wait["kind"].is_string()), "{waits:#?}");
+    assert!(threads(&snapshot).iter().all(|one| member(one, "stop").is_null()), "nothing is stopped");
+}
+
+/// What can be done about a gap is said in words, and as a kind.
+#[test]
+fn gaps_say_what_to_do() {
+    let fixture = Fixture::new("progress.c");
+    let pid = fixture.pid().to_string();
+    let snapshot = tool().run(&["threads", &pid, "--stacks", "--json"]).json();
+    let gaps = snapshot["gaps"].as_array().unwrap();
+    let stack = gaps.iter().find(|gap| gap["what"] == "stack").unwrap_or_else(|| panic!("{gaps:#?}"));
+    assert!(["stop_thread", "retry_or_stop"].contains(&stack["remedy"]["kind"].as_str().unwrap()), "{stack:#}");
+    assert!(stack["why"].as_str().unwrap().contains("`--stop`"), "{stack:#}");
+}

@@ -45,6 +45,8 @@ fn a_process_stopped_by_job_control() {
         assert!(!is_suspended(&snapshot, &truth["lwp"]), "nobody suspended it: {}", truth["role"]);
         let seen = thread(&snapshot, truth["lwp"].as_i64().unwrap());
         assert!(!seen["pc"].is_null() && !seen["sp"].is_null(), "a stopped thread has registers: {seen:#}");
+        assert_eq!(seen["stop"]["kind"], "job_control", "{seen:#}");
+        assert!(seen["stop"]["by"].is_null() && seen["stop"]["pid"].is_null(), "{seen:#}");
     }
     signal(fixture.pid(), Signal::SIGCONT);
     eventually("every sleeper should sleep again", || {
@@ -101,6 +103,14 @@ fn stands_still_alone(role: &str, expected: &[&str], end: impl FnOnce(&mut Suspe
         assert_eq!(thread["db_suspended"], held, "{thread:#}");
         let word = thread["state"].as_str().unwrap();
         assert_eq!(word.starts_with("stopped"), held, "{thread:#}");
+        assert_eq!(thread["stop"].is_object(), held, "{thread:#}");
+        if held {
+            assert_eq!(
+                (&thread["stop"]["kind"], &thread["stop"]["by"]),
+                (&"suspended".into(), &"tglass-suspend".into())
+            );
+            assert_eq!(thread["stop"]["pid"], suspend.child.id(), "{thread:#}");
+        }
     }
     let before = count(&mut fixture, role);
     for other in ["other_spinner", "other_sleeper"] {

@@ -116,8 +116,9 @@ fn threads_and_locks_by_memory_and_registers_alone() {
     let service = Service::knowing(&debugger, known(&layout, None));
     let truth = collect_scope(&live, Scope::Waited).unwrap();
     let seen = collect_scope(&service, Scope::Waited).unwrap();
-    let told =
-        |thread: &Thread| (thread.id, thread.lwp, thread.state, thread.start, thread.sp, thread.pc, thread.syscall);
+    let told = |thread: &Thread| {
+        (thread.id, thread.lwp, thread.state, thread.start, thread.sp, thread.pc, thread.syscall.clone())
+    };
     let mut expected: Vec<_> = truth.threads.iter().map(told).collect();
     let mut threads: Vec<_> = seen.threads.iter().map(told).collect();
     expected.sort_by_key(|thread| thread.1);

@@ -1,6 +1,6 @@
 //! What is wrong, or keeps others waiting.
 
-use crate::{Lwp, RemoteAddr};
+use crate::{Lwp, Pid, RemoteAddr};
 
 /// How sure a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +57,18 @@ impl FindingKind {
     }
 }
 
+/// A thread that a finding is about, or an object without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Member {
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub lwp: Option<Lwp>,
+    /// The object that it waits for.
+    pub object: Option<RemoteAddr>,
+}
+
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -69,6 +81,8 @@ pub struct Finding {
     pub threads: Vec<Lwp>,
     /// The objects; of a circle, the one that the thread of the same place waits for.
     pub objects: Vec<RemoteAddr>,
+    /// The same in pairs, in the same order, with the process of each.
+    pub members: Vec<Member>,
     /// Threads that wait, directly or not, for those.
     pub behind: Vec<Lwp>,
     /// In a sentence.

@@ -19,7 +19,7 @@ mod tsd;
 pub use contention::{Contended, ContentionReport, InjectionReport, Sampled};
 pub use doctor::{Check, Doctor, Verdict};
 pub use evidence::{Evidence, Gap};
-pub use finding::{Certainty, Finding, FindingKind};
+pub use finding::{Certainty, Finding, FindingKind, Member};
 pub use frame::{CallSite, Frame, StackEnd};
 pub use profile::{
     FunctionShare, Histogram, Mapped, Profile, ProfileClock, ProfileEnd, ProfileKind, ProfiledProcess, RangeShare,
@@ -38,5 +38,5 @@ pub use sync_stats::{
     BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncStats,
     WaitSite,
 };
-pub use thread::{Cpu, Policy, Stack, Syscall, Thread, ThreadState, ThreadType};
+pub use thread::{Cpu, Policy, Stack, Stop, StopKind, Syscall, Thread, ThreadState, ThreadType};
 pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot, TsdValue};

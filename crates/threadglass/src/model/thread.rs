@@ -1,7 +1,7 @@
 //! One thread.
 
 use super::{CallSite, Evidence, Frame, Holds, SignalSet, StackEnd, WaitsFor};
-use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 use std::borrow::Cow;
 
 /// The states of `td_thr_state_e`.
@@ -41,6 +41,30 @@ impl ThreadState {
             Self::StoppedAsleep => "stopped_asleep",
         }
     }
+}
+
+/// What keeps a thread stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum StopKind {
+    /// Job control: SIGSTOP and the like.
+    JobControl,
+    /// A debugger, or another tracer.
+    Traced,
+    /// A suspension of ours.
+    Suspended,
+}
+
+/// A stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Stop {
+    /// What sort of stop.
+    pub kind: StopKind,
+    /// Name of the tracer.
+    pub by: Option<String>,
+    /// Its pid, or that of its thread that traces.
+    pub pid: Option<Pid>,
 }
 
 /// Who made the thread.
@@ -160,6 +184,8 @@ pub struct Thread {
     pub state: ThreadState,
     /// How the state is known.
     pub state_evidence: Evidence,
+    /// What keeps it stopped, also where the state is what it did before that.
+    pub stop: Option<Stop>,
     /// Who made it.
     #[cfg_attr(feature = "serde", serde(rename = "type"))]
     pub kind: Option<ThreadType>,

@@ -111,17 +111,13 @@ pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Res
     let in_libc = |addr: RemoteAddr| target.is_in_libc(addr);
     let mut names: HashMap<RemoteAddr, Option<String>> = HashMap::new();
     let mut function_at = |addr: RemoteAddr| names.entry(addr).or_insert_with(|| symbolizer.function_at(addr)).clone();
-    let mut tracers: HashMap<i32, bool> = HashMap::new();
-    let mut is_our_tracer = |tracer: i32| {
-        *tracers
-            .entry(tracer)
-            .or_insert_with(|| target.tracer_name(tracer).is_some_and(|name| name == SUSPENDER.as_bytes()))
-    };
+    let mut tracers: HashMap<i32, Option<Vec<u8>>> = HashMap::new();
+    let mut tracer_name = |tracer: i32| tracers.entry(tracer).or_insert_with(|| target.tracer_name(tracer)).clone();
     let mut context = Context {
         layout: layout.as_ref(),
         in_libc: &in_libc,
         function_at: &mut function_at,
-        is_our_tracer: &mut is_our_tracer,
+        tracer_name: &mut tracer_name,
         main_stack: &|end| if denial.is_none() { main_stack(target, end) } else { None },
         leader: target.pid().leader(),
     };

@@ -1,6 +1,7 @@
 //! From facts and descriptor to the model's thread.
 
-use super::state::state_of;
+use super::collect::SUSPENDER;
+use super::state::{state_of, stop_of};
 use crate::glibc::{Descriptor, Layout};
 use crate::model::{Cpu, Evidence, Gap, Stack, Thread, ThreadState, ThreadType};
 use crate::target::LwpFacts;
@@ -18,8 +19,8 @@ pub(super) struct Context<'a> {
     /// Whether an address lies in libc, which makes a thread that starts there libc's own.
     pub(super) in_libc: &'a dyn Fn(RemoteAddr) -> bool,
     pub(super) function_at: &'a mut dyn FnMut(RemoteAddr) -> Option<String>,
-    /// Whether a tracer is a suspension of ours.
-    pub(super) is_our_tracer: &'a mut dyn FnMut(i32) -> bool,
+    /// Name of a tracer.
+    pub(super) tracer_name: &'a mut dyn FnMut(i32) -> Option<Vec<u8>>,
     /// The main stack, from where libc recorded that it ends.
     pub(super) main_stack: &'a dyn Fn(Option<RemoteAddr>) -> Option<Stack>,
     pub(super) leader: Lwp,
@@ -28,7 +29,8 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     /// A thread with an LWP.
     pub(super) fn living(&mut self, facts: &LwpFacts, descriptor: Option<&Descriptor>, gaps: &mut Vec<Gap>) -> Thread {
-        let suspended = facts.tracer != 0 && (self.is_our_tracer)(facts.tracer);
+        let tracer = if facts.tracer != 0 { (self.tracer_name)(facts.tracer) } else { None };
+        let suspended = tracer.as_deref() == Some(SUSPENDER.as_bytes());
         let (state, state_evidence, reason) = state_of(facts, suspended);
         if let Some(reason) = reason {
             Gap::of_thread(gaps, "state", reason, facts.lwp);
@@ -40,6 +42,7 @@ impl Context<'_> {
         thread.name = facts.name.as_ref().map(|name| String::from_utf8_lossy(name).into_owned());
         thread.state = state;
         thread.state_evidence = state_evidence;
+        thread.stop = stop_of(facts, suspended, tracer.as_deref());
         thread.db_suspended = suspended;
         // What libc recorded has to do where the kernel is not there to be asked.
         let recorded = descriptor.and_then(|thread| thread.scheduling);
@@ -100,6 +103,7 @@ impl Context<'_> {
             name: None,
             state: ThreadState::Zombie,
             state_evidence: Evidence::Recorded,
+            stop: None,
             kind,
             detached,
             user_flags: detached.map(|detached| if detached { THR_DETACHED } else { 0 }),

@@ -3,7 +3,6 @@
 //! Memory may come from a debugger's callbacks here, so nothing in this file reads it on another
 //! thread; what the kernel knows comes from `/proc`, if the process is known to be the same.
 
-use super::collect::SUSPENDER;
 use super::describe::Context;
 use super::main_stack::main_stack;
 use super::pairing::{Pairs, hints, walk_lists};
@@ -148,14 +147,11 @@ impl Inspector<'_> {
     /// core, a process that is not ours to look at) the state of a living thread is unknown.
     pub fn describe(&self, thread: &Descriptor, facts: Option<&LwpFacts>) -> Thread {
         let in_libc = |addr: RemoteAddr| self.target.is_some_and(|target| target.is_in_libc(addr));
-        let mut is_our_tracer = |tracer: i32| {
-            self.target.and_then(|target| target.tracer_name(tracer)).is_some_and(|name| name == SUSPENDER.as_bytes())
-        };
         let mut context = Context {
             layout: Some(self.layout),
             in_libc: &in_libc,
             function_at: &mut |_| None,
-            is_our_tracer: &mut is_our_tracer,
+            tracer_name: &mut |tracer| self.target.and_then(|target| target.tracer_name(tracer)),
             main_stack: &|end| self.target.and_then(|target| main_stack(target, end)),
             leader: self.target.map_or(Lwp(0), |target| target.pid().leader()),
         };

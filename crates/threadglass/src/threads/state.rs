@@ -1,6 +1,7 @@
 //! A thread's state, from the kernel's facts.
 
-use crate::model::{Evidence, ThreadState};
+use crate::Pid;
+use crate::model::{Evidence, Stop, StopKind, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::target::LwpFacts;
 
@@ -43,4 +44,16 @@ pub(super) fn state_of(facts: &LwpFacts, suspended: bool) -> (ThreadState, Evide
             (Unknown, Evidence::Unknown, Some("the kernel reports a state unknown to this version"))
         }
     }
+}
+
+/// What keeps an LWP stopped. `by` is the name of its tracer.
+pub(super) fn stop_of(facts: &LwpFacts, suspended: bool, by: Option<&[u8]>) -> Option<Stop> {
+    let kind = match facts.state {
+        KernelState::Stopped => return Some(Stop { kind: StopKind::JobControl, by: None, pid: None }),
+        KernelState::Traced if suspended => StopKind::Suspended,
+        KernelState::Traced => StopKind::Traced,
+        _ => return None,
+    };
+    let by = by.map(|name| String::from_utf8_lossy(name).into_owned());
+    Some(Stop { kind, by, pid: (facts.tracer != 0).then_some(Pid(facts.tracer)) })
 }

@@ -127,6 +127,7 @@ fn collect_look(
     let shown = shown(&snapshot);
     looker.namer.name(&mut snapshot, &facts, &|object| named(object, shown.contains(&object.address)));
     words::describe(&mut snapshot, &facts, &strangers);
+    findings::add_members(&mut snapshot);
     target.check_identity()?;
     tell_threads(&mut snapshot, &facts);
     target.limits().report(&mut snapshot.gaps);

@@ -6,7 +6,7 @@ use super::names::Namer;
 use super::owners::Owners;
 use super::survey::Content;
 use super::words::owner_died;
-use crate::model::{Certainty, Family, Finding, FindingKind, Snapshot, SyncKind, SyncState};
+use crate::model::{Certainty, Family, Finding, FindingKind, Member, Snapshot, SyncKind, SyncState};
 use crate::target::{Target, TargetError};
 use crate::unwind::Stacks;
 use crate::{Lwp, RemoteAddr};
@@ -71,6 +71,7 @@ fn add_dead_owners(target: &dyn Target, snapshot: &mut Snapshot) {
             certainty: Certainty::Certain,
             threads: Vec::new(),
             objects: vec![object.address],
+            members: vec![Member { pid: target.pid(), lwp: None, object: Some(object.address) }],
             behind: Vec::new(),
             text: owner_died(&object, |lwp| format!("thread {lwp}")),
         });

@@ -1,12 +1,13 @@
 //! What is wrong, as the graph shows it. [`super::words`] says it.
 
 use super::graph::{Edge, Graph};
-use crate::Lwp;
 use crate::model::{
-    Certainty, Detail, Evidence, Finding, FindingKind, Holder, HolderStatus, Side, SyncKind, SyncObject, SyncState,
+    Certainty, Detail, Evidence, Finding, FindingKind, Holder, HolderStatus, Member, Side, Snapshot, SyncKind,
+    SyncObject, SyncState,
 };
 use crate::target::LwpFacts;
-use std::collections::{BTreeMap, HashSet};
+use crate::{Lwp, Pid};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// All findings about `objects`, the worst first, without words. `facts` are those of the target's threads.
 pub(super) fn find(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<Finding> {
@@ -21,6 +22,37 @@ pub(super) fn find(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> V
         (!finding.kind.is_hang(), std::cmp::Reverse(finding.certainty), finding.kind, finding.threads.clone())
     });
     findings
+}
+
+/// Says who the findings of `snapshot` are about, thread by thread.
+pub(super) fn add_members(snapshot: &mut Snapshot) {
+    let holders = snapshot.objects.iter().flat_map(|object| &object.holders);
+    let waiters = snapshot.objects.iter().flat_map(|object| &object.waiters);
+    let abroad: HashMap<Lwp, Pid> = holders
+        .filter_map(|holder| Some((holder.lwp?, holder.pid?)))
+        .chain(waiters.filter_map(|waiter| Some((waiter.lwp, waiter.pid?))))
+        .collect();
+    let pid = snapshot.target.pid;
+    for finding in &mut snapshot.findings {
+        // Of circles and chains each thread has an object of its own, but the root of a chain; else all share one.
+        let is_shared = matches!(
+            finding.kind,
+            FindingKind::OwnerExited
+                | FindingKind::OwnerIsForkParent
+                | FindingKind::OwnerDied
+                | FindingKind::CondWithoutSignaller
+        );
+        let object = |index: usize| finding.objects.get(if is_shared { 0 } else { index }).copied();
+        let member = |(index, lwp): (usize, &Lwp)| Member {
+            pid: abroad.get(lwp).copied().unwrap_or(pid),
+            lwp: Some(*lwp),
+            object: object(index),
+        };
+        finding.members = finding.threads.iter().enumerate().map(member).collect();
+        if finding.threads.is_empty() {
+            finding.members = finding.objects.iter().map(|at| Member { pid, lwp: None, object: Some(*at) }).collect();
+        }
+    }
 }
 
 fn of_circle(circle: &[(Lwp, Edge)], all: &[SyncObject], graph: &Graph) -> Finding {
@@ -38,6 +70,7 @@ fn of_circle(circle: &[(Lwp, Edge)], all: &[SyncObject], graph: &Graph) -> Findi
         behind: graph.behind(&threads),
         objects: objects.iter().map(|object| object.address).collect(),
         threads,
+        members: Vec::new(),
         text: String::new(),
     }
 }
@@ -64,6 +97,7 @@ fn of_owner(object: &SyncObject, graph: &Graph) -> Option<Finding> {
         behind: graph.behind(&threads),
         threads,
         objects: vec![object.address],
+        members: Vec::new(),
         text: String::new(),
     };
     let waiters = || object.waiters.iter().map(|waiter| waiter.lwp).collect();
@@ -107,6 +141,7 @@ fn of_chain(objects: &[SyncObject], graph: &Graph) -> Option<Finding> {
         behind: graph.behind(&[root]).into_iter().filter(|lwp| !threads.contains(lwp)).collect(),
         objects: chain.iter().map(|(_, edge)| objects[edge.object].address).collect(),
         threads,
+        members: Vec::new(),
         text: String::new(),
     })
 }
@@ -127,6 +162,7 @@ fn unsignalled(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<F
             threads: object.waiters.iter().map(|waiter| waiter.lwp).collect(),
             objects: vec![object.address],
             behind: Vec::new(),
+            members: Vec::new(),
             text: String::new(),
         })
         .collect()

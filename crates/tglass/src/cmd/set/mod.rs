@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use journal::Journal;
 use std::process::ExitCode;
 use threadglass::control::LiveWriter;
-use threadglass::control::set_state::{self, Applied, Concerned, Found, Kicked, Plan, SetError, Sharers, apply, carry_out, find, find_sharers, kick};
+use threadglass::control::set_state::{self, Concerned, Found, SetError, apply, carry_out, find, find_sharers, kick};
 use threadglass::model::{SCHEMA, SetDone, SetReport};
 use threadglass::target::Live;
 use threadglass::{Lwp, Pid};

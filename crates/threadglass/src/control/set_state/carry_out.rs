@@ -1,8 +1,9 @@
 //! Hold everybody concerned, write, let go.
 
 use super::apply::Applied;
-use super::kick::{Kicked, NotKicked, hold};
+use super::kick::{Kicked, hold};
 use super::plan::Plan;
+use crate::model::NotKicked;
 use crate::model::{Holder, HolderStatus};
 use crate::{Lwp, Pid};
 

@@ -34,7 +34,7 @@ impl<S: ProcService> Service<'_, S> {
         };
         // A debugger that is not its tracer cannot tell.
         let registers = self.debugger().and_then(|debugger| debugger.registers(facts.lwp).ok());
-        if registers.is_some_and(|registers| !registers.is_asleep()) {
+        if registers.is_some_and(|registers| registers.asleep_in().is_none()) {
             facts.syscall = Some(SyscallFile::Outside { sp, pc });
         }
     }
