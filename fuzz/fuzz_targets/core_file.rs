@@ -3,7 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::target::{Core, KernelFacts, Target};
-use threadglass::{Lwp, threads};
+use threadglass::Lwp;
+use threadglass::look::threads;
 use threadglass_fuzz::core_file;
 
 /// Choices of the core's shape, patches of its bytes, and where it is cut.

@@ -6,7 +6,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Write;
 use threadglass::symbols::ObjectNames;
-use threadglass::target::Limits;
+use threadglass::limits::Limits;
 
 /// No name or path is longer, however it is made: four parts of a path, or the scopes of a name.
 const LONGEST: usize = 64 * 3 * 4096;

@@ -5,7 +5,8 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use threadglass::elf::Image;
 use threadglass::target::Bytes;
-use threadglass::{RemoteAddr, glibc::SYMBOLS};
+use threadglass::RemoteAddr;
+use threadglass::runtimes::glibc::SYMBOLS;
 use threadglass_fuzz::object::{BASE, Object};
 
 #[derive(Arbitrary, Debug)]

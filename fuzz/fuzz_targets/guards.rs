@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
-use threadglass::guards::{follow_bytes, landing_pad};
+use threadglass::look::guards::{follow_bytes, landing_pad};
 use threadglass::target::Bytes;
 use threadglass::unwind::Space;
 

@@ -2,7 +2,7 @@
 
 use crate::object::Claim;
 use arbitrary::Arbitrary;
-use threadglass::glibc::{Anchor, Hint};
+use threadglass::target::{Anchor, Hint};
 use threadglass::target::Bytes;
 use threadglass::{InnerTid, RemoteAddr};
 

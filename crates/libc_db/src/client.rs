@@ -4,7 +4,7 @@ use crate::abi::{PsAddr, PsProc, Td, TdErr};
 use crate::ps::{LwpId, PS_NOFREGS, PS_NOSYM, PS_NOXREGS, PS_OK, imports};
 use std::ffi::{CString, c_int};
 use std::ptr;
-use threadglass::control::RegisterSet;
+use threadglass::act::RegisterSet;
 use threadglass::target::{GeneralRegisters, ProcService, RoutineFailed};
 use threadglass::{Lwp, Pid, RemoteAddr};
 

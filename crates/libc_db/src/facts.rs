@@ -10,8 +10,8 @@ use crate::session::lock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use threadglass::Lwp;
+use threadglass::look::threads::Inspector;
 use threadglass::target::{LwpFacts, Target};
-use threadglass::threads::Inspector;
 
 /// For how long facts that were read ahead may be used.
 const FRESH: Duration = Duration::from_millis(50);

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use threadglass::Pid;
+use threadglass::model::terminal::safe;
 use threadglass::target::{Core, CoreFault, CoreOptions, Live, Target};
-use threadglass::terminal::safe;
 
 /// What a handle of ours stands for.
 pub(crate) enum Subject {

@@ -6,9 +6,9 @@ use crate::lists::Pass;
 use crate::session::{Session, lock, look_error};
 use crate::sessions;
 use std::ffi::{c_int, c_uint, c_void};
-use threadglass::filter::{LOWEST_PRIORITY, ThreadFilter};
-use threadglass::glibc::Descriptor;
+use threadglass::model::filter::{LOWEST_PRIORITY, ThreadFilter};
 use threadglass::model::{SignalSet, ThreadState};
+use threadglass::runtimes::glibc::Descriptor;
 
 /// Calls back for every thread that passes the filters.
 ///

@@ -9,7 +9,8 @@ use crate::client::Client;
 use crate::session::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use threadglass::target::{Live, Memory, ProcService};
+use threadglass::memory::Memory;
+use threadglass::target::{Live, ProcService};
 
 /// How long a failed check stands before it is tried again.
 const PATIENCE: Duration = Duration::from_secs(1);

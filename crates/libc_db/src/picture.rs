@@ -11,11 +11,11 @@ use crate::sync::stats::recorded_kind;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use threadglass::look::waits::{Reread, Scope, by_content, collect_unnamed, reread};
 use threadglass::model::{Evidence, Family, SyncObject, Thread};
 use threadglass::proc::SyscallFile;
 use threadglass::symbols::{DataNames, LockVariable};
 use threadglass::target::{Live, LwpFacts, Target};
-use threadglass::waits::{Reread, Scope, by_content, collect_unnamed, reread};
 use threadglass::{Lwp, RemoteAddr};
 
 /// For how long a look may be used.

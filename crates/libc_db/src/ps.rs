@@ -8,7 +8,7 @@
 use crate::abi::{PsAddr, PsProc};
 use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
-use threadglass::terminal::safe;
+use threadglass::model::terminal::safe;
 
 /// `lwpid_t`.
 pub(crate) type LwpId = c_int;

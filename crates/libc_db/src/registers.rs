@@ -6,7 +6,7 @@ use crate::ps::{PS_NOXREGS, PS_OK, imports};
 use crate::session::{Session, look_error, thread};
 use crate::suspend::control_error;
 use std::ffi::{c_int, c_void};
-use threadglass::control::RegisterSet;
+use threadglass::act::RegisterSet;
 use threadglass::{Lwp, PthreadId};
 
 /// The LWP of a living thread.

@@ -14,12 +14,11 @@ use std::ffi::{CString, c_char, c_int};
 use std::ops::Deref;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use threadglass::control::{LiveWriter, Tracer};
-use threadglass::glibc::{Layout, LayoutError, SYMBOLS};
-use threadglass::target::{
-    Core, KernelFacts, Known, Live, LwpFacts, Memory, MemoryWrite, ProcService, Service, Symbols, Target,
-};
-use threadglass::threads::{InspectError, Inspector, listed_lwps};
+use threadglass::act::{LiveWriter, Tracer};
+use threadglass::look::threads::{InspectError, Inspector, listed_lwps};
+use threadglass::memory::{Memory, MemoryWrite};
+use threadglass::runtimes::glibc::{Layout, LayoutError, SYMBOLS};
+use threadglass::target::{Core, KernelFacts, Known, Live, LwpFacts, ProcService, Service, Symbols, Target};
 use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
 /// Where a session's answers come from.

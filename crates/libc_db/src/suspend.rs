@@ -5,7 +5,7 @@ use crate::ps::{PS_OK, imports};
 use crate::registers::lwp_of;
 use crate::session::{Session, thread};
 use std::ffi::{c_int, c_uchar};
-use threadglass::control::{AdjustError, ControlError, Tracer, raise_signals, set_priority};
+use threadglass::act::{AdjustError, ControlError, Tracer, raise_signals, set_priority};
 use threadglass::model::SignalSet;
 use threadglass::target::KernelFacts;
 use threadglass::{Lwp, Pid, PthreadId};

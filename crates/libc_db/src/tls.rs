@@ -5,8 +5,8 @@ use crate::client::psaddr;
 use crate::session::{Session, look_error, thread_or_early};
 use std::ffi::{c_int, c_ulong};
 use std::ptr;
-use threadglass::glibc::tls::TlsError;
-use threadglass::threads::Inspector;
+use threadglass::look::threads::Inspector;
+use threadglass::runtimes::glibc::tls::TlsError;
 use threadglass::{Lwp, PthreadId, RemoteAddr};
 
 fn tls_error(error: TlsError) -> TdErr {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use threadglass::RemoteAddr;
-use threadglass::filter::ThreadFilter;
+use threadglass::model::filter::ThreadFilter;
 use threadglass::model::{SignalSet, SyncKind, ThreadState};
 
 /// See inside a running multithreaded process, or its core file: its threads, what they wait for, their

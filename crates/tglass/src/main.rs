@@ -10,7 +10,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::io::Write;
 use std::process::ExitCode;
-use threadglass::terminal::{may_print, safe};
+use threadglass::model::terminal::{may_print, safe};
 
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {

@@ -1,12 +1,12 @@
 //! What the user can do, in the words of this tool's commands and flags. The library names none of them.
 
-use threadglass::control::ControlError;
-use threadglass::control::set_state::FindError;
+use threadglass::act::ControlError;
+use threadglass::act::inject::InjectError;
+use threadglass::act::set_state::FindError;
+use threadglass::measure::profile::ProfileError;
 use threadglass::model::{Check, Gap, Remedy};
-use threadglass::profile::ProfileError;
+use threadglass::table::TrackError;
 use threadglass::target::TargetError;
-use threadglass::track::TrackError;
-use threadglass::track::inject::InjectError;
 
 /// An error with its causes and what to do about it.
 pub fn of_error(error: &anyhow::Error) -> String {

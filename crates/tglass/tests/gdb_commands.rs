@@ -314,7 +314,7 @@ fn nothing_unseen_is_printed() {
     let numbers: Vec<u32> = testkit::serde_json::from_str(said.of(code).trim()).expect("a list");
     assert!(numbers.len() > 100_000, "letters are printed: {}", numbers.len());
     for c in numbers.into_iter().filter_map(char::from_u32) {
-        assert!(threadglass::terminal::may_print(c), "{c:?} reaches the terminal");
+        assert!(threadglass::model::terminal::may_print(c), "{c:?} reaches the terminal");
     }
 }
 

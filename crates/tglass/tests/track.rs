@@ -91,8 +91,8 @@ fn mutexes_are_counted_wherever_they_are() {
 #[test]
 fn numbers_read_while_they_change_were_true() {
     use threadglass::model::SyncStats;
+    use threadglass::table::{Agent, Tracked};
     use threadglass::target::Live;
-    use threadglass::track::{Agent, Tracked};
     use threadglass::{Pid, RemoteAddr};
     let fixture = Fixture::command({
         let mut command = run(&[], &build("track_words.c"));

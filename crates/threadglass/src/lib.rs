@@ -20,31 +20,25 @@
 //! [`model`] (plain data) → whoever prints it.
 #![deny(unsafe_code)]
 
-pub mod access;
+pub mod act;
 mod arch;
-pub mod control;
-pub mod doctor;
 pub mod elf;
-pub mod filter;
-pub mod glibc;
-pub mod guards;
 mod ids;
+pub mod limits;
+pub mod look;
+pub mod measure;
+pub mod memory;
 pub mod model;
 pub mod own_dir;
 pub mod proc;
-#[cfg(feature = "profile")]
-pub mod profile;
-pub(crate) mod seccomp;
-pub mod stats;
+pub mod runtimes;
 pub mod symbols;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
+pub mod table;
 pub mod target;
-pub mod terminal;
-pub mod threads;
-pub mod track;
 pub mod unwind;
-pub mod waits;
 
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 pub use sys::interrupt::{Asked, Interrupt};
+pub use sys::terminal::lines as terminal_lines;

@@ -2,9 +2,10 @@
 //! missing thread that was there all the time.
 
 use testkit::{Build, Fixture, Log, Variant, address};
+use threadglass::look::threads;
 use threadglass::model::ThreadState;
 use threadglass::target::Live;
-use threadglass::{Lwp, Pid, threads};
+use threadglass::{Lwp, Pid};
 
 /// Looks, in all.
 const LOOKS: usize = 2000;

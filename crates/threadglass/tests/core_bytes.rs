@@ -6,9 +6,11 @@ mod core_file;
 use core_file::{FIRST, assemble, core, descriptor, header, note, process, thread};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
+use threadglass::look::threads;
+use threadglass::memory::Memory;
 use threadglass::model::{Snapshot, ThreadState};
-use threadglass::target::{Core, KernelFacts, Memory, Target};
-use threadglass::{Lwp, RemoteAddr, threads};
+use threadglass::target::{Core, KernelFacts, Target};
+use threadglass::{Lwp, RemoteAddr};
 
 /// Looks at everything; `None` when it is refused.
 fn look(bytes: Vec<u8>) -> Option<Snapshot> {

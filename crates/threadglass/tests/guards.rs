@@ -3,12 +3,13 @@
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use testkit::{Build, Fixture, address, wait_asleep};
-use threadglass::guards::{Stander, Suspect, Wanted, follow_bytes, landing_pad, suspects};
+use threadglass::look::guards::{Stander, Suspect, Wanted, follow_bytes, landing_pad, suspects};
+use threadglass::look::threads;
 use threadglass::model::{Family, SyncKind};
 use threadglass::proc::SyscallFile;
 use threadglass::target::{Bytes, KernelFacts, Live};
 use threadglass::unwind::Space;
-use threadglass::{Lwp, Pid, RemoteAddr, threads};
+use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// Who holds what, by a fixture's own account: by lock, and thread.
 struct Truth {

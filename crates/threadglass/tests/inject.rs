@@ -1,10 +1,11 @@
 //! The agent put into programs that run: they never notice, and what it counts is exact.
 
 use testkit::{Build, Fixture, Value, Variant, address, agent_threads, eventually, goes_on, hammer, plugin};
+use threadglass::act::inject;
+use threadglass::act::inject::{InjectError, Injected, Options};
 use threadglass::model::SyncStats;
+use threadglass::table::{Agent, Tracked};
 use threadglass::target::Live;
-use threadglass::track::inject::{self, InjectError, Injected, Options};
-use threadglass::track::{Agent, Tracked};
 use threadglass::{Pid, RemoteAddr};
 
 fn attach(pid: i32) -> Injected {
@@ -278,7 +279,7 @@ fn filters_that_look_at_arguments_are_heeded() {
 /// Threads that sleep in calls which filters have forbidden since: the stop alone would kill them.
 #[test]
 fn a_thread_that_may_not_repeat_its_call_is_not_stopped() {
-    use threadglass::control::{ControlError, StoppedThread};
+    use threadglass::act::{ControlError, StoppedThread};
     let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
     let mut fixture = Fixture::start(&program, &["filter-futex"]).settled();
     let refused = refusal(fixture.pid());

@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 use testkit::{Build, Dumpable, Fixture, Value, Variant, address, eventually, has_static_libc};
+use threadglass::limits::Limits;
+use threadglass::look::threads;
+use threadglass::memory::Memory;
 use threadglass::model::{Evidence, Snapshot, SyncKind};
 use threadglass::symbols::{DataNames, LockVariable, ObjectNames};
-use threadglass::target::{Core, CoreOptions, Limits, Live, Memory};
-use threadglass::{Lwp, Pid, RemoteAddr, threads, unwind};
+use threadglass::target::{Core, CoreOptions, Live};
+use threadglass::{Lwp, Pid, RemoteAddr};
 
 fn open(fixture: &Fixture) -> Live {
     Live::open(Pid(fixture.pid())).expect("the fixture can be looked at")
@@ -58,7 +61,7 @@ fn check_members(fixture: &Fixture) {
         eventually("the thread waits for a lock", || call_of(&live, *lwp).starts_with("202 "));
     }
     let mut snapshot = threads::collect(&live).expect("its threads");
-    unwind::add_stacks(&live, &mut snapshot);
+    threadglass::look::add_stacks(&live, &mut snapshot);
     let mut names = DataNames::new(&live);
     for (truth, lwp) in members.iter().zip(lwps) {
         let (frames, words) = stack_of(&live, &snapshot, lwp);
@@ -159,7 +162,7 @@ fn a_lock_of_unknown_code_is_not_given_the_name_of_a_callers_type() {
         let fixture = Fixture::start(&program, &[&library]);
         let live = open(&fixture);
         let mut snapshot = threads::collect(&live).expect("its threads");
-        unwind::add_stacks(&live, &mut snapshot);
+        threadglass::look::add_stacks(&live, &mut snapshot);
         let (frames, words) = stack_of(&live, &snapshot, waiter(&fixture, fixture.truth()));
         let [at, start] = ["at", "start"].map(|member| address(&fixture.truth()[member]));
         assert!(words.contains(&start), "the pointer is on the stack");
@@ -209,7 +212,7 @@ fn symbols_name_variables_without_debug_information() {
     }
     assert!(locks.iter().all(|lock| lock.name != "room" && lock.name != "registry"));
     let mut snapshot = threads::collect(&live).expect("its threads");
-    unwind::add_stacks(&live, &mut snapshot);
+    threadglass::look::add_stacks(&live, &mut snapshot);
     for truth in list(fixture.truth(), "members") {
         let (frames, words) = stack_of(&live, &snapshot, waiter(&fixture, truth));
         assert_eq!(names.member_of(RemoteAddr(address(&truth["at"])), SyncKind::Mutex, &frames, &words), None);

@@ -4,14 +4,16 @@
 use proptest::prelude::*;
 use std::collections::HashMap;
 use threadglass::elf::Image;
-use threadglass::glibc::sync::{CondLayout, decode, size_of};
-use threadglass::glibc::{Anchor, DescriptorReader, Hint, Layout, MAX_NODES, SYMBOLS, tsd, walk};
+use threadglass::elf::demangle;
+use threadglass::memory::{Memory, Slot};
 use threadglass::model::{SignalSet, SyncKind, signal_name, signal_number};
 use threadglass::proc::{
     SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
 };
-use threadglass::symbols::demangle;
-use threadglass::target::{Bytes, Memory, Slot};
+use threadglass::runtimes::glibc::locks::{CondLayout, decode, size_of};
+use threadglass::runtimes::glibc::{DescriptorReader, Layout, MAX_NODES, SYMBOLS, tsd, walk};
+use threadglass::target::Bytes;
+use threadglass::target::{Anchor, Hint};
 use threadglass::{InnerTid, PthreadId, RemoteAddr};
 
 /// Where the invented libc keeps its descriptors, its list heads, and its key table.

@@ -2,16 +2,16 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::{Build, Fixture};
-use threadglass::control::{LiveWriter, RegisterSet, Tracer};
-use threadglass::glibc::Layout;
+use threadglass::act::{LiveWriter, RegisterSet, Tracer};
+use threadglass::look::threads::{Inspector, listed_lwps};
+use threadglass::look::waits::{Scope, collect_scope};
+use threadglass::memory::{Memory, MemoryWrite, ReadErrorKind};
 use threadglass::model::{Snapshot, SyncObject, Thread, ThreadState};
 use threadglass::proc::SyscallFile;
+use threadglass::runtimes::glibc::Layout;
 use threadglass::target::{
-    GeneralRegisters, KernelFacts, Known, Live, Memory, MemoryWrite, ProcService, ReadErrorKind, RoutineFailed,
-    Service, Symbols, Target,
+    GeneralRegisters, KernelFacts, Known, Live, ProcService, RoutineFailed, Service, Symbols, Target,
 };
-use threadglass::threads::{Inspector, listed_lwps};
-use threadglass::waits::{Scope, collect_scope};
 use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// The routines of a debugger that traces a process.

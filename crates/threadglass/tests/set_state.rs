@@ -2,12 +2,13 @@
 
 use proptest::prelude::*;
 use std::cell::RefCell;
-use threadglass::control::set_state::{Plan, SetError, apply, kick, plan, undo_plan};
-use threadglass::glibc::sync::{CondLayout, Mutex, Rwlock, decode, size_of};
+use threadglass::act::set_state::{SetError, apply, kick, plan, undo_plan};
+use threadglass::memory::{Memory, MemoryWrite, ReadError, ReadErrorKind};
+use threadglass::model::SetPlan as Plan;
 use threadglass::model::{
     Detail, Evidence, Family, Holder, HolderStatus, Side, SyncKind, SyncObject, SyncState, Waiter,
 };
-use threadglass::target::{Memory, MemoryWrite, ReadError, ReadErrorKind};
+use threadglass::runtimes::glibc::locks::{CondLayout, Mutex, Rwlock, decode, size_of};
 use threadglass::{InnerTid, Lwp, Pid, RemoteAddr};
 
 const AT: RemoteAddr = RemoteAddr(0x5000);

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
+use threadglass::look::walk_bytes;
+use threadglass::memory::{Memory, ReadError};
 use threadglass::model::StackEnd;
-use threadglass::target::{Bytes, Memory, ReadError};
-use threadglass::unwind::{MAX_FRAMES, Registers, Space, walk_bytes};
+use threadglass::target::Bytes;
+use threadglass::unwind::{MAX_FRAMES, Registers, Space};
 use threadglass::{RemoteAddr, elf};
 
 const BASE: u64 = 0x40_0000;

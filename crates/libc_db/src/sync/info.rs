@@ -8,8 +8,8 @@ use crate::session::Session;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
+use threadglass::look::waits::Reread;
 use threadglass::model::{Detail, Family, Holder, HolderStatus, SyncKind, SyncState};
-use threadglass::waits::Reread;
 use threadglass::{Lwp, RemoteAddr};
 
 /// LOCK_OWNERDEAD and LOCK_NOTRECOVERABLE.

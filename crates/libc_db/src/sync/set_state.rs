@@ -6,7 +6,7 @@ use crate::picture::Depth;
 use crate::ps::{PS_OK, imports};
 use crate::session::Session;
 use std::ffi::c_int;
-use threadglass::control::set_state::{Concerned, SetError, apply, carry_out, find_sharers, plan};
+use threadglass::act::set_state::{Concerned, SetError, apply, carry_out, find_sharers, plan};
 use threadglass::model::Evidence;
 use threadglass::proc::KernelState;
 use threadglass::target::{KernelFacts, Target};

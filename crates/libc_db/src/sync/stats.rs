@@ -11,10 +11,13 @@ use crate::session::{Session, lock};
 use crate::sessions;
 use std::collections::HashMap;
 use std::ffi::c_int;
+use threadglass::act::Wanted;
+use threadglass::act::inject;
+use threadglass::act::inject::{InjectError, Injected};
 use threadglass::model::{Evidence, SyncKind, SyncStats as Counted};
+use threadglass::table;
+use threadglass::table::Tracked;
 use threadglass::target::{Live, Target};
-use threadglass::track::inject::{self, InjectError, Injected};
-use threadglass::track::{self, Tracked, Wanted};
 use threadglass::{Pid, RemoteAddr};
 
 /// What this controller has asked for.
@@ -103,7 +106,7 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
 /// Switches the agent of a program that was started with it; what it has counted so far, and our place in it.
 fn by_switch(session: &Session, on: bool, place: Option<Wanted>) -> Td<(HashMap<RemoteAddr, Tracked>, Option<Wanted>)> {
     session.looking(session.live().as_deref(), |target| {
-        let found = track::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
+        let found = table::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
         let inside = found.ok_or(TdErr::NoCapab)?;
         // What was counted is read before it is switched on, and before it is switched off.
         let objects = by_address(inside.objects(target));
@@ -140,7 +143,7 @@ fn by_injection(session: &Session, pid: Pid, on: bool) -> Result<HashMap<RemoteA
             Ok(injected) => Some(injected),
             // Under a debugger nothing can be put in; what another tool, or the debugger itself, has put in is used.
             Err(error) => {
-                let is_on = track::Agent::find(&live).is_ok_and(|inside| inside.is_some_and(|inside| inside.is_on()));
+                let is_on = table::Agent::find(&live).is_ok_and(|inside| inside.is_some_and(|inside| inside.is_on()));
                 if !is_on {
                     return Err(Some(error));
                 }
@@ -151,7 +154,7 @@ fn by_injection(session: &Session, pid: Pid, on: bool) -> Result<HashMap<RemoteA
     }
     // Off, and it never was on.
     let Some(inside) = place.as_ref() else { return Ok(HashMap::new()) };
-    let found = track::Agent::find(&inside.live).ok().flatten().ok_or(None)?;
+    let found = table::Agent::find(&inside.live).ok().flatten().ok_or(None)?;
     let objects = by_address(found.objects(&inside.live));
     if !on && let Some(injected) = place.take().and_then(|inside| inside.injected) {
         // Slots are restored when this returns, unless the process has gone.
@@ -169,13 +172,13 @@ fn refused(why: Option<InjectError>) -> TdErr {
 }
 
 /// Looks at the agent inside the program, if there is one.
-fn look<R>(session: &Session, act: impl FnOnce(&dyn Target, track::Agent) -> R) -> Td<Option<R>> {
+fn look<R>(session: &Session, act: impl FnOnce(&dyn Target, table::Agent) -> R) -> Td<Option<R>> {
     if let Some(inside) = &*lock(&session.inside) {
-        return Ok(track::Agent::find(&inside.live).ok().flatten().map(|found| act(&inside.live, found)));
+        return Ok(table::Agent::find(&inside.live).ok().flatten().map(|found| act(&inside.live, found)));
     }
     let live = session.live();
     session.looking(live.as_deref(), |target| {
-        Ok(track::Agent::find(target).ok().flatten().map(|found| act(target, found)))
+        Ok(table::Agent::find(target).ok().flatten().map(|found| act(target, found)))
     })
 }
 
@@ -183,7 +186,7 @@ fn look<R>(session: &Session, act: impl FnOnce(&dyn Target, track::Agent) -> R) 
 pub(crate) fn end(session: &Session) {
     let Tracking::Since(_, Some(place)) = std::mem::take(&mut *lock(&session.tracking)) else { return };
     let _ = session.looking(session.live().as_deref(), |target| {
-        if let Ok(Some(inside)) = track::Agent::find(target) {
+        if let Ok(Some(inside)) = table::Agent::find(target) {
             let _ = session
                 .writing(|memory| inside.switch_off(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab));
         }

@@ -5,9 +5,9 @@ use crate::render::contend;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{IsTerminal, Write};
 use std::process::{Child, Command, ExitCode};
+use threadglass::act::inject::Options;
+use threadglass::measure::contend::{ContendError, Contender};
 use threadglass::model::ContentionReport;
-use threadglass::track::inject::Options;
-use threadglass::track::{self, ContendError, Contender};
 use threadglass::{Interrupt, Pid};
 
 pub fn run(args: &ContendArgs) -> Result<ExitCode> {
@@ -24,8 +24,9 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let mut screen = Screen::default();
     let mut show = |report: &ContentionReport| screen.show(report);
     let is_shown = !args.json && std::io::stdout().is_terminal();
-    let progress = is_shown.then_some(&mut show as track::Progress<'_>);
-    let report = track::contend(whose, args.duration, args.limit, &interrupt, progress).map_err(explain)?;
+    let progress = is_shown.then_some(&mut show as threadglass::measure::contend::Progress<'_>);
+    let report = threadglass::measure::contend::contend(whose, args.duration, args.limit, &interrupt, progress)
+        .map_err(explain)?;
     screen.clear()?;
     match args.json {
         true => super::print_json(&report),
@@ -52,7 +53,7 @@ impl Screen {
         self.clear()?;
         let text = contend::text(report);
         let mut out = anstream::stdout().lock();
-        let height = track::terminal_lines(&std::io::stdout()).unwrap_or(24);
+        let height = threadglass::terminal_lines(&std::io::stdout()).unwrap_or(24);
         // A line that the terminal breaks would be two when it is to be cleared: it is told to cut them instead.
         let mut frame = "\x1b[?7l".to_owned();
         for line in text.lines().take(height.saturating_sub(1)) {
@@ -76,11 +77,11 @@ impl Screen {
 }
 
 fn start(args: &ContendArgs) -> Result<Child> {
-    if let Some(why) = track::misfit(&args.command[0]) {
+    if let Some(why) = threadglass::act::misfit(&args.command[0]) {
         bail!(why);
     }
-    let agent = track::place()?;
+    let agent = threadglass::act::place()?;
     let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]).envs(track::environment(&agent, false, false, None));
+    command.args(&args.command[1..]).envs(threadglass::act::environment(&agent, false, false, None));
     command.spawn().with_context(|| format!("cannot run {}", args.command[0].display()))
 }

@@ -6,7 +6,9 @@ use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
-use threadglass::{Pid, target::Live, waits};
+use threadglass::Pid;
+use threadglass::look::waits;
+use threadglass::target::Live;
 
 /// Ends the child when the demo ends, also when it fails.
 struct Guard(Child);

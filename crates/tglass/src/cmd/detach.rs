@@ -4,7 +4,7 @@ use crate::cli::DetachArgs;
 use anyhow::Result;
 use std::process::ExitCode;
 use threadglass::Pid;
-use threadglass::track::inject;
+use threadglass::act::inject;
 
 pub fn run(args: &DetachArgs) -> Result<ExitCode> {
     let pid = Pid(args.pid);

@@ -5,7 +5,7 @@ use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
 use threadglass::Pid;
-use threadglass::doctor;
+use threadglass::look::doctor;
 
 pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let mut report = doctor::check(args.pid.map(Pid))?;

@@ -11,7 +11,7 @@ pub fn run(args: GenerateArgs) -> Result<ExitCode> {
     let mut out = Vec::new();
     match args.what {
         Generate::Agent => {
-            let path = threadglass::track::place()?;
+            let path = threadglass::act::place()?;
             out = format!("{}\n", path.to_str().context("the path of the agent is not UTF-8")?).into_bytes();
         }
         Generate::Completions { shell } => clap_complete::generate(shell, &mut tool, "tglass", &mut out),

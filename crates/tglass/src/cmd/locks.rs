@@ -5,10 +5,11 @@ use crate::{remedy, render};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use threadglass::act::inject::Options;
+use threadglass::look::waits;
+use threadglass::look::waits::Scope;
+use threadglass::measure::contend::Counting;
 use threadglass::model::SyncObject;
-use threadglass::track::Counting;
-use threadglass::track::inject::Options;
-use threadglass::waits::{self, Scope};
 use threadglass::{Interrupt, Pid};
 
 pub fn run(args: &LocksArgs) -> Result<ExitCode> {

@@ -9,8 +9,9 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
+use threadglass::measure::profile;
+use threadglass::measure::profile::{DEFAULT_LOOKS, DEFAULT_RATE, Launched, Options, Progress, Region, Source};
 use threadglass::model::Profile;
-use threadglass::profile::{self, DEFAULT_LOOKS, DEFAULT_RATE, Launched, Options, Progress, Region, Source};
 use threadglass::{Interrupt, Pid};
 
 /// How long a process is watched when nothing else is said.

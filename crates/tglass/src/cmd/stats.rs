@@ -5,8 +5,8 @@ use crate::{remedy, render};
 use anyhow::{Result, bail};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use threadglass::measure::stats::{Look, Watch};
 use threadglass::model::Stats;
-use threadglass::stats::{Look, Watch};
 use threadglass::target::Live;
 use threadglass::{Interrupt, Pid};
 

@@ -5,8 +5,9 @@ use crate::{remedy, render};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::Instant;
+use threadglass::look::waits;
 use threadglass::target::Live;
-use threadglass::{Pid, control, unwind, waits};
+use threadglass::{Pid, act};
 
 pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     let started = Instant::now();
@@ -18,9 +19,9 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     snapshot.threads.retain(|thread| filter.matches(thread));
     match (args.stacks, args.stop, &args.target.target) {
         (false, ..) => {}
-        (true, false, _) => unwind::add_stacks(&*target, &mut snapshot),
+        (true, false, _) => threadglass::look::add_stacks(&*target, &mut snapshot),
         (true, true, WhichTarget::Process(pid)) => {
-            control::add_stacks_stopping(&Live::open(Pid(*pid))?.with_limits(target.limits()), &mut snapshot);
+            act::add_stacks_stopping(&Live::open(Pid(*pid))?.with_limits(target.limits()), &mut snapshot);
         }
         (true, true, WhichTarget::Core(_)) => bail!("--stop is for processes: nothing moves in a core file"),
     }

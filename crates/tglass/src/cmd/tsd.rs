@@ -4,7 +4,7 @@ use crate::cli::TargetArgs;
 use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
-use threadglass::threads;
+use threadglass::look::threads;
 
 pub fn run(args: &TargetArgs) -> Result<ExitCode> {
     let target = super::open(args)?;

@@ -5,8 +5,8 @@ use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Instant;
+use threadglass::look::waits;
 use threadglass::model::Finding;
-use threadglass::waits;
 
 /// What it exits with when threads hang for ever.
 const HANGS: u8 = 1;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use std::io::{Result, Write};
-use threadglass::terminal::may_print;
+use threadglass::model::terminal::may_print;
 
 /// Writes a document as people read it.
 pub fn pretty(out: impl Write, value: &impl Serialize) -> Result<()> {

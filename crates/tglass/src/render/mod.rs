@@ -19,7 +19,7 @@ pub mod tsd;
 pub mod why;
 
 use anstyle::{AnsiColor, Style};
-pub use threadglass::terminal::safe;
+pub use threadglass::model::terminal::safe;
 
 /// For the one fact of a screen that matters most.
 pub const BOLD: Style = Style::new().bold();

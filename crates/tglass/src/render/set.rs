@@ -5,8 +5,9 @@ use super::{BAD, BOLD, DIM, FAIR, GOOD, paint, safe};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use threadglass::control::set_state::{Applied, Found, Kicked, Plan, Sharers, WordWrite};
+use threadglass::act::set_state::{Applied, Found, Kicked, Sharers};
 use threadglass::model::{Evidence, Side};
+use threadglass::model::{SetPlan as Plan, WordWrite};
 use threadglass::proc::syscall_name;
 use threadglass::{Lwp, RemoteAddr};
 

@@ -2,7 +2,7 @@
 
 use super::object_file::{ObjectFile, Section, Table, symbols};
 use super::plainness;
-use crate::target::{Limits, Share};
+use crate::limits::{Limits, Share};
 use std::fs::File;
 
 /// Symbols between two looks at the clock.

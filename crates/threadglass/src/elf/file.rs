@@ -3,7 +3,7 @@
 use super::object_file::{Held, Names, ObjectFile, RawSymbol, SHT_NOTE, Table, symbols};
 use super::{Symbol, holds, image::build_id_in_notes, plainness};
 use crate::RemoteAddr;
-use crate::target::Limits;
+use crate::limits::Limits;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -100,7 +100,7 @@ impl FileSymbols {
         self.visit_named(RawSymbol::is_function, |symbol, raw| {
             let Ok(raw) = std::str::from_utf8(raw) else { return true };
             let (addr, size) = (RemoteAddr(symbol.value), symbol.size);
-            let is_it = raw == name || (raw.starts_with("_") && crate::symbols::demangle(raw) == name);
+            let is_it = raw == name || (raw.starts_with("_") && crate::elf::demangle(raw) == name);
             if is_it && found.len() < MAX_NAMESAKES && found.iter().all(|other| other.addr != addr) {
                 found.push(Symbol { name: raw.to_owned(), addr, size });
             }

@@ -7,7 +7,8 @@
 use super::{Symbol, holds, plainness};
 use crate::RemoteAddr;
 use crate::arch::ELF_MACHINE;
-use crate::target::{Limits, Memory, ReadError, Share};
+use crate::limits::{Limits, Share};
+use crate::memory::{Memory, ReadError};
 use std::cmp::Reverse;
 
 const PT_LOAD: u32 = 1;

@@ -1,11 +1,13 @@
 //! ELF objects: as they lie in the target's memory, and as files.
 
 mod data;
+mod demangle;
 mod file;
 mod image;
 mod object_file;
 
 pub use data::{DataSymbol, DataSymbols};
+pub use demangle::demangle;
 pub use file::{FileSymbols, build_id_of_file};
 pub use image::{Image, ImageError};
 pub(crate) use object_file::{Held, ObjectFile, Section};

@@ -4,8 +4,8 @@
 //! size in it is a claim. It is believed as far as there is a file, and a file may be long and empty: so what is kept
 //! of it comes out of the budget of the look, and what is read without being kept has a limit of its own.
 
+use crate::limits::{Limits, MAX_BYTES, Share};
 use crate::sys::file::name_of;
-use crate::target::{Limits, MAX_BYTES, Share};
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

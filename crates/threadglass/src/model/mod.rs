@@ -3,6 +3,7 @@
 mod contention;
 mod doctor;
 mod evidence;
+pub mod filter;
 mod finding;
 mod frame;
 mod profile;
@@ -13,6 +14,7 @@ mod snapshot;
 mod stats;
 mod sync;
 mod sync_stats;
+pub mod terminal;
 mod thread;
 mod tsd;
 

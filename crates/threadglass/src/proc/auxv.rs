@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn own_vector_has_an_entry_inside_the_executable() {
         let aux = parse_auxv(&std::fs::read("/proc/self/auxv").unwrap());
-        let (maps, _) = super::super::parse_maps(&std::fs::read("/proc/self/maps").unwrap());
+        let (maps, _) = crate::proc::parse_maps(&std::fs::read("/proc/self/maps").unwrap());
         let entry = aux.entry.unwrap();
         assert!(maps.iter().any(|map| map.exec && map.contains(entry)));
         assert!(aux.random.is_some() && aux.phdr.is_some());

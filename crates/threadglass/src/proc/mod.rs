@@ -8,12 +8,12 @@
 mod auxv;
 mod limits;
 mod maps;
+pub(crate) mod seccomp;
 mod stat;
 mod status;
 mod syscall;
 
 pub use crate::arch::syscall_name;
-pub(crate) use crate::arch::syscall_word;
 pub use auxv::{AuxVector, parse_auxv};
 pub(crate) use limits::parse_file_limit;
 pub use limits::{StackLimit, parse_stack_limit};

@@ -1,7 +1,8 @@
 //! `/proc/PID/task/TID/syscall`: what a blocked task is blocked in.
 
-use super::{hex0x, signed, syscall_word, words};
+use super::{hex0x, signed, words};
 use crate::RemoteAddr;
+use crate::arch::syscall_word;
 use crate::model::Syscall;
 
 /// One reading of the file.

@@ -2,9 +2,9 @@
 
 use super::debug_file::find_debug_file;
 use super::debug_info::has_debug_info;
-use super::demangle;
 use super::object_names::{Fit, ObjectNames};
 use crate::RemoteAddr;
+use crate::elf::demangle;
 use crate::elf::{DataSymbols, FileSymbols, Image, ObjectFile};
 use crate::model::{Evidence, Family, SyncKind};
 use crate::proc::map_at;

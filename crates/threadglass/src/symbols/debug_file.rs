@@ -1,8 +1,9 @@
 //! Debug information that was split off into a file of its own.
 
 use crate::elf::{ObjectFile, build_id_of_file};
+use crate::limits::Limits;
 use crate::sys::file::{open_dir, open_regular_below};
-use crate::target::{Limits, Module};
+use crate::target::Module;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 

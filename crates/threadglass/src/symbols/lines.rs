@@ -2,16 +2,17 @@
 
 use super::debug_file::find_debug_file;
 use super::debug_info::{DebugInfo, FunctionAt, has_debug_info};
-use crate::target::{Limits, Module};
+use crate::limits::Limits;
+use crate::target::Module;
 use std::fs::File;
 
 /// The debug information of one object.
-pub(super) struct Lines(DebugInfo);
+pub(crate) struct Lines(DebugInfo);
 
 impl Lines {
     /// Opens the debug information of `module`: in its own file or in a separate one. `None` when it has
     /// none.
-    pub(super) fn open(module: &Module, file: Option<&File>, build_id: Option<&[u8]>, limits: &Limits) -> Option<Self> {
+    pub(crate) fn open(module: &Module, file: Option<&File>, build_id: Option<&[u8]>, limits: &Limits) -> Option<Self> {
         let separate;
         let file = match file.filter(|file| has_debug_info(file, limits)) {
             Some(file) => file,
@@ -24,7 +25,7 @@ impl Lines {
     }
 
     /// The functions at each of the link-time addresses `offsets`, the innermost first.
-    pub(super) fn functions_at(&mut self, offsets: &[u64]) -> Vec<Vec<FunctionAt>> {
+    pub(crate) fn functions_at(&mut self, offsets: &[u64]) -> Vec<Vec<FunctionAt>> {
         self.0.functions_at(offsets)
     }
 }

@@ -3,19 +3,16 @@
 mod data;
 mod debug_file;
 mod debug_info;
-mod demangle;
-mod frames;
 mod lines;
 mod object_names;
 
 pub use data::{DataNames, LockVariable};
 pub use debug_info::FunctionAt;
-pub use demangle::demangle;
-pub(crate) use frames::{FrameNames, Namer};
+pub(crate) use lines::Lines;
 pub use object_names::{ObjectLock, ObjectNames};
 
 use crate::RemoteAddr;
-use crate::elf::{FileSymbols, Image};
+use crate::elf::{FileSymbols, Image, demangle};
 use crate::target::{Module, Target};
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! Names of the variables and members of one object.
 
 use super::debug_info::{CodeFacts, DebugInfo, FunctionAt, has_debug_info, join};
-use super::demangle;
 use crate::elf::DataSymbols;
+use crate::elf::demangle;
+use crate::limits::Limits;
 use crate::model::{Evidence, Family, SyncKind};
-use crate::target::Limits;
 use std::fs::File;
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ pub(crate) mod interrupt;
 #[cfg(feature = "profile")]
 pub(crate) mod limits;
 pub(crate) mod map_query;
+pub(crate) mod parallel;
 #[cfg(feature = "agent")]
 pub(crate) mod pipe;
 #[cfg(feature = "agent")]

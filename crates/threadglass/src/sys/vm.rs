@@ -1,6 +1,6 @@
 //! Batched reads of another process's memory.
 
-use crate::target::{ReadError, ReadErrorKind, Slot};
+use crate::memory::{ReadError, ReadErrorKind, Slot};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};

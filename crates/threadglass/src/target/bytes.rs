@@ -1,7 +1,8 @@
 //! A target made of plain bytes, for tests and fuzzing.
 
-use super::{Memory, ReadError, ReadErrorKind, Symbols};
+use super::Symbols;
 use crate::RemoteAddr;
+use crate::memory::{Memory, ReadError, ReadErrorKind};
 use std::collections::BTreeMap;
 
 /// Memory that is a set of byte ranges, and a list of symbols.

@@ -2,10 +2,37 @@
 
 use super::TargetError;
 use crate::arch::{GeneralRegisters, Registers};
-use crate::glibc::{Anchor, Hint};
 use crate::model::{Evidence, Policy, SignalSet, ThreadState};
 use crate::proc::{KernelState, Stat, Status, SyscallFile};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
+
+/// A place that leads to a thread's descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// The robust-list head that the thread registered with the kernel, which lies inside its descriptor.
+    RobustHead(RemoteAddr),
+    /// The descriptor itself: the thread pointer.
+    Descriptor(RemoteAddr),
+}
+
+impl Anchor {
+    /// Where the descriptor begins, if the robust-list head lies at `robust_head` in it.
+    pub fn base(self, robust_head: Option<u64>) -> Option<RemoteAddr> {
+        match self {
+            Self::RobustHead(head) => head.checked_sub(robust_head?),
+            Self::Descriptor(base) => Some(base),
+        }
+    }
+}
+
+/// A living thread and what leads to its descriptor without any list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// Its id as the target sees it.
+    pub inner: InnerTid,
+    /// What leads to its descriptor.
+    pub anchor: Anchor,
+}
 
 /// Facts about one LWP. Optional ones are those that a core, or a process of another user, lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]

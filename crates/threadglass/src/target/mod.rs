@@ -2,18 +2,12 @@
 //!
 //! A target is a bundle of small capabilities. [`Memory`] and [`Symbols`] are enough to find glibc
 //! and its threads; [`KernelFacts`] adds what only the kernel knows. Live processes have all three.
-//!
-//! # Read semantics
-//!
-//! A short read is success: `Ok(n)` with `n < buf.len()` says that the bytes from `addr + n` on are
-//! not available. Nothing here stops the process, so two reads may see two different moments;
-//! callers that need agreement read again and compare.
 
+mod access;
 mod bytes;
 mod core;
 mod facts;
 mod library;
-mod limits;
 mod live;
 mod module;
 mod service;
@@ -21,134 +15,24 @@ mod symbols;
 
 pub use self::core::{Core, CoreError, CoreFault, CoreOptions};
 pub use crate::arch::GeneralRegisters;
+pub use access::Denial;
+pub(crate) use access::{
+    CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope,
+};
 pub use bytes::Bytes;
-pub use facts::{Elsewhere, KernelFacts, LwpFacts, SchedCounters};
+pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, SchedCounters};
 pub use library::Library;
-pub(crate) use limits::MAX_BYTES;
-pub use limits::{Limits, Running, Share};
 pub use live::Live;
-pub(crate) use live::parallel::in_parallel;
 pub use module::Module;
 pub use service::{Known, ProcService, RoutineFailed, Service};
 
-use crate::access::Denial;
-use crate::glibc::Layout;
+use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::model::{CoreInfo, Gap, Remedy, SignalSet};
 use crate::proc::{MapEntry, StackLimit};
+use crate::runtimes::glibc::Layout;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
-use std::fmt;
 use std::fs::File;
-
-/// Why bytes could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadErrorKind {
-    /// Nothing is mapped there (or it may not be read).
-    Unmapped,
-    /// We are not allowed to read this process.
-    Denied,
-    /// The process has gone, or executes another program now.
-    Gone,
-}
-
-/// A failed read, with the place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot read {len} bytes at {addr}: {kind}")]
-pub struct ReadError {
-    /// Where.
-    pub addr: RemoteAddr,
-    /// How much was asked for.
-    pub len: usize,
-    /// Why not.
-    pub kind: ReadErrorKind,
-}
-
-impl fmt::Display for ReadErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unmapped => "not mapped",
-            Self::Denied => "not permitted",
-            Self::Gone => "the process has gone",
-        })
-    }
-}
-
-/// One range of a batched read.
-#[derive(Debug)]
-pub struct Slot<'a> {
-    /// Where to read.
-    pub addr: RemoteAddr,
-    /// Where to put it.
-    pub buf: &'a mut [u8],
-    /// What came of it, as for [`Memory::read_at`].
-    pub outcome: Result<usize, ReadError>,
-}
-
-impl<'a> Slot<'a> {
-    /// A range still to be read.
-    pub fn new(addr: RemoteAddr, buf: &'a mut [u8]) -> Self {
-        Self { addr, buf, outcome: Ok(0) }
-    }
-
-    /// Whether all of it was read.
-    pub fn is_whole(&self) -> bool {
-        self.outcome == Ok(self.buf.len())
-    }
-}
-
-/// Bytes of the inspected process, live or dead.
-pub trait Memory {
-    /// Reads at `addr`; see the module's *Read semantics*.
-    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError>;
-
-    /// Reads many ranges. Targets that can do this in few calls override it.
-    fn read_many(&self, slots: &mut [Slot<'_>]) {
-        for slot in slots {
-            slot.outcome = self.read_at(slot.addr, slot.buf);
-        }
-    }
-
-    /// Reads all of `buf` or fails.
-    fn read_exact(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
-        let len = buf.len();
-        match self.read_at(addr, buf)? {
-            n if n == len => Ok(()),
-            _ => Err(ReadError { addr, len, kind: ReadErrorKind::Unmapped }),
-        }
-    }
-
-    /// Reads `N` bytes.
-    fn read_array<const N: usize>(&self, addr: RemoteAddr) -> Result<[u8; N], ReadError>
-    where
-        Self: Sized,
-    {
-        let mut buf = [0; N];
-        self.read_exact(addr, &mut buf).map(|()| buf)
-    }
-
-    /// Reads a 32-bit number.
-    fn read_u32(&self, addr: RemoteAddr) -> Result<u32, ReadError> {
-        let mut buf = [0; 4];
-        self.read_exact(addr, &mut buf).map(|()| u32::from_le_bytes(buf))
-    }
-
-    /// Reads a 64-bit number.
-    fn read_u64(&self, addr: RemoteAddr) -> Result<u64, ReadError> {
-        let mut buf = [0; 8];
-        self.read_exact(addr, &mut buf).map(|()| u64::from_le_bytes(buf))
-    }
-
-    /// Reads a pointer.
-    fn read_addr(&self, addr: RemoteAddr) -> Result<RemoteAddr, ReadError> {
-        self.read_u64(addr).map(RemoteAddr)
-    }
-}
-
-/// A target whose memory can be changed. Apart from [`Memory`], so that nothing which only looks can
-/// reach it.
-pub trait MemoryWrite: Memory {
-    /// Writes all of `bytes` at `addr`, or fails.
-    fn write_at(&self, addr: RemoteAddr, bytes: &[u8]) -> Result<(), ReadError>;
-}
 
 /// Global symbols of the inspected process, in whichever object they are.
 pub trait Symbols {

@@ -3,7 +3,7 @@
 use super::{Library, Module, Target};
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};
-use crate::glibc::SYMBOLS;
+use crate::runtimes::glibc::SYMBOLS;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,8 @@
 use super::entries::{Entry, Fault, Section};
 use crate::RemoteAddr;
 use crate::elf::{Image, ObjectFile};
-use crate::target::{Limits, Memory, Share};
+use crate::limits::{Limits, Share};
+use crate::memory::Memory;
 use gimli::{BaseAddresses, EhFrameHdr, EndianSlice, LittleEndian, RegisterRule, UnwindContext};
 use std::fs::File;
 

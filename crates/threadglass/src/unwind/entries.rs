@@ -5,7 +5,8 @@
 
 use super::cfi::{Bytes, Means};
 use crate::RemoteAddr;
-use crate::target::{Limits, Memory, Share};
+use crate::limits::{Limits, Share};
+use crate::memory::Memory;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, FrameDescriptionEntry, LittleEndian, UnwindSection};
 
 /// Bytes of one entry. The longest seen have a few thousand.

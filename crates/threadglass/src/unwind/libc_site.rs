@@ -15,7 +15,7 @@ use crate::model::{CallSite, Evidence};
 const SHORT: usize = 192;
 
 /// The call by which the innermost frames, as far as they are in libc, were reached.
-pub(super) fn call_site(space: &Space<'_>, known: &mut Known, places: &[Place]) -> Option<CallSite> {
+pub(crate) fn call_site(space: &Space<'_>, known: &mut Known, places: &[Place]) -> Option<CallSite> {
     let in_libc = |place: &Place| space.object_at(place.lookup().0).is_some_and(|object| object.libc);
     let caller = places.iter().position(|place| !in_libc(place))?;
     let (inner, caller) = (&places[caller.checked_sub(1)?], &places[caller]);

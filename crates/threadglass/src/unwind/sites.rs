@@ -6,8 +6,9 @@ use super::stack::StackWords;
 use super::walk::{Place, Walker};
 use crate::RemoteAddr;
 use crate::arch::Registers;
+use crate::memory::{Memory, Slot};
 use crate::model::CallSite;
-use crate::target::{Memory, Slot, Target};
+use crate::target::Target;
 
 /// Bytes of each stack that are read at once: libc's frames around a wait are small.
 const TOP: usize = 1024;

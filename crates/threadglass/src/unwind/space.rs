@@ -5,8 +5,10 @@ use super::cfi::{Means, Row, Table};
 use super::entries::Fault;
 use crate::RemoteAddr;
 use crate::elf::Image;
+use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::model::Evidence;
-use crate::target::{Limits, Memory, Target};
+use crate::target::Target;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::rc::Rc;
@@ -20,23 +22,23 @@ type Opener<'a> = dyn Fn() -> Option<File> + Send + Sync + 'a;
 
 /// The code of a target.
 pub struct Space<'a> {
-    pub(super) memory: &'a (dyn Memory + Sync),
+    pub(crate) memory: &'a (dyn Memory + Sync),
     /// In address order.
     objects: Vec<Object<'a>>,
     /// Ranges of code that belong to no file: generated at run time, or the kernel's (vDSO). In address order.
     loose: OnceLock<Vec<Extent>>,
     find_loose: Box<dyn Fn() -> Vec<(RemoteAddr, RemoteAddr)> + Send + Sync + 'a>,
     tables: AtomicUsize,
-    pub(super) limits: Limits,
+    pub(crate) limits: Limits,
 }
 
 /// One loaded object.
-pub(super) struct Object<'a> {
+pub(crate) struct Object<'a> {
     extent: Extent,
     /// Name of its file.
     name: Option<String>,
     /// Whether it is the C library, or a part of it.
-    pub(super) libc: bool,
+    pub(crate) libc: bool,
     open: Box<Opener<'a>>,
     names: OnceLock<Option<Image>>,
 }
@@ -93,12 +95,12 @@ impl<'a> Space<'a> {
     }
 
     /// Whether the C library is an object of its own.
-    pub(super) fn has_libc(&self) -> bool {
+    pub(crate) fn has_libc(&self) -> bool {
         self.objects.iter().any(|object| object.libc)
     }
 
     /// The object that holds `addr`.
-    pub(super) fn object_at(&self, addr: u64) -> Option<&Object<'a>> {
+    pub(crate) fn object_at(&self, addr: u64) -> Option<&Object<'a>> {
         find(&self.objects, |object| &object.extent, addr)
     }
 
@@ -139,12 +141,12 @@ impl<'a> Space<'a> {
     }
 
     /// Name and first address of the exported function that holds `addr`.
-    pub(super) fn exported_around(&self, addr: u64) -> Option<(String, RemoteAddr)> {
+    pub(crate) fn exported_around(&self, addr: u64) -> Option<(String, RemoteAddr)> {
         self.names_at(addr)?.function_at(RemoteAddr(addr)).map(|symbol| (symbol.name, symbol.addr))
     }
 
     /// Name of the function that is bound to the slot of a procedure linkage table.
-    pub(super) fn import_at(&self, slot: u64) -> Option<String> {
+    pub(crate) fn import_at(&self, slot: u64) -> Option<String> {
         self.names_at(slot)?.import_at(RemoteAddr(slot))
     }
 
@@ -168,7 +170,7 @@ impl<'a> Space<'a> {
     }
 
     /// `N` bytes of code.
-    pub(super) fn code<const N: usize>(&self, addr: u64) -> Option<[u8; N]> {
+    pub(crate) fn code<const N: usize>(&self, addr: u64) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         self.memory.read_exact(RemoteAddr(addr), &mut bytes).ok().map(|()| bytes)
     }
@@ -224,9 +226,9 @@ pub(crate) struct Known {
     rows: HashMap<u64, Option<Rc<Row>>>,
     calls: HashMap<u64, Option<Call>>,
     /// By return address into the program: the exported function of libc that is called there.
-    pub(super) sites: HashMap<u64, Option<(String, Evidence)>>,
+    pub(crate) sites: HashMap<u64, Option<(String, Evidence)>>,
     /// Places that have been given away to be named.
-    pub(super) named: HashSet<RemoteAddr>,
+    pub(crate) named: HashSet<RemoteAddr>,
 }
 
 impl Known {
@@ -239,7 +241,7 @@ impl Known {
     }
 
     /// The call that returns to `back`.
-    pub(super) fn call(&mut self, space: &Space<'_>, back: u64) -> Option<Call> {
+    pub(crate) fn call(&mut self, space: &Space<'_>, back: u64) -> Option<Call> {
         if self.calls.len() >= MAX_KNOWN {
             self.calls.clear();
         }
@@ -250,7 +252,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::ReadError;
+    use crate::memory::ReadError;
 
     /// Memory in which nothing is an object, and that counts who asks.
     struct Barren(AtomicUsize);

@@ -1,7 +1,7 @@
 //! Words of a stack, read in few large pieces.
 
 use crate::RemoteAddr;
-use crate::target::Memory;
+use crate::memory::Memory;
 
 /// The first piece. Most stacks of blocked threads are shorter.
 const FIRST: usize = 4 << 10;
@@ -20,7 +20,7 @@ pub(crate) struct StackWords<'a> {
 
 impl<'a> StackWords<'a> {
     /// Reads what is above the stack pointer at once, and more when asked.
-    pub(super) fn live(memory: &'a dyn Memory, sp: RemoteAddr) -> Self {
+    pub(crate) fn live(memory: &'a dyn Memory, sp: RemoteAddr) -> Self {
         let mut stack = Self { memory: Some(memory), pieces: Vec::new() };
         stack.word(sp.0);
         stack
@@ -37,7 +37,7 @@ impl<'a> StackWords<'a> {
     }
 
     /// The word at `addr`; `None` when it cannot be read.
-    pub(super) fn word(&mut self, addr: u64) -> Option<u64> {
+    pub(crate) fn word(&mut self, addr: u64) -> Option<u64> {
         if let Some(word) = self.pieces.iter().rev().find_map(|piece| word_in(piece, addr)) {
             return Some(word);
         }

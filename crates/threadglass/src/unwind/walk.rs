@@ -63,7 +63,7 @@ pub(crate) struct Walker<'w, 'a> {
 }
 
 impl Walker<'_, '_> {
-    pub(super) fn walk(&mut self, stack: &mut StackWords<'_>, registers: Registers) -> Walk {
+    pub(crate) fn walk(&mut self, stack: &mut StackWords<'_>, registers: Registers) -> Walk {
         let mut places = Vec::new();
         let end = self.frames(stack, registers, &mut |place, _| places.push(place));
         Walk { places, end }

@@ -8,8 +8,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use threadglass::control::set_state::{Plan, Sharers};
+use threadglass::act::set_state::Sharers;
 use threadglass::model::Family;
+use threadglass::model::SetPlan as Plan;
 use threadglass::own_dir::{Access, own_dir};
 use threadglass::target::Live;
 

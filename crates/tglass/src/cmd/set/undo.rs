@@ -6,11 +6,14 @@ use crate::render::set as screen;
 use anyhow::{Context, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::ExitCode;
-use threadglass::control::LiveWriter;
-use threadglass::control::set_state::{Concerned, Kicked, Plan, SetError, apply, carry_out, find_sharers, undo_plan};
+use threadglass::act::LiveWriter;
+use threadglass::act::set_state::{Concerned, Kicked, SetError, apply, carry_out, find_sharers, undo_plan};
+use threadglass::look::waits;
+use threadglass::memory::Memory;
+use threadglass::model::SetPlan as Plan;
 use threadglass::model::{Holder, SCHEMA, SyncKind, UndoDone, UndoReport};
-use threadglass::target::{Live, Memory};
-use threadglass::{Lwp, Pid, RemoteAddr, waits};
+use threadglass::target::Live;
+use threadglass::{Lwp, Pid, RemoteAddr};
 
 pub fn run(args: &SetArgs) -> Result<ExitCode> {
     let (path, journal, live) = match &args.target {

@@ -2,7 +2,7 @@
 
 use super::unit::Parsed;
 use super::{Session, Slice};
-use crate::target::Share;
+use crate::limits::Share;
 use gimli::{Attribute, Operation, constants as dw};
 use std::sync::Arc;
 

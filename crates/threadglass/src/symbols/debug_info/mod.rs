@@ -19,8 +19,8 @@ pub use frames::FunctionAt;
 use locks::LockMember;
 pub(super) use sections::has_debug_info;
 
+use crate::limits::{Limits, Share};
 use crate::sys::clock::own_cpu;
-use crate::target::{Limits, Share};
 use code::CodeMap;
 use gimli::{AttributeValue, Dwarf, Section, UnitOffset, UnitType, constants as dw};
 use index::UnitIndex;

@@ -4,7 +4,7 @@
 //! belong to others. What they take is part of the budget of the look, before a byte of it is there.
 
 use crate::elf::{Held, ObjectFile, Section};
-use crate::target::Limits;
+use crate::limits::Limits;
 use flate2::{Decompress, FlushDecompress, Status};
 use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, SectionId};
 use std::fs::File;

@@ -27,11 +27,13 @@ pub use error::{CoreError, CoreFault};
 
 use super::module::{Module, group};
 use super::symbols::GlibcSymbols;
-use super::{Identity, Limits, Memory, ReadError, Symbols, Target, TargetError};
-use crate::access::Denial;
+use super::{Identity, Symbols, Target, TargetError};
 use crate::arch::GeneralRegisters;
+use crate::limits::Limits;
+use crate::memory::{Memory, ReadError};
 use crate::model::{CoreInfo, CoreWriter, Gap, signal_name};
 use crate::proc::{MapEntry, StackLimit};
+use crate::target::Denial;
 use crate::{Lwp, Pid, RemoteAddr};
 use files::Files;
 use header::{Headers, MAX_OF_CORE};

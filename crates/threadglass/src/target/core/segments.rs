@@ -3,7 +3,7 @@
 use super::header::{Headers, PT_LOAD, ProgramHeader};
 use super::source::Source;
 use crate::RemoteAddr;
-use crate::target::{Memory, ReadError, ReadErrorKind};
+use crate::memory::{Memory, ReadError, ReadErrorKind};
 
 /// Mappings that one read goes through, beside those that its size accounts for.
 const MAX_PIECES: usize = 64;

@@ -1,8 +1,8 @@
 //! The kernel's facts about the threads of a live process.
 
 use super::Live;
-use super::parallel::in_parallel;
 use crate::proc::{SyscallFile, parse_stat, parse_status, parse_syscall};
+use crate::sys::parallel::in_parallel;
 use crate::sys::{file, robust};
 use crate::target::{Elsewhere, KernelFacts, LwpFacts, SchedCounters, TargetError};
 use crate::{InnerTid, Lwp, Pid};

@@ -1,8 +1,8 @@
 //! Memory of a live process: `process_vm_readv`, or `/proc/PID/mem` where that call is filtered.
 
 use super::Live;
+use crate::memory::{Memory, ReadError, ReadErrorKind, Slot};
 use crate::sys::vm::{self, Refused};
-use crate::target::{Memory, ReadError, ReadErrorKind, Slot};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};

@@ -6,17 +6,17 @@ mod idle;
 mod iterator;
 mod memory;
 mod modules;
-pub(crate) mod parallel;
 mod symbols;
 
 use super::module::Module;
 use super::symbols::GlibcSymbols;
-use super::{Identity, Limits, Target, TargetError, room_in};
-use crate::access::Denial;
+use super::{Identity, Target, TargetError, room_in};
+use crate::limits::Limits;
 use crate::proc::{
     AuxVector, MapEntry, StackLimit, Stat, Status, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status,
 };
 use crate::sys::file;
+use crate::target::Denial;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use memory::LiveMemory;
 use nix::errno::Errno;

@@ -3,11 +3,14 @@
 
 mod kernel;
 
-use super::{GeneralRegisters, Identity};
-use super::{Limits, Live, Memory, MemoryWrite, Module, ReadError, ReadErrorKind, Symbols, Target, TargetError};
-use crate::access::Denial;
-use crate::glibc::Layout;
+use super::Identity;
+use super::{Live, Module, Symbols, Target, TargetError};
+use crate::arch::GeneralRegisters;
+use crate::limits::Limits;
+use crate::memory::{Memory, MemoryWrite, ReadError, ReadErrorKind};
 use crate::proc::{MapEntry, StackLimit};
+use crate::runtimes::glibc::Layout;
+use crate::target::Denial;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use std::fs::File;
 use std::sync::OnceLock;

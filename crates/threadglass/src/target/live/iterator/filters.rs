@@ -13,7 +13,7 @@ use super::program::{
     STORE_8_CONSTANT, STREAM, TASK, insn,
 };
 use crate::Lwp;
-use crate::seccomp::Filter;
+use crate::proc::seccomp::Filter;
 use crate::sys::bpf::{self, Insn};
 use crate::target::Live;
 use nix::errno::Errno;
@@ -230,7 +230,7 @@ impl Live {
 mod tests {
     use super::*;
     use crate::Pid;
-    use crate::control::StoppedThread;
+    use crate::act::StoppedThread;
     use crate::sys::ptrace::seccomp_filter;
     use testkit::{Build, Fixture, Variant};
 

@@ -2,8 +2,8 @@
 //! leaves no trace in anybody's log.
 
 use crate::Pid;
-use crate::access::{CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability};
 use crate::target::Live;
+use crate::target::{CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 

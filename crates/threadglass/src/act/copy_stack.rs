@@ -1,0 +1,82 @@
+//! Stopping a thread for as long as it takes to copy its stack.
+
+use super::stopped::{ControlError, StoppedThread};
+use crate::arch::{GeneralRegisters, Registers};
+use crate::look::{Moving, Stacks};
+use crate::memory::Memory;
+use crate::model::{Gap, Snapshot};
+use crate::sys::ptrace::RegisterSet;
+use crate::target::Live;
+use crate::{Lwp, RemoteAddr};
+use nix::errno::Errno;
+use std::time::{Duration, Instant};
+
+/// As much of a stack as is copied while its thread stands still: what 512 frames rarely exceed.
+const MAX_COPY: u64 = 512 << 10;
+/// Of a stack whose end is not known.
+const USUAL_COPY: u64 = 64 << 10;
+
+/// What was copied from a thread while it was stopped.
+#[derive(Clone, Debug)]
+pub struct StackCopy {
+    /// All its registers.
+    pub registers: Registers,
+    /// Its stack, from the stack pointer up.
+    pub bytes: Vec<u8>,
+    /// For how long it was held: from before it was asked to stop until after it was let go.
+    pub held: Duration,
+    /// Number of the system call that returns EINTR because of the stop.
+    pub interrupted: Option<i64>,
+}
+
+/// **Stops** thread `lwp`, copies its registers and its stack (which ends at `end`, if that is known), and
+/// lets it go.
+pub fn copy_stack(live: &Live, lwp: Lwp, end: Option<RemoteAddr>) -> Result<StackCopy, ControlError> {
+    let failed = |errno| ControlError::System(lwp, errno);
+    let started = Instant::now();
+    let stopped = StoppedThread::stop(live.pid(), lwp)?;
+    let general = stopped.registers(RegisterSet::General)?;
+    let registers = GeneralRegisters::from_bytes(&general).ok_or(failed(Errno::EIO))?.frame();
+    let used = end.and_then(|end| end.0.checked_sub(registers.sp.0)).filter(|used| *used > 0);
+    let mut bytes = vec![0; used.unwrap_or(USUAL_COPY).min(MAX_COPY) as usize];
+    let got = live.read_at(registers.sp, &mut bytes).unwrap_or(0);
+    let interrupted = stopped.visible_interruption();
+    drop(stopped);
+    let held = started.elapsed();
+    bytes.truncate(got);
+    Ok(StackCopy { registers, bytes, held, interrupted })
+}
+
+/// Adds to `snapshot` the stacks of its threads. **Stops** those that do not stand still, one after the
+/// other, each for as long as its stack is copied; the snapshot tells for how long.
+pub fn add_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
+    let mut stacks = Stacks::new(live);
+    let moving = stacks.read(&snapshot.threads, &mut snapshot.gaps);
+    let (mut total, mut longest) = (Duration::ZERO, Duration::ZERO);
+    let mut still: Moving = Moving::default();
+    for lwp in moving.threads() {
+        let Some(thread) = snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp)) else { continue };
+        match copy_stack(live, lwp, thread.stack.map(|stack| stack.base)) {
+            Ok(copy) => {
+                total += copy.held;
+                longest = longest.max(copy.held);
+                stacks.add_copied(thread, copy.registers, copy.registers.sp, copy.bytes);
+                if let Some(number) = copy.interrupted {
+                    let name = crate::arch::syscall_word(number);
+                    let why = format!("the stop made its {name} return EINTR");
+                    Gap::of_thread(&mut snapshot.gaps, "undisturbed thread", &why, lwp);
+                }
+            }
+            Err(ControlError::NoThread(..)) => still.push(lwp, "it ended while it was looked at"),
+            Err(error) => {
+                let gap = Gap::whole("stack", error.to_string()).with(error.remedy());
+                gap.add_of_thread(&mut snapshot.gaps, lwp);
+            }
+        }
+    }
+    still.report(&mut snapshot.gaps);
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    snapshot.pause_us += micros(total);
+    snapshot.longest_pause_us = snapshot.longest_pause_us.max(micros(longest));
+    stacks.finish(snapshot);
+}

@@ -1,0 +1,93 @@
+//! What is needed of the program's C library: functions, and two short sequences of its code.
+
+use super::InjectError;
+use crate::RemoteAddr;
+use crate::arch::code::{SIGNAL_RETURN, SYSCALL_RETURN};
+use crate::elf::Image;
+use crate::memory::Memory;
+use crate::runtimes::glibc::{KeyLayout, Layout};
+use crate::target::{Library, Live};
+use table::control::KEYS;
+
+/// Addresses in the target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Code {
+    pub(super) create: RemoteAddr,
+    pub(super) attr_init: RemoteAddr,
+    pub(super) set_stack_size: RemoteAddr,
+    pub(super) set_detach_state: RemoteAddr,
+    pub(super) open: RemoteAddr,
+    pub(super) open_mode: u64,
+    pub(super) symbol: RemoteAddr,
+    /// Ends C++'s thread-local objects; null where libc does not have it.
+    pub(super) end_objects: RemoteAddr,
+    /// `__pthread_keys`.
+    pub(super) keys: RemoteAddr,
+    /// A system call and a return.
+    pub(super) syscall_ret: RemoteAddr,
+    /// The system call at the end of every signal handler.
+    pub(super) sigreturn: RemoteAddr,
+}
+
+/// More code than any C library has.
+const MOST: u64 = 16 << 20;
+
+/// Whether keys and values are what they have always been: the stub counts on it.
+fn are_pairs(keys: &KeyLayout) -> bool {
+    let key = (keys.stride, keys.seq, keys.destructor);
+    let value = (keys.data_stride, keys.data_seq, keys.data);
+    (key, value) == ((16, 0, 8), (16, 0, 8)) && keys.per_block == u64::from(KEYS) && keys.count >= keys.per_block
+}
+
+/// Finds all of it.
+pub(super) fn find(live: &Live, layout: &Layout) -> Result<Code, InjectError> {
+    let keys = layout.keys.filter(are_pairs).ok_or(InjectError::Missing("keys of thread-specific data"))?.table;
+    let image = |any: &[Library]| {
+        let module = live.modules().iter().find(|module| any.contains(&module.library()))?;
+        let mut image = Image::load(live, module.base).ok()?;
+        image.load_symbols(live).ok()?;
+        Some((module, image))
+    };
+    let (module, libc) = image(&[Library::Libc, Library::PlainLibc]).ok_or(InjectError::NoGlibc)?;
+    if libc.address_of("gnu_get_libc_version").is_none() {
+        return Err(InjectError::NoGlibc);
+    }
+    // Until 2.33 threads were a library of their own.
+    let threads = image(&[Library::Threads]).map(|(_, image)| image);
+    let in_threads = |name: &'static str| {
+        let own = threads.as_ref().and_then(|image| image.address_of(name));
+        own.or_else(|| libc.address_of(name)).ok_or(InjectError::Missing(name))
+    };
+    let new = libc.address_of("dlopen").zip(libc.address_of("dlsym"));
+    let old = || libc.address_of("__libc_dlopen_mode").zip(libc.address_of("__libc_dlsym"));
+    const NOW: u64 = 2;
+    // How libc called itself: as if `dlopen` had been called.
+    const OLD_NOW: u64 = NOW | 0x8000_0000;
+    let (open, symbol, open_mode) = match (new, old()) {
+        (Some((open, symbol)), _) => (open, symbol, NOW),
+        (None, Some((open, symbol))) => (open, symbol, OLD_NOW),
+        (None, None) => return Err(InjectError::Missing("dlopen")),
+    };
+    let in_libc = |map: &&crate::proc::MapEntry| map.exec && map.read && module.contains(map.start);
+    let text = live.maps().iter().find(in_libc).ok_or(InjectError::NoGlibc)?;
+    let mut bytes = vec![0; (text.end.0 - text.start.0).min(MOST) as usize];
+    live.read_exact(text.start, &mut bytes)?;
+    let sequence = |wanted: &[u8], what| {
+        let found = memchr::memmem::find(&bytes, wanted);
+        found.map(|at| text.start.offset(at as u64)).ok_or(InjectError::Missing(what))
+    };
+    Ok(Code {
+        // Not in a program that has no threads library: it has no threads either.
+        create: in_threads("pthread_create")?,
+        attr_init: in_threads("pthread_attr_init")?,
+        set_stack_size: in_threads("pthread_attr_setstacksize")?,
+        set_detach_state: in_threads("pthread_attr_setdetachstate")?,
+        open,
+        open_mode,
+        symbol,
+        end_objects: libc.address_of("__call_tls_dtors").unwrap_or(RemoteAddr(0)),
+        keys,
+        syscall_ret: sequence(SYSCALL_RETURN, "a system call")?,
+        sigreturn: sequence(SIGNAL_RETURN, "the return from signals")?,
+    })
+}

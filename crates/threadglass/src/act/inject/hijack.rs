@@ -1,0 +1,459 @@
+//! The few microseconds in which a thread of the target works for us: it maps memory and makes a thread.
+//!
+//! It may hold any lock, so it runs nothing but two system calls. At every moment between them we may be killed:
+//! see `arch::signal_frame`.
+
+use super::code::Code;
+use super::places::{self, Leftover};
+use super::room::{Room, Shared, Wanted, shared};
+use super::victim::Victim;
+use super::{InjectError, calls};
+use crate::act::{ControlError, StoppedThread, nap};
+use crate::arch::signal_frame::{Frame, frame};
+use crate::arch::{GeneralRegisters, syscall};
+use crate::memory::Memory;
+use crate::model::SignalSet;
+use crate::proc::parse_status;
+use crate::proc::seccomp::Filter;
+use crate::runtimes::glibc::Layout;
+use crate::sys::priority::Hurry;
+use crate::sys::ptrace::RegisterSet;
+use crate::sys::ptrace::{
+    AT_SYSCALL, Change, get_signal_mask, go_to_syscall, poll_change, rseq_area, seccomp_filter, tell_syscalls,
+};
+use crate::target::Live;
+use crate::target::{CAP_SYS_ADMIN, has_capability};
+use crate::{Lwp, Pid, RemoteAddr};
+use nix::errno::Errno;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, CHILD_CLEARTID: a thread like others.
+const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x20_0000;
+
+/// So often a call is made again that was stopped in the middle.
+const TRIES: usize = 64;
+
+/// A system call takes so long only if the kernel waits for something.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    /// The memory.
+    pub(super) start: RemoteAddr,
+    /// For how long the thread was stopped.
+    pub(super) pause: Duration,
+    /// The system call that returned early because of it, if there was one.
+    pub(super) interrupted: Option<i64>,
+}
+
+/// What is known before anybody is stopped.
+pub(super) struct Prepared<'a> {
+    pub(super) live: &'a Live,
+    /// Whether the thread's filters are no matter.
+    pub(super) force: bool,
+    /// What an earlier injection has left in it.
+    pub(super) leftover: Option<Leftover>,
+    pub(super) layout: &'a Layout,
+    pub(super) code: &'a Code,
+    pub(super) room: &'a Room,
+    pub(super) wanted: Wanted,
+}
+
+/// A stopped thread whose registers are ours; put back when this is dropped, in whatever way.
+struct Hijacked<'a> {
+    stopped: &'a StoppedThread,
+    mem: &'a File,
+    regs: GeneralRegisters,
+    mask: SignalSet,
+    is_masked: std::cell::Cell<bool>,
+    frame: Frame,
+}
+
+impl Drop for Hijacked<'_> {
+    fn drop(&mut self) {
+        // The mask first: until the registers are the old ones, the frame brings back both.
+        let _ = self.stopped.set_signal_mask(self.mask);
+        let _ = self.stopped.set_registers(RegisterSet::General, &self.regs.resumed().bytes());
+    }
+}
+
+impl<'a> Hijacked<'a> {
+    fn new(
+        stopped: &'a StoppedThread,
+        regs: GeneralRegisters,
+        mem: &'a File,
+        code: &Code,
+    ) -> Result<Self, InjectError> {
+        let lwp = stopped.lwp();
+        let mask = get_signal_mask(lwp).map_err(|errno| ControlError::System(lwp, errno))?;
+        let float = stopped.registers(RegisterSet::Extended)?;
+        let frame = frame(&regs.resumed(), mask.0, &float, code.sigreturn.0).ok_or(InjectError::NoVictim)?;
+        mem.write_all_at(&frame.bytes, frame.at).map_err(|_| InjectError::NoVictim)?;
+        tell_syscalls(lwp).map_err(|errno| ControlError::System(lwp, errno))?;
+        Ok(Self { stopped, mem, regs, mask, is_masked: std::cell::Cell::new(false), frame })
+    }
+
+    /// One system call, in the C library, by the return behind which the thread finds back without us.
+    fn call(&self, code: &Code, number: i64, args: [u64; 6], kept: u64) -> Result<u64, InjectError> {
+        let regs = self.regs.calling(code.syscall_ret.0, self.frame.at, number, args, kept);
+        self.stopped.set_registers(RegisterSet::General, &regs.bytes())?;
+        if !self.is_masked.replace(true) {
+            self.stopped.set_signal_mask(SignalSet(u64::MAX))?;
+        }
+        for _ in 0..TRIES {
+            self.to_syscall()?;
+            self.to_syscall()?;
+            let bytes = self.stopped.registers(RegisterSet::General)?;
+            let after = GeneralRegisters::from_bytes(&bytes).ok_or(InjectError::NoVictim)?;
+            match after.result() {
+                // Stopped in the middle (SIGSTOP cannot be blocked), and nothing was done: once more.
+                _ if after.restart().is_some() => self.stopped.set_registers(RegisterSet::General, &regs.bytes())?,
+                error @ -4095..=-1 => return Err(InjectError::Call(number, Errno::from_raw(-error as i32))),
+                result => return Ok(result as u64),
+            }
+        }
+        Err(InjectError::NoVictim)
+    }
+
+    /// Memory that can be executed, at a place that the next tool would find, and how much.
+    fn map(&self, prepared: &Prepared<'_>) -> Result<(RemoteAddr, u64), InjectError> {
+        const READ_EXECUTE: u64 = 1 | 4;
+        const PRIVATE_ANONYMOUS: u64 = 2 | 0x20;
+        const FIXED: u64 = 0x10;
+        const FIXED_NOREPLACE: u64 = 0x10_0000;
+        let Prepared { live, leftover, code, room, .. } = prepared;
+        let map = |at: u64, size: u64, flags: u64| {
+            let args = [at, size, READ_EXECUTE, PRIVATE_ANONYMOUS | flags, u64::MAX, 0];
+            self.call(code, syscall::MMAP, args, 0).map(|start| (RemoteAddr(start), size))
+        };
+        if let Some(left) = leftover.filter(|left| left.is_still_there(live, self.stopped.lwp())) {
+            return map(left.start.0, room.size.max(left.size), FIXED);
+        }
+        for start in places::free(live.maps()) {
+            match map(start.0, room.size, FIXED_NOREPLACE) {
+                // Another tool was quicker, or the kernel is older than that flag.
+                Err(InjectError::Call(_, Errno::EEXIST | Errno::EINVAL)) => {}
+                other => return other,
+            }
+        }
+        map(0, room.size, 0)
+    }
+
+    /// A raw thread in memory that is filled.
+    fn clone_into(&self, prepared: &Prepared<'_>, start: RemoteAddr) -> Result<u64, InjectError> {
+        let Prepared { layout, code, room, .. } = prepared;
+        let tcb = start.offset(room.tcb);
+        let args = [THREAD, room.entry(start).0, 0, tcb.offset(layout.tid).0, tcb.0, 0];
+        self.call(code, syscall::CLONE, args, Room::mail(start).0)
+    }
+
+    /// To the beginning of a system call, or to its end.
+    fn to_syscall(&self) -> Result<(), InjectError> {
+        let lwp = self.stopped.lwp();
+        let failed = |errno| ControlError::System(lwp, errno);
+        go_to_syscall(lwp, 0).map_err(failed)?;
+        let begun = Instant::now();
+        loop {
+            match poll_change(lwp) {
+                Ok(Change::Signalled(AT_SYSCALL)) => return Ok(()),
+                // Its process is stopped: not yet where we want it. It stops like the others when we let it go.
+                Ok(Change::Stopped) => go_to_syscall(lwp, 0).map_err(failed)?,
+                // All that can be blocked are. SIGSTOP cannot, and would be lost.
+                Ok(Change::Signalled(signal)) => go_to_syscall(lwp, signal).map_err(failed)?,
+                Ok(Change::Ended) => return Err(ControlError::System(lwp, Errno::ESRCH).into()),
+                Ok(Change::None) if begun.elapsed() > PATIENCE => return Err(failed(Errno::ETIMEDOUT).into()),
+                Ok(Change::None) | Err(Errno::EINTR) => nap(begun),
+                Err(errno) => return Err(failed(errno).into()),
+            }
+        }
+    }
+
+    fn write(&self, parts: &[(RemoteAddr, Vec<u8>)]) -> Result<(), InjectError> {
+        parts.iter().try_for_each(|(at, bytes)| super::write(self.mem, *at, bytes))
+    }
+}
+
+/// The memory of the target, for writing also where the target itself may only read.
+pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
+    let path = format!("/proc/{pid}/task/{lwp}/mem");
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    file.map_err(|error| InjectError::Write(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))
+}
+
+/// **Stops** a thread, makes a raw thread by it, and lets it go.
+pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
+    let Prepared { live, force, layout, code, room, wanted, .. } = prepared;
+    let shared: Shared = shared(*live, victim.pointer).ok_or(InjectError::NoVictim)?;
+    let hurry = Hurry::new();
+    let stopped = match force {
+        false => stop_if_allowed(live, victim.lwp)?,
+        true => StoppedThread::stop_by_force(live.pid(), victim.lwp)?,
+    };
+    let begun = stopped.asked();
+    // It goes by numbers up to here. Now that one of its threads is ours, they cannot become another process's.
+    live.check_identity()?;
+    let regs = GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
+    if !victim.has_room(live, regs.sp()) || is_in_sequence(live, victim.lwp) {
+        return Err(InjectError::NoVictim);
+    }
+    let hijacked = Hijacked::new(&stopped, regs, mem, code)?;
+    let (start, size) = hijacked.map(prepared)?;
+    let made = hijacked
+        .write(&room.fill((start, size), layout, code, shared, *wanted))
+        .and_then(|()| hijacked.clone_into(prepared, start));
+    if made.is_err() {
+        let _ = hijacked.call(code, syscall::MUNMAP, [start.0, size, 0, 0, 0, 0], 0);
+    }
+    let interrupted = stopped.visible_interruption();
+    drop(hijacked);
+    drop(stopped);
+    let pause = begun.elapsed();
+    drop(hurry);
+    made.map(|_| Made { start, pause, interrupted })
+}
+
+/// **Stops** a thread whose seccomp filters, which its new threads inherit, allow all that is to be done. It may have
+/// confined itself since all threads were looked at. Where the filters can be read in no other way, they are read from
+/// the stopped thread: one that ran, and so repeats nothing.
+fn stop_if_allowed(live: &Live, lwp: Lwp) -> Result<StoppedThread, InjectError> {
+    let pid = live.pid();
+    let status = std::fs::read(format!("/proc/{pid}/task/{lwp}/status")).ok().and_then(|text| parse_status(&text));
+    let is_filtered = status.ok_or(InjectError::NoVictim)?.seccomp != 0;
+    let read = if is_filtered { live.seccomp_filters(lwp) } else { Some(Vec::new()) };
+    if let Some(filters) = read {
+        calls::check(pid, &filters)?;
+        return Ok(StoppedThread::stop(pid, lwp)?);
+    }
+    if !has_capability(CAP_SYS_ADMIN) {
+        return Err(InjectError::Seccomp(pid, "what they allow cannot be read from here (root can)".to_owned()));
+    }
+    let stopped = StoppedThread::stop(pid, lwp)?;
+    let mut filters = Vec::new();
+    while filters.len() < 1024 {
+        match seccomp_filter(lwp, filters.len()) {
+            Ok(Some(filter)) => filters.push(Filter::new(filter)),
+            Ok(None) => break,
+            Err(errno) => {
+                let why = format!("what they allow cannot be read from here ({errno})");
+                return Err(InjectError::Seccomp(pid, why));
+            }
+        }
+    }
+    calls::check(pid, &filters).map(|()| stopped)
+}
+
+/// Whether a stopped thread is in a sequence that the kernel would have it begin anew.
+fn is_in_sequence(live: &Live, lwp: Lwp) -> bool {
+    rseq_area(lwp).is_some_and(|area| live.read_u64(RemoteAddr(area).offset(8)) != Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::act::inject::{code, victim};
+    use crate::target::KernelFacts;
+    use testkit::{Build, Fixture, Value, Variant, eventually, serde_json};
+
+    /// What is learned of a program before one of its threads is stopped.
+    struct Known {
+        live: Live,
+        layout: Layout,
+        code: Code,
+        room: Room,
+    }
+
+    impl Known {
+        fn of(fixture: &Fixture) -> Self {
+            let live = Live::open(Pid(fixture.pid())).unwrap();
+            let layout = Layout::discover(&live, &live, &[]).unwrap();
+            let code = code::find(&live, &layout).unwrap();
+            let room = Room::new(&live, &layout, 0);
+            Self { live, layout, code, room }
+        }
+
+        fn prepared(&self) -> Prepared<'_> {
+            let Self { live, layout, code, room } = self;
+            let wanted = Wanted { mode: 1, objects: 0, attach: None };
+            Prepared { live, force: false, leftover: None, layout, code, room, wanted }
+        }
+
+        /// Some thread of it, once one can be had.
+        fn victim(&self) -> Victim {
+            let mut found = None;
+            eventually("a thread should be fit to be stopped", || {
+                let snapshot = crate::look::threads::collect(&self.live).unwrap();
+                found = victim::candidates(&self.live, &snapshot).first().copied();
+                found.is_some()
+            });
+            found.unwrap()
+        }
+    }
+
+    /// A program whose threads sleep.
+    fn sleeping() -> Fixture {
+        Fixture::start(&Build::new("inject_refuse.c").variant(Variant::Default).path(), &[]).settled()
+    }
+
+    /// Whether anything is mapped there now.
+    fn is_mapped(live: &Live, at: RemoteAddr) -> bool {
+        let text = std::fs::read(format!("/proc/{}/maps", live.pid())).unwrap();
+        crate::proc::map_at(&crate::proc::parse_maps(&text).0, at).is_some()
+    }
+
+    /// Its registers are ours, and the way back is there.
+    fn hijack<'a>(known: &Known, stopped: &'a StoppedThread, mem: &'a File) -> Hijacked<'a> {
+        let regs = GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General).unwrap()).unwrap();
+        Hijacked::new(stopped, regs, mem, &known.code).unwrap()
+    }
+
+    /// The new thread and all it has made may have ended, and its memory be gone, before the thread that made it wakes.
+    #[test]
+    fn a_thread_finds_its_way_back_when_the_memory_has_gone() {
+        let mut fixture = sleeping();
+        let known = Known::of(&fixture);
+        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
+        let hijacked = std::mem::ManuallyDrop::new(hijack(&known, &stopped, &mem));
+        let place = hijacked.map(&prepared).unwrap();
+        let shared = shared(live, victim.pointer).unwrap();
+        hijacked.write(&known.room.fill(place, &known.layout, &known.code, shared, prepared.wanted)).unwrap();
+        hijacked.clone_into(&prepared, place.0).unwrap();
+        // As another tool would, for which an agent is at work already.
+        let go = Room::mail(place.0).offset(std::mem::offset_of!(table::control::Mail, go) as u64);
+        mem.write_all_at(&table::control::go::AWAY.to_le_bytes(), go.0).unwrap();
+        eventually("the memory should be given back", || !is_mapped(live, place.0));
+        drop(stopped);
+        assert_eq!(fixture.ask("alive"), "alive");
+        eventually("the thread should sleep where it did", || {
+            let call = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", live.pid(), victim.lwp)).unwrap();
+            call.starts_with(&format!("{} ", syscall::FUTEX))
+        });
+    }
+
+    /// Of all signals only this one gets through to a thread while it works for us.
+    #[test]
+    fn a_stop_that_comes_meanwhile_is_not_lost() {
+        let mut fixture = sleeping();
+        let known = Known::of(&fixture);
+        let (live, victim) = (&known.live, known.victim());
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
+        let hijacked = hijack(&known, &stopped, &mem);
+        crate::sys::task::send_signal(live.pid(), victim.lwp, libc::SIGSTOP as u32).unwrap();
+        hijacked.call(&known.code, syscall::GETPID, [0; 6], 0).unwrap();
+        drop(hijacked);
+        drop(stopped);
+        eventually("the program should be stopped", || {
+            testkit::task_state(fixture.pid(), fixture.pid()).is_some_and(|task| task.letter == 'T')
+        });
+        testkit::signal(fixture.pid(), testkit::Signal::SIGCONT);
+        assert_eq!(fixture.ask("alive"), "alive");
+    }
+
+    /// What was left behind is taken by the next tool, but not while a thread has not run since: it may have been let go with
+    /// the call still to be made that uses it. All threads of a program that is stopped are such.
+    #[test]
+    fn what_a_thread_may_still_come_to_is_left_alone() {
+        let mut fixture = sleeping();
+        let known = Known::of(&fixture);
+        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
+        let hijacked = hijack(&known, &stopped, &mem);
+        let (start, _) = hijacked.map(&prepared).unwrap();
+        drop(hijacked);
+        drop(stopped);
+        let is_found = || Leftover::find(live).is_some_and(|left| left.start == start);
+        eventually("it should be found", is_found);
+        testkit::signal(fixture.pid(), testkit::Signal::SIGSTOP);
+        let state = |lwp: Lwp| testkit::task_state(fixture.pid(), lwp.0).map(|task| task.letter);
+        eventually("all should stop", || live.lwps().unwrap().into_iter().all(|lwp| state(lwp) == Some('T')));
+        assert!(!is_found());
+        testkit::signal(fixture.pid(), testkit::Signal::SIGCONT);
+        eventually("it should be found again", is_found);
+        assert_eq!(fixture.ask("alive"), "alive");
+    }
+
+    /// Two tools that come at the same time find the same place free.
+    #[test]
+    fn memory_is_at_a_place_of_ours_also_if_another_tool_was_quicker() {
+        let mut fixture = sleeping();
+        let known = Known::of(&fixture);
+        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let expected: Vec<_> = places::free(live.maps()).take(2).collect();
+        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
+        let hijacked = hijack(&known, &stopped, &mem);
+        // The second does not know of the first.
+        let made = [hijacked.map(&prepared).unwrap(), hijacked.map(&prepared).unwrap()];
+        for (start, size) in made {
+            hijacked.call(&known.code, syscall::MUNMAP, [start.0, size, 0, 0, 0, 0], 0).unwrap();
+        }
+        drop(hijacked);
+        drop(stopped);
+        assert_eq!(made.map(|(start, _)| start).to_vec(), expected);
+        assert_eq!(fixture.ask("alive"), "alive");
+    }
+
+    /// Leaves a hijacked thread as the death of its tracer would, after so many steps.
+    fn abandon(prepared: &Prepared<'_>, victim: &Victim, mem: &File, steps: u32) -> Result<(), InjectError> {
+        let stopped = StoppedThread::stop(prepared.live.pid(), victim.lwp)?;
+        let regs =
+            GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
+        if !victim.has_room(prepared.live, regs.sp()) || is_in_sequence(prepared.live, victim.lwp) {
+            return Err(InjectError::NoVictim);
+        }
+        let hijacked = std::mem::ManuallyDrop::new(Hijacked::new(&stopped, regs, mem, prepared.code)?);
+        // A call that changes nothing.
+        let args = [1, 2, 3, 4, 5, 6];
+        let calling = regs.calling(prepared.code.syscall_ret.0, hijacked.frame.at, syscall::GETPID, args, 7);
+        if steps > 0 {
+            stopped.set_registers(RegisterSet::General, &calling.bytes())?;
+        }
+        if steps > 1 {
+            stopped.set_signal_mask(SignalSet(u64::MAX))?;
+        }
+        for _ in 2..steps {
+            hijacked.to_syscall()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_thread_finds_its_way_back_without_us() {
+        let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
+        let mut fixture = Fixture::start(&program, &[]);
+        let known = Known::of(&fixture);
+        let (live, prepared) = (&known.live, known.prepared());
+        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
+        let mut done = [0_u32; 5];
+        for round in 0..40 {
+            let snapshot = crate::look::threads::collect(live).unwrap();
+            for victim in victim::candidates(live, &snapshot) {
+                let steps = (round + victim.lwp.0 as u32) % 5;
+                done[steps as usize] += u32::from(abandon(&prepared, &victim, &mem, steps).is_ok());
+            }
+            let before = ask();
+            eventually("everything should go on", || {
+                let now = ask();
+                assert_eq!(now["violations"], 0, "{now}");
+                let members = before.as_object().unwrap().iter();
+                members
+                    .filter(|(name, _)| !matches!(name.as_str(), "violations" | "signals" | "loads"))
+                    .all(|(name, was)| now[name].as_u64() > was.as_u64())
+            });
+        }
+        assert!(done.iter().all(|times| *times >= 10), "{done:?}");
+        // Masks are what they were: nothing stays blocked in any thread.
+        eventually("no signal should stay blocked", || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", live.pid())).unwrap().flatten();
+            let all: Vec<_> = tasks.map(|task| std::fs::read(task.path().join("status")).unwrap_or_default()).collect();
+            all.iter().filter_map(|text| crate::proc::parse_status(text)).all(|status| status.blocked == SignalSet(0))
+        });
+    }
+}

@@ -1,0 +1,308 @@
+//! Putting the agent into a program that is running, and taking its hands off again.
+//!
+//! **What it does to the program.** One thread is stopped, for about as long as a page fault takes: it maps some memory
+//! and makes a thread, by two system calls, since it may hold any lock. That thread calls `pthread_create`, and what
+//! it creates is a thread like any other, which may wait for locks: it loads the agent from memory and patches the
+//! slots through which objects call the C library. When nobody wants that any more, or whoever wanted it has ended
+//! in whatever way, it restores the slots and ends. The agent's object stays mapped, and its table.
+//!
+//! **What it will not do:** load anything on a thread that was hijacked (it may hold the very lock), stop a thread whose
+//! system call would return early, or leave a thread that depends on us.
+
+mod calls;
+mod cgroup;
+mod code;
+mod control;
+mod hijack;
+mod places;
+mod refuse;
+mod room;
+mod turn;
+mod victim;
+
+pub use control::{Injected, detach, is_preloaded};
+
+use crate::act::ControlError;
+use crate::arch::syscall;
+use crate::memory::{Memory, ReadError};
+use crate::model::Remedy;
+use crate::runtimes::glibc::{Layout, LayoutError};
+use crate::table::TrackError;
+use crate::target::{Live, TargetError};
+use crate::{Pid, RemoteAddr};
+use control::Control;
+use hijack::{Made, Prepared};
+use nix::errno::Errno;
+use places::Leftover;
+use room::{Room, Wanted};
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+use table::control::{MAIL_SIZE, Mail, attached, go, step};
+use turn::Turn;
+
+/// How it is to be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Time every hold.
+    pub exact: bool,
+    /// Objects there is to be room for; a million otherwise.
+    pub size: Option<u64>,
+    /// Although it may kill a program with seccomp filters, or lock much memory.
+    pub force: bool,
+}
+
+/// Why the agent is not in the program.
+#[derive(Debug, thiserror::Error)]
+pub enum InjectError {
+    /// The program cannot have it.
+    #[error("{0}")]
+    Misfit(String),
+    /// No glibc that is known.
+    #[error("the program has no glibc that could be recognised: the agent needs glibc 2.31 or later")]
+    NoGlibc,
+    /// A function is missing.
+    #[error("the program's C library lacks {0} (a program without threads, or a libc before 2.31)")]
+    Missing(&'static str),
+    /// No thread can be stopped without noticing it.
+    #[error(
+        "no thread of the program can be stopped without noticing it: all are in system calls that would return early (try again)"
+    )]
+    NoVictim,
+    /// Not permitted to look.
+    #[error("not permitted to change process {0}: {1}")]
+    Denied(Pid, String),
+    /// Somebody traces it.
+    #[error("process {0} is traced by {1}: the agent can only be loaded by that debugger (in gdb: `locks track on`)")]
+    Traced(Pid, i32),
+    /// It is stopped.
+    #[error("process {0} is stopped: nothing in it can run (kill -CONT {0})")]
+    Stopped(Pid),
+    /// All its memory is locked.
+    #[error("process {0} locks its memory (mlockall): the agent's table would be locked too")]
+    Locked(Pid),
+    /// It would be killed for using more memory.
+    #[error(
+        "process {0} has {1} KiB of memory left of the {2} KiB of its control group {3}, and the agent may need {4} KiB: the \
+         kernel would kill it"
+    )]
+    NoMemory(Pid, u64, u64, String, u64),
+    /// Filters.
+    #[error("process {0} has seccomp filters, which might kill it: {1}")]
+    Seccomp(Pid, String),
+    /// A call that was made by the thread failed.
+    #[error("{}", refused(*.0, *.1))]
+    Call(i64, Errno),
+    /// Its memory cannot be written.
+    #[error("cannot write to the program's memory: {0}")]
+    Write(Errno),
+    /// The thread in the program failed.
+    #[error("{0}")]
+    Inside(&'static str),
+    /// It did not answer.
+    #[error(
+        "the program did not answer in time: its loader or allocator may be stuck (nothing was changed in it; a thread of ours ends when they go on)"
+    )]
+    Silent,
+    /// Whatever it names as the agent's pipe is none, or not its own.
+    #[error("what the program names as the pipe of its agent is not that (nothing was opened or written)")]
+    NoPipe,
+    /// Something of the system.
+    #[error("cannot put the agent into the program: {0}")]
+    System(Errno),
+    /// Stopping a thread failed.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The process cannot be looked at.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Nor its memory.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Its libc is not understood.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// An agent is there that cannot be used.
+    #[error(transparent)]
+    Track(#[from] TrackError),
+}
+
+impl InjectError {
+    /// What could be done, where that takes a command of the face.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Locked(_) => Some(Remedy::Force),
+            Self::NoMemory(..) | Self::Seccomp(..) => Some(Remedy::ForceAtRisk),
+            Self::Control(error) => error.remedy(),
+            Self::Target(error) => error.remedy(),
+            Self::Track(error) => error.remedy(),
+            _ => None,
+        }
+    }
+}
+
+fn refused(number: i64, errno: Errno) -> String {
+    let name = crate::arch::syscall_word(number);
+    let why = match (number, errno) {
+        (syscall::MMAP, Errno::EACCES | Errno::EPERM) => "it may not have new code in its memory",
+        (syscall::MMAP, Errno::ENOMEM | Errno::EAGAIN) => "its memory is limited, or all of it is locked",
+        (syscall::CLONE, Errno::EAGAIN) => "it may not have more threads",
+        _ => "nothing was changed",
+    };
+    format!("the program was refused {name} ({errno}): {why}")
+}
+
+/// How long an injection waits for the program, all in all: locks of the allocator and the loader may be waited for, and a
+/// program may be slow at every step on purpose.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So many threads are tried.
+const TRIES: usize = 16;
+
+/// Puts the agent into a process, or finds it there, and lets it count until what is returned is dropped.
+/// **Stops** one thread for a moment, unless the agent is at work already.
+pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
+    let _turn = Turn::take(pid);
+    let until = Instant::now() + PATIENCE;
+    for _ in 0..3 {
+        let live = Live::open(pid)?;
+        let there = Control::find(&live)?;
+        match there.as_ref().map(|control| control.view(&live)).transpose()? {
+            Some(view) if !view.is_late => {
+                return Err(InjectError::Inside("the program was started with the agent in it, which needs no other"));
+            }
+            Some(view) if matches!(view.state, attached::WAITING | attached::YES) => {
+                // Another tool has it at work: join, unless it leaves this very moment.
+                if let Some(injected) = there.and_then(|control| control.join(&live, until, None, None).ok()) {
+                    return Ok(injected);
+                }
+                if Instant::now() > until {
+                    break;
+                }
+            }
+            Some(view) if view.state == attached::BY_HAND => {
+                return Err(InjectError::Inside("a debugger has switched the agent on (in gdb: `locks track off`)"));
+            }
+            Some(view) if view.state == attached::LEAVING => {}
+            _ => return load(&live, there, options, until),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(InjectError::Silent)
+}
+
+/// Learns everything first; then stops a thread.
+fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) -> Result<Injected, InjectError> {
+    refuse::check(live, options.force)?;
+    // A program with a glibc that can be loaded into has the descriptions of it, too.
+    let layout = Layout::discover(live, live, &[])?;
+    let code = code::find(live, &layout)?;
+    let attach = there.as_ref().map(|control| control.attach);
+    let mode = if options.exact { table::mode::EXACT } else { table::mode::SAMPLED };
+    let wanted = Wanted { mode, objects: options.size.unwrap_or(0), attach };
+    let payload = if attach.is_some() { 0 } else { agent::AGENT.len() };
+    let room = Room::new(live, &layout, payload);
+    let mem = hijack::open_memory(live.pid(), live.witness())?;
+    let leftover = Leftover::find(live);
+    let mut tried = 0;
+    let mut filtered = None;
+    let (made, victim) = loop {
+        let snapshot = crate::look::threads::collect(live)?;
+        let prepared =
+            Prepared { live, force: options.force, leftover, layout: &layout, code: &code, room: &room, wanted };
+        let mut made = None;
+        for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
+            match hijack::make_thread(&prepared, &victim, &mem) {
+                // It moved to another stack, or has ended.
+                Err(InjectError::NoVictim | InjectError::Control(ControlError::NoThread(..))) => {}
+                // Another may be in a call that it may repeat.
+                Err(InjectError::Control(ControlError::Filtered(_, danger))) => filtered = Some(danger),
+                other => {
+                    made = Some((other?, victim.lwp));
+                    break;
+                }
+            }
+        }
+        tried += 1;
+        match made {
+            Some(made) => break made,
+            None if tried == TRIES => {
+                return Err(filtered.map_or(InjectError::NoVictim, |danger| InjectError::Seccomp(live.pid(), danger)));
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    settle(live, &mem, &made, &room, until).map(|it| it.by(victim))
+}
+
+/// Follows the threads inside until the agent is at work.
+fn settle(live: &Live, mem: &File, made: &Made, room: &Room, until: Instant) -> Result<Injected, InjectError> {
+    let mail = Room::mail(made.start);
+    let at = |field: usize| mail.offset(field as u64);
+    let tell = |what: u32| write(mem, at(offset_of!(Mail, go)), &what.to_le_bytes());
+    let begun = Instant::now();
+    let mut is_filled = false;
+    loop {
+        let mut bytes = [0; MAIL_SIZE];
+        let is_there = live.read_exact(mail, &mut bytes).is_ok();
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let state = word(offset_of!(Mail, state));
+        match state {
+            _ if !is_there => {
+                // The agent has given the memory back: it has been told to go on, or somebody else is served.
+                let live = Live::open(live.pid())?;
+                let control = Control::find(&live)?.ok_or(InjectError::Silent)?;
+                return control.join(&live, until, Some(made.pause), made.interrupted);
+            }
+            step::FILE if !is_filled => {
+                if let Err(error) = bring(mem, made.start, room, word(offset_of!(Mail, file))) {
+                    let _ = tell(go::AWAY);
+                    return Err(error);
+                }
+                tell(go::ON)?;
+                is_filled = true;
+            }
+            step::ENTERED => {
+                let at = offset_of!(Mail, thread);
+                let address = bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+                let control = Control::at(RemoteAddr(address), RemoteAddr(0));
+                return control.join(live, until, Some(made.pause), made.interrupted);
+            }
+            failed if failed >= step::FAILED => {
+                let _ = tell(go::AWAY);
+                return Err(InjectError::Inside(match failed {
+                    step::NO_THREAD => "the program could not make another thread",
+                    step::NO_FILE => "the program could not make a file in memory (memfd_create)",
+                    step::NOT_LOADED => {
+                        "the program's loader refused the agent (is /proc mounted where the program is, and may memory \
+                         be executed?)"
+                    }
+                    _ => "the program waited for us in vain, or could not write a file in memory",
+                }));
+            }
+            _ => {}
+        }
+        if Instant::now() > until || live.check_identity().is_err() {
+            let _ = tell(go::AWAY);
+            return Err(InjectError::Silent);
+        }
+        std::thread::sleep(Duration::from_micros(if begun.elapsed() < Duration::from_millis(20) { 50 } else { 1000 }));
+    }
+}
+
+/// Writes into the address space that was opened at the beginning, and no other: by now the process may have executed
+/// another program, or its number be another process's.
+fn write(mem: &File, at: RemoteAddr, bytes: &[u8]) -> Result<(), InjectError> {
+    let written = mem.write_all_at(bytes, at.0);
+    written.map_err(|error| InjectError::Write(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))
+}
+
+/// Writes the agent into the program's memory, from where its own thread puts it into the file that it has made. No
+/// descriptor of the program is touched: what its number leads to is the program's own affair.
+fn bring(mem: &File, start: RemoteAddr, room: &Room, file: u32) -> Result<(), InjectError> {
+    write(mem, room.payload(start), agent::AGENT)?;
+    // Written in a way that no program has: the loader would take an object of the same name for this one.
+    // The thread has descriptors of its own.
+    let name = format!("/proc/thread-self/fd/./{file}\0");
+    write(mem, Room::mail(start).offset(offset_of!(Mail, path) as u64), name.as_bytes())
+}

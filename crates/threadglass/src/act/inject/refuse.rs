@@ -1,0 +1,140 @@
+//! Which processes are left alone, and why: told before anything is changed.
+
+use super::{InjectError, calls, cgroup};
+use crate::act::fits::is_sanitizer;
+use crate::elf::Image;
+use crate::memory::Memory;
+use crate::proc::{KernelState, parse_file_limit, parse_status};
+use crate::target::{KernelFacts, Library, Live, Target};
+use crate::{Lwp, RemoteAddr};
+use nix::errno::Errno;
+use std::collections::HashSet;
+
+/// Locked memory beyond this is a program that has locked all of it, rather than a few secrets.
+const LOCKED: u64 = 1 << 20;
+
+/// Why nothing may be put into this process.
+pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
+    let pid = live.pid();
+    if let Some(denial) = live.denial() {
+        return Err(InjectError::Denied(pid, denial.to_string()));
+    }
+    let exe = format!("/proc/{pid}/exe");
+    if let Some(why) = crate::act::fits::misfit_file(exe.as_ref(), &live.identity().exe.unwrap_or_else(|| exe.clone()))
+    {
+        return Err(InjectError::Misfit(why));
+    }
+    if live.modules().iter().any(|module| module.library() == Library::Musl) {
+        return Err(InjectError::Misfit(
+            "the program uses the C library musl, which the agent does not know".to_owned(),
+        ));
+    }
+    // Their allocators know their own threads only.
+    if live.modules().iter().any(|module| is_sanitizer(&module.name())) || has_own_threads(live) {
+        return Err(InjectError::Misfit(
+            "the program is built with a sanitizer, or has an allocator and a pthread_create of its own: it must know all \
+             threads"
+                .to_owned(),
+        ));
+    }
+    // libc forgoes its locks while there is but one thread: another would come upon it in the middle of something.
+    let is_single = match single_thread_word(live).and_then(|word| live.read_u32(word).ok()) {
+        Some(word) => word as u8 != 0,
+        None => live.lwps()?.len() < 2,
+    };
+    if is_single {
+        return Err(InjectError::Misfit(format!("process {pid} has only one thread: nobody waits for its locks")));
+    }
+    // Its own thread writes the file that is loaded.
+    let limits = std::fs::read(format!("/proc/{pid}/limits")).unwrap_or_default();
+    if let Some(limit) = parse_file_limit(&limits).filter(|limit| *limit < agent::AGENT.len() as u64) {
+        return Err(InjectError::Misfit(format!(
+            "process {pid} may write no file larger than {limit} bytes (RLIMIT_FSIZE), and the agent has {}",
+            agent::AGENT.len()
+        )));
+    }
+    let mut threads = Vec::new();
+    let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
+    for entry in task.flatten() {
+        let Some(status) = std::fs::read(entry.path().join("status")).ok().and_then(|read| parse_status(&read)) else {
+            continue;
+        };
+        if status.tracer != 0 {
+            return Err(InjectError::Traced(pid, status.tracer));
+        }
+        if status.state == KernelState::Stopped {
+            return Err(InjectError::Stopped(pid));
+        }
+        if status.has_shadow_stack {
+            return Err(InjectError::Misfit("the processor guards its return addresses (shadow stacks)".to_owned()));
+        }
+        if !force && status.locked > LOCKED {
+            return Err(InjectError::Locked(pid));
+        }
+        if !force && status.seccomp == 1 {
+            return Err(InjectError::Seccomp(pid, "it is confined to four system calls".to_owned()));
+        }
+        let lwp = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(Lwp);
+        let kind = (status.seccomp != 0).then_some((status.seccomp, status.seccomp_filters));
+        threads.extend(lwp.map(|lwp| (lwp, kind)));
+    }
+    if !force && let Some(spare) = cgroup::spare(pid).filter(|spare| spare.bytes < cgroup::NEEDED) {
+        let group = spare.group.display().to_string();
+        return Err(InjectError::NoMemory(pid, spare.bytes >> 10, spare.limit >> 10, group, cgroup::NEEDED >> 10));
+    }
+    if force { Ok(()) } else { check_filters(live, &threads) }
+}
+
+/// So many threads are asked for their filters. Of more, those that have as many as another have the same.
+const ASKED: usize = 64;
+
+/// Refuses a process with a thread that may not do what the agent does. Its new threads have the filters of the one that is
+/// stopped, which is asked once more; but what the agent counts it counts in every thread, under the filters of that one.
+fn check_filters(live: &Live, threads: &[(Lwp, Option<(u32, u32)>)]) -> Result<(), InjectError> {
+    let pid = live.pid();
+    let mut kinds = HashSet::new();
+    let mut distinct = Vec::new();
+    let filtered = threads.iter().filter_map(|(lwp, kind)| Some((*lwp, (*kind)?)));
+    for (number, (lwp, kind)) in filtered.enumerate() {
+        if !kinds.insert(kind) && number >= ASKED {
+            continue;
+        }
+        match live.seccomp_filters(lwp) {
+            Some(filters) if distinct.contains(&filters) => {}
+            Some(filters) => {
+                calls::check(pid, &filters)?;
+                distinct.push(filters);
+            }
+            None if !live.has_thread(lwp) => {}
+            // They cannot be read without a stop. If all are alike, it is enough to ask the one that is stopped.
+            None if threads.iter().all(|(_, other)| *other == Some(kind)) => return Ok(()),
+            None => {
+                let why = "its threads have different ones, which cannot be read from here (root can, with BPF)";
+                return Err(InjectError::Seccomp(pid, why.to_owned()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the program itself stands in for libc where memory and threads are made: what is linked into it does so.
+fn has_own_threads(live: &Live) -> bool {
+    let program = live.modules().iter().find(|module| live.is_program(module));
+    let image = program.and_then(|module| Image::load(live, module.base).ok()).and_then(|mut image| {
+        image.load_symbols(live).ok()?;
+        Some(image)
+    });
+    image.is_some_and(|image| ["pthread_create", "malloc"].iter().all(|name| image.address_of(name).is_some()))
+}
+
+/// Where libc keeps whether there is but one thread: in the program, if that refers to it.
+fn single_thread_word(live: &Live) -> Option<RemoteAddr> {
+    let mut modules: Vec<_> = live.modules().iter().collect();
+    modules.sort_by_key(|module| !live.is_program(module));
+    let named = modules.into_iter().filter(|module| live.is_program(module) || module.library().is_libc());
+    named.take(8).find_map(|module| {
+        let mut image = Image::load(live, module.base).ok()?;
+        image.load_symbols(live).ok()?;
+        image.address_of("__libc_single_threaded")
+    })
+}

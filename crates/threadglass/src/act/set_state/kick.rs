@@ -1,0 +1,133 @@
+//! Making sleeping threads look again.
+//!
+//! A stop takes a thread out of its system call, and when it goes on the kernel begins a futex wait anew, silently,
+//! with its deadline if it has one. All of this happens on the calling thread: a tracee belongs to the thread
+//! that seized it.
+
+use crate::act::{ControlError, StoppedThread};
+use crate::model::NotKicked;
+use crate::{Lwp, Pid};
+use std::time::{Duration, Instant};
+
+/// Threads that are held at the same time, at most; the rest is kicked one by one. Stopping one takes 100 to 300
+/// microseconds, so the first of these stands still for some milliseconds.
+const MAX_HELD: usize = 32;
+
+/// What came of kicking.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kicked {
+    /// Those that were stopped and let go.
+    pub kicked: Vec<Lwp>,
+    /// Those that were not. A debugger that traces one kicks it whenever it lets it go on.
+    pub not_kicked: Vec<NotKicked>,
+    /// Threads in system calls that return EINTR because of it, with the call's number.
+    pub interrupted: Vec<(Lwp, i64)>,
+    /// For how long threads were stopped: the sum over all of them.
+    pub total: Duration,
+    /// For how long any one was, at most.
+    pub longest: Duration,
+}
+
+impl Kicked {
+    /// Adds what came of kicking more threads.
+    pub fn add(&mut self, other: Self) {
+        self.kicked.extend(other.kicked);
+        self.not_kicked.extend(other.not_kicked);
+        self.interrupted.extend(other.interrupted);
+        self.total += other.total;
+        self.longest = self.longest.max(other.longest);
+    }
+
+    fn pause(&mut self, pause: Duration) {
+        self.total += pause;
+        self.longest = self.longest.max(pause);
+    }
+
+    fn count(&mut self, thread: &StoppedThread) {
+        self.kicked.push(thread.lwp());
+        self.interrupted.extend(thread.visible_interruption().map(|call| (thread.lwp(), call)));
+    }
+
+    fn refuse(&mut self, pid: Pid, lwp: Lwp, why: String) {
+        self.not_kicked.push(NotKicked { pid, lwp, why });
+    }
+}
+
+/// Threads that stand still, until they are let go or this is dropped, or our process ends.
+#[derive(Debug)]
+pub(super) struct Held {
+    threads: Vec<(StoppedThread, Instant)>,
+    rest: Vec<(Pid, Lwp)>,
+    report: Kicked,
+}
+
+/// **Stops** `threads`, the first of them at least, and keeps them so.
+pub(super) fn hold(threads: &[(Pid, Lwp)]) -> Held {
+    let (now, later) = threads.split_at(threads.len().min(MAX_HELD));
+    let mut held = Held { threads: Vec::new(), rest: later.to_vec(), report: Kicked::default() };
+    for (pid, lwp) in now {
+        let started = Instant::now();
+        match stop(*pid, *lwp) {
+            Ok(thread) => held.threads.push((thread, started)),
+            Err(why) => held.report.refuse(*pid, *lwp, why),
+        }
+    }
+    held
+}
+
+impl Held {
+    /// Those that could not be stopped.
+    pub(super) fn refused(&self) -> &[NotKicked] {
+        &self.report.not_kicked
+    }
+
+    /// Lets them go, each of which begins its system call anew, and kicks those that were too many to hold.
+    pub(super) fn release(self) -> Kicked {
+        let Self { threads, rest, mut report } = self;
+        for (thread, started) in threads {
+            report.count(&thread);
+            drop(thread);
+            report.pause(started.elapsed());
+        }
+        kick_into(&mut report, &rest);
+        report
+    }
+}
+
+/// **Stops** each of the threads `lwps` of `pid` for a moment, one after the other.
+pub fn kick(pid: Pid, lwps: &[Lwp]) -> Kicked {
+    let mut report = Kicked::default();
+    let threads: Vec<_> = lwps.iter().map(|lwp| (pid, *lwp)).collect();
+    kick_into(&mut report, &threads);
+    report
+}
+
+fn kick_into(report: &mut Kicked, threads: &[(Pid, Lwp)]) {
+    for (pid, lwp) in threads {
+        let started = Instant::now();
+        match stop(*pid, *lwp) {
+            Ok(thread) => {
+                report.count(&thread);
+                drop(thread);
+                report.pause(started.elapsed());
+            }
+            Err(why) => report.refuse(*pid, *lwp, why),
+        }
+    }
+}
+
+fn stop(pid: Pid, lwp: Lwp) -> Result<StoppedThread, String> {
+    // It would not stop before its device answers, and everybody else would stand still meanwhile.
+    let stat = std::fs::read(format!("/proc/{pid}/task/{lwp}/stat")).unwrap_or_default();
+    let state = crate::proc::parse_stat(&stat).map(|stat| stat.state);
+    if state == Some(crate::proc::KernelState::DiskSleep) {
+        return Err("it is in an uninterruptible sleep".to_owned());
+    }
+    StoppedThread::stop(pid, lwp).map_err(|error| match error {
+        ControlError::NoThread(..) => "it has ended".to_owned(),
+        ControlError::Traced(_, tracer) => format!("{tracer} traces it"),
+        ControlError::Denied(_) => "not permitted".to_owned(),
+        ControlError::Filtered(_, danger) => format!("its seccomp filters might kill it: {danger}"),
+        ControlError::System(_, errno) => errno.desc().to_owned(),
+    })
+}

@@ -1,0 +1,94 @@
+//! `pthread_mutex_t`.
+
+use super::{HALF_WRITTEN, empty, living_holders};
+use crate::act::set_state::plan::SetError;
+use crate::model::SetPlan as Plan;
+use crate::model::{MutexProtocol, MutexType, SyncKind, SyncObject};
+use crate::runtimes::glibc::locks::Mutex;
+use crate::runtimes::glibc::locks::mutex::CEILING_SHIFT;
+
+const COUNT: u64 = 4;
+const OWNER: u64 = 8;
+const USERS: u64 = 12;
+
+pub(in super::super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<Plan, SetError> {
+    let mutex = Mutex::new(bytes).ok_or(SetError::Implausible(SyncKind::Mutex))?;
+    if mutex.is_robust() {
+        return Err(SetError::NotCapable(
+            "a robust mutex cannot be set: it is on a list of its owner's that the kernel follows",
+        ));
+    }
+    if mutex.protocol() == MutexProtocol::Inherit {
+        return Err(SetError::NotCapable(
+            "a priority-inheriting mutex cannot be set: the kernel keeps its owner and queue too",
+        ));
+    }
+    let ceiling = match mutex.protocol() {
+        MutexProtocol::Protect => mutex.lock & !((1 << CEILING_SHIFT) - 1),
+        _ => 0,
+    };
+    let is_held = mutex.lock != ceiling;
+    Ok(match value {
+        0 => unlock(object, bytes, &mutex, ceiling, is_held),
+        _ => lock(object, bytes, value, &mutex, ceiling, is_held),
+    })
+}
+
+fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_held: bool) -> Plan {
+    let mut plan = empty(object, bytes, 0, "unlocked");
+    // Also when there is nothing to write: somebody may have freed it without waking anyone.
+    plan.kick_all(object);
+    if !is_held {
+        return plan;
+    }
+    // The lock comes last: until then nobody can take it and sign where we erase.
+    plan.word("count", COUNT, mutex.count, 0);
+    plan.word("owner", OWNER, mutex.owner, 0);
+    plan.word("nusers", USERS, mutex.users, users(object, mutex));
+    plan.word("lock", 0, mutex.lock, ceiling);
+    if mutex.owner == 0 {
+        return plan;
+    }
+    plan.warn(HALF_WRITTEN);
+    if let Some(holder) = living_holders(object) {
+        plan.warn(match mutex.mutex_type() {
+            MutexType::Recursive | MutexType::Errorcheck => {
+                format!("{holder} will still unlock it when it goes on: pthread_mutex_unlock then returns EPERM")
+            }
+            MutexType::Normal | MutexType::Adaptive => {
+                format!("{holder} will still unlock it when it goes on: that frees it under whoever holds it by then")
+            }
+        });
+        if mutex.protocol() == MutexProtocol::Protect {
+            plan.warn(format!("{holder} keeps the priority that the mutex's ceiling gave it"));
+        }
+    }
+    if plan.kick.len() > 1 {
+        plan.warn("one of the waiters takes it, the others go on waiting");
+    }
+    plan
+}
+
+/// The number of users without the holder, who is one of them. One that lives and whose own unlock will be accepted
+/// takes itself off then; counted twice, the number would end below zero. A mutex locked by force has no holder.
+fn users(object: &SyncObject, mutex: &Mutex) -> u32 {
+    let checks = matches!(mutex.mutex_type(), MutexType::Recursive | MutexType::Errorcheck);
+    match mutex.owner {
+        0 => mutex.users,
+        _ if !checks && living_holders(object).is_some() => mutex.users,
+        _ => mutex.users.saturating_sub(1),
+    }
+}
+
+fn lock(object: &SyncObject, bytes: &[u8], value: i32, mutex: &Mutex, ceiling: u32, is_held: bool) -> Plan {
+    let mut plan = empty(object, bytes, value, "locked");
+    if is_held {
+        return plan;
+    }
+    // 2 makes an unlock wake somebody.
+    let locked = if object.waiters.is_empty() { 1 } else { 2 };
+    plan.becomes = "locked by nobody".to_owned();
+    plan.word("lock", 0, mutex.lock, ceiling | locked);
+    plan.warn("nobody owns it: who wants it waits until it is set to 0 again");
+    plan
+}

@@ -1,0 +1,33 @@
+//! The mutex of Rust's standard library since 1.62: one word, 0 free, 1 locked, 2 locked and waited for.
+
+use super::{HALF_WRITTEN, empty};
+use crate::act::set_state::plan::SetError;
+use crate::model::SetPlan as Plan;
+use crate::model::{SyncKind, SyncObject};
+
+pub(in super::super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<Plan, SetError> {
+    let implausible = SetError::Implausible(SyncKind::Mutex);
+    let word: [u8; 4] = bytes.get(..4).and_then(|word| word.try_into().ok()).ok_or(implausible.clone())?;
+    let word = u32::from_le_bytes(word);
+    if word > 2 {
+        return Err(implausible);
+    }
+    let mut plan = empty(object, bytes, value, "unlocked");
+    if value == 0 {
+        plan.kick_all(object);
+        plan.word("futex", 0, word, 0);
+        if word != 0 {
+            plan.warn(HALF_WRITTEN);
+            plan.warn("two threads may have `&mut` to the same data, which Rust forbids: anything can follow");
+            plan.warn("its holder's guard will still unlock it: that frees it under whoever holds it by then");
+        }
+        return Ok(plan);
+    }
+    plan.becomes = "locked".to_owned();
+    if word == 0 {
+        plan.becomes = "locked by nobody".to_owned();
+        plan.word("futex", 0, 0, if object.waiters.is_empty() { 1 } else { 2 });
+        plan.warn("nobody owns it: who wants it waits until it is set to 0 again");
+    }
+    Ok(plan)
+}

@@ -1,0 +1,25 @@
+//! `sem_t`.
+
+use super::empty;
+use crate::act::set_state::plan::SetError;
+use crate::model::SetPlan as Plan;
+use crate::model::{SyncKind, SyncObject};
+use crate::runtimes::glibc::locks::Semaphore;
+
+pub(in super::super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<Plan, SetError> {
+    let semaphore = Semaphore::new(bytes).ok_or(SetError::Implausible(SyncKind::Semaphore))?;
+    let count = u32::try_from(value)
+        .map_err(|_| SetError::BadValue(format!("a semaphore counts from 0 to {}: {value} is no count", i32::MAX)))?;
+    let mut plan = empty(object, bytes, value, format!("count {count}"));
+    plan.word("value", 0, semaphore.value, count);
+    if count > 0 {
+        plan.kick_all(object);
+    }
+    if count > semaphore.value {
+        plan.warn("more threads come in than the program has counted on: what it limits may be overrun");
+    }
+    if count < semaphore.value {
+        plan.warn("threads wait that the program meant to let in, until somebody posts");
+    }
+    Ok(plan)
+}

@@ -1,0 +1,46 @@
+//! Back to the bytes from before.
+
+use super::plan::SetError;
+use crate::model::{Family, SyncKind};
+use crate::model::{SetPlan as Plan, WordWrite};
+use crate::{Lwp, RemoteAddr};
+
+/// What it takes to give an object of which `words` were written its old bytes again, which are `old`. Refuses if it
+/// has other bytes now than those that were written: then somebody has used the new state. Where the change
+/// may have been cut short (`is_partial`), each of the words may be old or new.
+pub fn undo_plan(
+    (address, kind, family): (RemoteAddr, SyncKind, Family),
+    old: &[u8],
+    new: &[u8],
+    now: &[u8],
+    is_partial: bool,
+    waiters: Vec<Lwp>,
+) -> Result<Plan, SetError> {
+    let changed = SetError::Changed(address);
+    if old.len() != new.len() || old.len() != now.len() || !old.len().is_multiple_of(4) {
+        return Err(changed);
+    }
+    let word = |bytes: &[u8]| <[u8; 4]>::try_from(bytes).map_or(0, u32::from_le_bytes);
+    let mut words = Vec::new();
+    for (index, ((old, new), now)) in old.chunks(4).zip(new.chunks(4)).zip(now.chunks(4)).enumerate() {
+        if now != new && !(is_partial && now == old) {
+            return Err(changed);
+        }
+        if now != old {
+            let address = address.offset(index as u64 * 4);
+            words.push(WordWrite { address, field: "old", old: word(now), new: word(old) });
+        }
+    }
+    Ok(Plan {
+        address,
+        kind,
+        family,
+        value: 0,
+        before: now.to_vec(),
+        words,
+        wakes: true,
+        kick: waiters,
+        becomes: "what it was".to_owned(),
+        consequences: Vec::new(),
+    })
+}

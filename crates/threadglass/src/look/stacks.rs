@@ -1,0 +1,282 @@
+//! The stacks of many threads.
+
+use crate::arch::Registers;
+use crate::limits::Running;
+use crate::model::{CallSite, Frame, Gap, Remedy, Snapshot, StackEnd, Thread};
+use crate::proc::SyscallFile;
+use crate::sys::parallel::in_parallel;
+use crate::target::Target;
+use crate::unwind::StackWords;
+use crate::unwind::call_site;
+use crate::unwind::{FrameNames, Namer};
+use crate::unwind::{Known, Space};
+use crate::unwind::{MAX_FRAMES, Place, Walk, Walker};
+use crate::{Lwp, RemoteAddr};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+/// How often a thread that moves while its stack is read is looked at again.
+const TRIES: usize = 3;
+
+/// Frames of all stacks together, and of each one that comes when these are spent.
+const ALL_FRAMES: usize = 1 << 20;
+const FEW_FRAMES: usize = 4;
+/// Bytes of names in all stacks together. A name may be long, and stand in every frame.
+const ALL_NAMES: usize = 192 << 20;
+
+const WHAT: &str = "stack";
+/// Why a thread has no stack while it runs.
+const RUNS: (&str, Option<Remedy>) = ("it runs on a CPU", Some(Remedy::StopThread));
+const MOVES: (&str, Option<Remedy>) = ("it kept moving while its stack was read", Some(Remedy::RetryOrStop));
+
+/// Reads the stacks of a target's threads.
+pub struct Stacks<'a> {
+    target: &'a dyn Target,
+    space: Space<'a>,
+    found: HashMap<Lwp, Found>,
+    names: FrameNames,
+    libc_lines: bool,
+    /// The stacks are read and named in one look.
+    _look: Running,
+    /// Frames of all stacks so far.
+    frames: AtomicUsize,
+}
+
+struct Found {
+    walk: Walk,
+    site: Option<CallSite>,
+    /// What the thread was in when its stack was read.
+    call: Option<SyscallFile>,
+}
+
+/// What came of one thread.
+enum Outcome {
+    Found(Found),
+    Running,
+    Moving,
+    /// Nothing tells where it is.
+    Hidden,
+}
+
+impl<'a> Stacks<'a> {
+    /// Prepares to read the stacks of `target`.
+    pub fn new(target: &'a dyn Target) -> Self {
+        let space = Space::of_target(target);
+        Self {
+            target,
+            space,
+            found: HashMap::new(),
+            names: FrameNames::default(),
+            libc_lines: true,
+            frames: AtomicUsize::new(0),
+            _look: target.limits().begin(),
+        }
+    }
+
+    /// Leaves out source lines in libc: its debug information takes long to read.
+    pub fn without_libc_lines(self) -> Self {
+        Self { libc_lines: false, ..self }
+    }
+
+    /// Reads the stacks of all `threads` that stand still, without stopping any. Gives those that run,
+    /// or keep moving; why others have none is added to `gaps`.
+    pub fn read(&mut self, threads: &[Thread], gaps: &mut Vec<Gap>) -> Moving {
+        let wanted: Vec<(Lwp, Option<RemoteAddr>)> =
+            threads.iter().filter_map(|thread| Some((thread.lwp?, thread.start))).collect();
+        let mut moving = Moving::default();
+        if let Some(denial) = self.target.denial() {
+            gaps.push(Gap::whole("stacks", denial.to_string()));
+            return moving;
+        }
+        // Names are looked up while stacks are still read: opening debug information takes a while.
+        let (sender, receiver) = channel();
+        let (outcomes, names) = thread::scope(|scope| {
+            let (target, libc_lines) = (self.target, self.libc_lines);
+            let namer = thread::Builder::new().spawn_scoped(scope, move || name_all(target, libc_lines, &receiver));
+            let outcomes = in_parallel(&wanted, |part| {
+                let mut known = Known::default();
+                let outcomes = part.iter().map(|(lwp, start)| {
+                    let outcome = self.read_one(&mut known, *lwp, *start);
+                    if let Outcome::Found(found) = &outcome {
+                        let places = found.walk.places.iter().filter(|place| known.named.insert(place.lookup()));
+                        let new: Vec<Place> = places.copied().collect();
+                        if !new.is_empty() {
+                            // Without a namer they are named in the end.
+                            let _ = sender.send(new);
+                        }
+                    }
+                    outcome
+                });
+                outcomes.collect()
+            });
+            drop(sender);
+            let names = namer.ok().and_then(|namer| namer.join().ok());
+            (outcomes, names.unwrap_or_default())
+        });
+        self.names = names;
+        for ((lwp, _), outcome) in wanted.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Found(found) => {
+                    self.found.insert(*lwp, found);
+                }
+                Outcome::Running => moving.0.push((*lwp, RUNS)),
+                Outcome::Moving => moving.0.push((*lwp, MOVES)),
+                Outcome::Hidden => Gap::of_thread(gaps, WHAT, "nothing tells where it is in its code", *lwp),
+            }
+        }
+        moving
+    }
+
+    fn read_one(&self, known: &mut Known, lwp: Lwp, start: Option<RemoteAddr>) -> Outcome {
+        if let Some(registers) = self.target.registers_at_rest(lwp) {
+            let mut stack = StackWords::live(self.target, registers.sp);
+            return Outcome::Found(self.walk(known, &mut stack, registers, start));
+        }
+        for _ in 0..TRIES {
+            let counters = self.target.sched_counters(lwp);
+            let Some(call) = self.target.wait_call(lwp) else { return Outcome::Hidden };
+            let Some((sp, pc)) = call.registers() else { return Outcome::Running };
+            let mut stack = StackWords::live(self.target, sp);
+            let mut found = self.walk(known, &mut stack, Registers::blocked(pc, sp), start);
+            // It stood still all the time if it is in the same call and never got a CPU since.
+            let still = self.target.wait_call(lwp) == Some(call)
+                && counters
+                    .zip(self.target.sched_counters(lwp))
+                    .is_none_or(|(before, now)| before.timeslices == now.timeslices && before.run_ns == now.run_ns);
+            if still {
+                found.call = Some(call);
+                return Outcome::Found(found);
+            }
+        }
+        Outcome::Moving
+    }
+
+    fn walk(
+        &self,
+        known: &mut Known,
+        stack: &mut StackWords<'_>,
+        registers: Registers,
+        start: Option<RemoteAddr>,
+    ) -> Found {
+        // With very many deep stacks, of the rest only where each thread is.
+        let most = if self.frames.load(Ordering::Relaxed) < ALL_FRAMES { MAX_FRAMES } else { FEW_FRAMES };
+        let mut walker =
+            Walker { space: &self.space, known, start_routine: start.map(|start| start.0), enough: usize::MAX, most };
+        let walk = walker.walk(stack, registers);
+        self.frames.fetch_add(walk.places.len(), Ordering::Relaxed);
+        let site = call_site(&self.space, known, &walk.places);
+        Found { walk, site, call: None }
+    }
+
+    /// Takes the stack of a thread that was stopped for it: its registers, and a copy of its stack from
+    /// `from` on.
+    pub fn add_copied(&mut self, thread: &Thread, registers: Registers, from: RemoteAddr, copy: Vec<u8>) {
+        let mut stack = StackWords::copied(from, copy);
+        let found = self.walk(&mut Known::default(), &mut stack, registers, thread.start);
+        if let Some(lwp) = thread.lwp {
+            self.found.insert(lwp, found);
+        }
+    }
+
+    /// Names the frames, each distinct address once, and puts them into the threads of `snapshot`.
+    pub fn finish(mut self, snapshot: &mut Snapshot) {
+        let places = self.found.values().flat_map(|found| &found.walk.places);
+        let missing: Vec<Place> = places.filter(|place| !self.names.has(place)).copied().collect();
+        let mut namer = Namer::new(self.target, self.libc_lines);
+        namer.look_up(&missing, &mut self.names);
+        let names = &self.names;
+        let (mut bytes, limits) = (0, self.target.limits());
+        if *self.frames.get_mut() >= ALL_FRAMES {
+            limits.leave_out("most frames of some stacks", format!("all together have more than {ALL_FRAMES}"));
+        }
+        for thread in &mut snapshot.threads {
+            let Some(found) = thread.lwp.and_then(|lwp| self.found.remove(&lwp)) else { continue };
+            thread.frames_end = Some(found.walk.end);
+            for place in &found.walk.places {
+                if bytes > ALL_NAMES {
+                    thread.frames_end = Some(StackEnd::Limit);
+                    limits.leave_out("frames of some stacks", "the names in all stacks take too much room");
+                    break;
+                }
+                let frames = names.frames(place);
+                bytes += frames.iter().map(bytes_of).sum::<usize>();
+                thread.frames.extend(frames);
+            }
+            thread.call_site = found.site;
+            // The thread may have gone from one call to another since the first look: what is told of it
+            // must fit its frames.
+            if let Some(call) = found.call {
+                (thread.sp, thread.pc) = call.registers().unzip();
+                thread.syscall = call.call();
+            }
+        }
+        limits.report(&mut snapshot.gaps);
+    }
+}
+
+/// Bytes that a frame takes.
+fn bytes_of(frame: &Frame) -> usize {
+    let texts = [&frame.function, &frame.module, &frame.file];
+    size_of::<Frame>() + texts.iter().filter_map(|text| Some(text.as_ref()?.len())).sum::<usize>()
+}
+
+/// Names the places that come until no more can.
+fn name_all(target: &dyn Target, libc_lines: bool, places: &Receiver<Vec<Place>>) -> FrameNames {
+    let mut namer = Namer::new(target, libc_lines);
+    let mut names = FrameNames::default();
+    while let Ok(mut batch) = places.recv() {
+        // All that have come meanwhile, at once: some lookups cost the same for one as for many.
+        batch.extend(places.try_iter().flatten());
+        namer.look_up(&batch, &mut names);
+    }
+    names
+}
+
+/// Threads whose stacks could not be read because they did not stand still.
+#[derive(Clone, Debug, Default)]
+pub struct Moving(Vec<(Lwp, (&'static str, Option<Remedy>))>);
+
+impl Moving {
+    /// The threads.
+    pub fn threads(&self) -> impl Iterator<Item = Lwp> {
+        self.0.iter().map(|(lwp, _)| *lwp)
+    }
+
+    /// Adds one.
+    pub(crate) fn push(&mut self, lwp: Lwp, why: &'static str) {
+        self.0.push((lwp, (why, None)));
+    }
+
+    /// Says so in `gaps`.
+    pub fn report(&self, gaps: &mut Vec<Gap>) {
+        for (lwp, (why, remedy)) in &self.0 {
+            Gap::whole(WHAT, *why).with(*remedy).add_of_thread(gaps, *lwp);
+        }
+    }
+}
+
+/// Adds to `snapshot` the stacks of its threads that stand still.
+pub fn add_stacks(target: &dyn Target, snapshot: &mut Snapshot) {
+    let mut stacks = Stacks::new(target);
+    stacks.read(&snapshot.threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
+    stacks.finish(snapshot);
+}
+
+/// The stack of one thread in plain memory, for tests and fuzzing.
+pub fn walk_bytes(space: &Space<'_>, registers: Registers) -> (Walk, Option<CallSite>) {
+    let mut known = Known::default();
+    let mut stack = StackWords::live(space.memory, registers.sp);
+    let walk = Walker { space, known: &mut known, start_routine: None, enough: usize::MAX, most: MAX_FRAMES }
+        .walk(&mut stack, registers);
+    let site = call_site(space, &mut known, &walk.places);
+    (walk, site)
+}
+
+impl StackEnd {
+    /// Whether the whole stack was seen.
+    pub fn is_whole(&self) -> bool {
+        *self == Self::Start
+    }
+}

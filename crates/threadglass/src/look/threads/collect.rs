@@ -1,0 +1,189 @@
+//! One look at the threads of a target.
+
+use super::describe::Context;
+use super::main_stack::main_stack;
+use super::pairing::{self, Pairs};
+use super::running;
+use crate::model::{Gap, Libc, SCHEMA, Snapshot, TargetInfo, Thread};
+use crate::runtimes::glibc::{Layout, LayoutError};
+use crate::symbols::Symbolizer;
+use crate::target::{Identity, Library, LwpFacts, Target, TargetError};
+use crate::{Lwp, RemoteAddr};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How often threads that appeared while we looked are added. In a process that makes threads
+/// without pause somebody is always newer than the look.
+const ROUNDS: usize = 3;
+
+/// The name a thread takes that holds another process's thread suspended, so that a second look can
+/// tell its stop from a debugger's.
+pub(crate) const SUSPENDER: &str = "tglass-suspend";
+
+/// A snapshot together with what was learned to make it, for questions that come after.
+#[derive(Debug)]
+pub struct Collected {
+    /// The snapshot.
+    pub snapshot: Snapshot,
+    /// glibc's layout in this target, where it has one.
+    pub layout: Option<Layout>,
+    /// What the kernel told of each thread.
+    pub facts: BTreeMap<Lwp, LwpFacts>,
+}
+
+/// Looks at the threads of `target`, without stopping it.
+pub fn collect(target: &dyn Target) -> Result<Snapshot, TargetError> {
+    collect_with(target, &mut Symbolizer::new(target)).map(|collected| collected.snapshot)
+}
+
+/// [`collect`], with a symbolizer of the caller's and the layout for further reads.
+pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Result<Collected, TargetError> {
+    let _look = target.limits().begin();
+    let taken_at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let mut gaps = target.losses();
+    let mut facts: BTreeMap<Lwp, LwpFacts> = BTreeMap::new();
+    let mut pairs = Pairs::default();
+    let mut layout: Option<Result<Layout, LayoutError>> = target.known_layout().cloned().map(Ok);
+    let denial = target.denial();
+
+    for round in 0..ROUNDS {
+        if round > 0 && target.thread_count() == Some(facts.len()) {
+            break;
+        }
+        let new: Vec<_> = target.lwps()?.into_iter().filter(|lwp| !facts.contains_key(lwp)).collect();
+        if new.is_empty() {
+            break;
+        }
+        let new: Vec<_> = target.facts(&new).into_iter().flatten().collect();
+        if denial.is_none() {
+            let hints = pairing::hints(&new);
+            let known = layout.get_or_insert_with(|| {
+                let hints: Vec<_> = hints.iter().map(|(_, hint)| *hint).collect();
+                Layout::discover(target, target, &hints)
+            });
+            if let Ok(layout) = known {
+                pairs.add_by_anchors(target, layout, &hints);
+            }
+        }
+        facts.extend(new.into_iter().map(|facts| (facts.lwp, facts)));
+        if facts.is_empty() {
+            return Err(TargetError::Exited(target.pid()));
+        }
+    }
+    let layout = match layout {
+        Some(Ok(layout)) => {
+            let refs: Vec<_> = facts.values().collect();
+            pairs.add_by_list(target, &layout, &refs);
+            Some(layout)
+        }
+        Some(Err(error)) => {
+            gaps.push(Gap::whole(
+                "thread ids, stacks, start functions, thread-specific data",
+                describe_libc(target, &error),
+            ));
+            None
+        }
+        None => None,
+    };
+    if let Some(denial) = &denial {
+        gaps.push(Gap::whole("thread ids, stacks, start functions, registers, system calls", denial.to_string()));
+    }
+    if let Some(reason) = pairs.broken.take() {
+        let why = match target.identity().core {
+            // Nothing moves in a core.
+            Some(_) => "the core lacks a part of libc's list of threads, or the list is corrupt".to_owned(),
+            None => reason.to_string(),
+        };
+        gaps.push(Gap::whole("threads that exited and were not joined", why));
+    }
+
+    running::refine(target, facts.values_mut());
+    if let Some(layout) = &layout {
+        pairs.confirm(target, layout);
+    }
+    target.check_identity()?;
+    facts.retain(|lwp, facts| match pairs.of_lwp.contains_key(lwp) {
+        true => true,
+        // A thread other than the leader that the kernel calls ended is only waiting to be removed.
+        false => (*lwp == target.pid().leader() || !facts.state.has_ended()) && target.has_thread(*lwp),
+    });
+
+    let in_libc = |addr: RemoteAddr| target.is_in_libc(addr);
+    let mut names: HashMap<RemoteAddr, Option<String>> = HashMap::new();
+    let mut function_at = |addr: RemoteAddr| names.entry(addr).or_insert_with(|| symbolizer.function_at(addr)).clone();
+    let mut tracers: HashMap<i32, Option<Vec<u8>>> = HashMap::new();
+    let mut tracer_name = |tracer: i32| tracers.entry(tracer).or_insert_with(|| target.tracer_name(tracer)).clone();
+    let mut context = Context {
+        layout: layout.as_ref(),
+        in_libc: &in_libc,
+        function_at: &mut function_at,
+        tracer_name: &mut tracer_name,
+        main_stack: &|end| if denial.is_none() { main_stack(target, end) } else { None },
+        leader: target.pid().leader(),
+    };
+    let mut threads: Vec<Thread> = Vec::with_capacity(facts.len() + pairs.zombies.len());
+    for (lwp, facts) in &facts {
+        let descriptor = pairs.of_lwp.get(lwp);
+        if descriptor.is_none() && layout.is_some() {
+            Gap::of_thread(&mut gaps, "thread id", why_no_descriptor(target, facts), *lwp);
+        }
+        threads.push(context.living(facts, descriptor, &mut gaps));
+    }
+    threads.extend(pairs.zombies.iter().map(|zombie| context.zombie(zombie)));
+    target.limits().report(&mut gaps);
+    let leader = target.pid().leader();
+    threads.sort_by_key(|thread| (thread.lwp.is_none(), thread.lwp != Some(leader), thread.lwp));
+
+    let snapshot = Snapshot {
+        schema: SCHEMA,
+        target: target_info(target, denial.is_some(), layout.as_ref()),
+        taken_at_ms,
+        pause_us: 0,
+        longest_pause_us: 0,
+        threads,
+        objects: Vec::new(),
+        findings: Vec::new(),
+        gaps,
+    };
+    Ok(Collected { snapshot, layout, facts })
+}
+
+/// Why a living thread of a process with glibc has no descriptor of its own.
+fn why_no_descriptor(target: &dyn Target, facts: &LwpFacts) -> &'static str {
+    match facts.thread_pointer.map(|pointer| target.read_u64(pointer)) {
+        Some(Err(_)) => "the memory it is kept in is not in the core",
+        // gdb up to 13 (at least) gives up on a whole stack whose guard it cannot read (glibc 2.42 on).
+        Some(Ok(0)) => "the core has nothing but zeros where it is kept: its writer could not read that memory",
+        _ => "it is starting, leaving, or was not made by pthread_create",
+    }
+}
+
+fn target_info(target: &dyn Target, denied: bool, layout: Option<&Layout>) -> TargetInfo {
+    let libc = match layout {
+        Some(layout) => Libc::Glibc { version: layout.version.clone(), layout: layout.provenance },
+        None if denied => Libc::Unread,
+        None => Libc::Other { name: other_libc(target).map(str::to_owned) },
+    };
+    let Identity { name, exe, uid, in_pid_namespace, shared_pending, tracer, core } = target.identity();
+    TargetInfo { pid: target.pid(), name, exe, uid, in_pid_namespace, libc, shared_pending, tracer, core }
+}
+
+fn other_libc(target: &dyn Target) -> Option<&'static str> {
+    // It has been found not to be glibc, so what is called plain `libc.so` is musl too.
+    let is_musl = |library| matches!(library, Library::Musl | Library::PlainLibc);
+    target.modules().iter().any(|module| is_musl(module.library())).then_some("musl")
+}
+
+fn describe_libc(target: &dyn Target, error: &LayoutError) -> String {
+    match (error, other_libc(target)) {
+        (LayoutError::NoGlibc, Some(name)) => {
+            format!("this process runs on {name}, not glibc: only what the kernel knows is shown")
+        }
+        (LayoutError::NoGlibc, None) => {
+            "this process has no glibc that can be recognised (static without threads, another libc, or none): \
+             only what the kernel knows is shown"
+                .to_owned()
+        }
+        (error, _) => format!("{error}: only what the kernel knows is shown"),
+    }
+}

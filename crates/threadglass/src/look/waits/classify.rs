@@ -1,0 +1,179 @@
+//! From a wait and the call that led to it to the object that is waited for.
+//!
+//! The call decides. Numbers (operation, value, offset) place the object around the word. Where there is
+//! no call to be had, [`super::guess`] looks at numbers and contents, and says that it guessed.
+
+use super::futex::{FutexOp, FutexWait};
+use crate::RemoteAddr;
+use crate::model::{Evidence, Family, Side, SyncKind};
+use crate::runtimes::glibc::locks::CondLayout;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Class {
+    pub(super) kind: SyncKind,
+    pub(super) family: Family,
+    /// Where the object begins.
+    pub(super) address: RemoteAddr,
+    pub(super) side: Option<Side>,
+    pub(super) evidence: Evidence,
+}
+
+/// A function that waits, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Mutex,
+    Cond,
+    /// Signals a condition variable, which may wait for its inner lock.
+    CondSignal,
+    Rwlock(Side),
+    Semaphore,
+    Barrier,
+    Once,
+    Join,
+    /// The system call itself: what it is for is known by who made it.
+    Raw,
+}
+
+impl Waiting {
+    /// By the name of a function of libc.
+    pub(super) fn in_libc(function: &str) -> Option<Self> {
+        let name = function.trim_start_matches('_');
+        let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
+        let name = name.split(['@', '.']).next().unwrap_or(name);
+        Some(match name {
+            "pthread_mutex_lock"
+            | "pthread_mutex_timedlock"
+            | "pthread_mutex_clocklock"
+            | "pthread_mutex_lock_full"
+            | "pthread_mutex_timedlock64"
+            | "pthread_mutex_clocklock64"
+            | "pthread_mutex_cond_lock"
+            | "pthread_mutex_cond_lock_full"
+            | "pthread_mutex_clocklock_common"
+            | "mtx_lock"
+            | "mtx_timedlock" => Self::Mutex,
+            "pthread_cond_wait"
+            | "pthread_cond_timedwait"
+            | "pthread_cond_clockwait"
+            | "pthread_cond_timedwait64"
+            | "pthread_cond_clockwait64"
+            | "cnd_wait"
+            | "cnd_timedwait" => Self::Cond,
+            "pthread_cond_signal"
+            | "pthread_cond_broadcast"
+            | "pthread_cond_destroy"
+            | "cnd_signal"
+            | "cnd_broadcast"
+            | "cnd_destroy" => Self::CondSignal,
+            "pthread_rwlock_rdlock"
+            | "pthread_rwlock_timedrdlock"
+            | "pthread_rwlock_clockrdlock"
+            | "pthread_rwlock_timedrdlock64"
+            | "pthread_rwlock_clockrdlock64" => Self::Rwlock(Side::Read),
+            "pthread_rwlock_wrlock"
+            | "pthread_rwlock_timedwrlock"
+            | "pthread_rwlock_clockwrlock"
+            | "pthread_rwlock_timedwrlock64"
+            | "pthread_rwlock_clockwrlock64" => Self::Rwlock(Side::Write),
+            "sem_wait"
+            | "sem_timedwait"
+            | "sem_clockwait"
+            | "sem_timedwait64"
+            | "sem_clockwait64"
+            | "new_sem_wait"
+            | "new_sem_wait_slow64"
+            | "new_sem_wait_slow" => Self::Semaphore,
+            "pthread_barrier_wait" => Self::Barrier,
+            "pthread_once" | "pthread_once_slow" | "call_once" => Self::Once,
+            "pthread_join"
+            | "pthread_timedjoin_np"
+            | "pthread_clockjoin_np"
+            | "pthread_timedjoin_ex"
+            | "pthread_clockjoin_ex"
+            | "pthread_timedjoin_np64"
+            | "pthread_clockjoin_np64"
+            | "thrd_join" => Self::Join,
+            "syscall" => Self::Raw,
+            _ => return None,
+        })
+    }
+}
+
+/// The object of a wait that `waiting` made. `is_mutex` says whether the bytes at an address can be a
+/// mutex. `None` when the numbers do not fit such a wait, and for what is decided elsewhere.
+pub(super) fn classify(
+    waiting: Waiting,
+    wait: &FutexWait,
+    evidence: Evidence,
+    cond: CondLayout,
+    is_mutex: &mut dyn FnMut(RemoteAddr) -> bool,
+) -> Option<Class> {
+    let class = |kind, address: Option<RemoteAddr>, side| {
+        Some(Class { kind, family: Family::Pthread, address: address?, side, evidence })
+    };
+    let word = wait.word;
+    match waiting {
+        // Nobody waits for the end of 0 there: this word is none of a mutex.
+        Waiting::Mutex if wait.is_put_off() => None,
+        Waiting::Mutex => class(SyncKind::Mutex, Some(word), None),
+        // Awake again, it takes its mutex back: a wait of another form, on another word.
+        Waiting::Cond if wait.op != FutexOp::WaitBitset && wait.value != 0 && is_mutex(word) => {
+            class(SyncKind::Mutex, Some(word), None)
+        }
+        // Up to 2.32 a wait without a deadline is a plain one, for the end of 0.
+        Waiting::Cond if wait.op == FutexOp::WaitBitset || wait.value == 0 => {
+            class(SyncKind::Cond, cond_around(word, cond), None)
+        }
+        Waiting::Cond | Waiting::CondSignal => class(SyncKind::Cond, signaller(word, cond), None),
+        Waiting::Rwlock(side) => {
+            // Readers wait for the end of the write phase, or (behind a preferred writer) on the word that
+            // counts them; the first writer waits for its phase, all others for that writer.
+            let offset = match (side, wait.value) {
+                (Side::Read, value) if value & 4 != 0 => 0,
+                (Side::Read, _) => 8,
+                (Side::Write, 2) => 8,
+                (Side::Write, _) => 12,
+            };
+            class(SyncKind::Rwlock, word.checked_sub(offset), Some(side))
+        }
+        Waiting::Semaphore => class(SyncKind::Semaphore, Some(word), None),
+        Waiting::Barrier => class(SyncKind::Barrier, word.checked_sub(4), None),
+        Waiting::Once => class(SyncKind::Once, Some(word), None),
+        Waiting::Join => class(SyncKind::Join, Some(word), None),
+        Waiting::Raw => None,
+    }
+}
+
+/// The condition variable one of whose two words is `word`. They are aligned to eight bytes, so the
+/// address tells which of the two it is.
+pub(super) fn cond_around(word: RemoteAddr, layout: CondLayout) -> Option<RemoteAddr> {
+    word.checked_sub(word.0 % 8)?.checked_sub(layout.signals()?)
+}
+
+/// The condition variable that a signaller waits in: for its inner lock, or (the old layout only) for a
+/// group of waiters to leave.
+fn signaller(word: RemoteAddr, layout: CondLayout) -> Option<RemoteAddr> {
+    let offset = match (layout, word.0 % 8) {
+        (CondLayout::Old, 0) => 32,
+        (CondLayout::Old, _) => 36,
+        (CondLayout::New, 0) => 24,
+        (CondLayout::New, _) => 28,
+        (CondLayout::Unknown, _) => return None,
+    };
+    word.checked_sub(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_functions() {
+        assert_eq!(Waiting::in_libc("pthread_mutex_lock"), Some(Waiting::Mutex));
+        assert_eq!(Waiting::in_libc("___pthread_mutex_lock"), Some(Waiting::Mutex));
+        assert_eq!(Waiting::in_libc("__GI___pthread_rwlock_wrlock"), Some(Waiting::Rwlock(Side::Write)));
+        assert_eq!(Waiting::in_libc("__new_sem_wait_slow64.constprop.0"), Some(Waiting::Semaphore));
+        assert_eq!(Waiting::in_libc("printf"), None);
+    }
+}

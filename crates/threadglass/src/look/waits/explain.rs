@@ -1,0 +1,80 @@
+//! A look with everything that a person wants to see of what is wrong: stacks, names, durations.
+
+use super::assemble::{Scope, collect_scope};
+use super::look::object;
+use super::names::Namer;
+use super::owners::Owners;
+use super::survey::Content;
+use super::words::owner_died;
+use crate::look::Stacks;
+use crate::model::{Certainty, Family, Finding, FindingKind, Member, Snapshot, SyncKind, SyncState};
+use crate::target::{Target, TargetError};
+use crate::{Lwp, RemoteAddr};
+use std::collections::BTreeSet;
+
+/// Threads whose stacks and durations are read. More nobody reads.
+const SHOWN: usize = 64;
+
+/// [`super::collect`], and for the threads that findings are about also their stacks and how long they have
+/// waited.
+pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
+    let _look = target.limits().begin();
+    let mut snapshot = collect_scope(target, Scope::Waited)?;
+    if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) {
+        add_dead_owners(target, &mut snapshot);
+        target.limits().report(&mut snapshot.gaps);
+    }
+    let shown: BTreeSet<Lwp> =
+        snapshot.findings.iter().flat_map(|finding| finding.threads.iter().copied()).take(SHOWN).collect();
+    let threads: Vec<_> =
+        snapshot.threads.iter().filter(|thread| thread.lwp.is_some_and(|lwp| shown.contains(&lwp))).cloned().collect();
+    if threads.is_empty() {
+        return Ok(snapshot);
+    }
+    let mut stacks = Stacks::new(target).without_libc_lines();
+    stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
+    stacks.finish(&mut snapshot);
+    let lwps: Vec<Lwp> = shown.into_iter().collect();
+    for (lwp, idle) in lwps.iter().zip(target.idle_ms(&lwps)) {
+        let thread = snapshot.threads.iter_mut().find(|thread| thread.lwp == Some(*lwp));
+        if let Some(waits) = thread.and_then(|thread| thread.waits_for.as_mut()) {
+            waits.since_ms = idle;
+        }
+    }
+    Ok(snapshot)
+}
+
+/// Robust mutexes whose owner died while nobody waits for them: known only where they are variables.
+fn add_dead_owners(target: &dyn Target, snapshot: &mut Snapshot) {
+    let known: BTreeSet<RemoteAddr> = snapshot.objects.iter().map(|object| object.address).collect();
+    let owners = Owners::new(target, &snapshot.threads);
+    let is_thread = |inner| snapshot.threads.iter().any(|thread| thread.inner_lwp == Some(inner));
+    let variables = Namer::new(target).variables(&is_thread);
+    let mutexes =
+        variables.into_iter().filter(|(class, _)| class.kind == SyncKind::Mutex && class.family == Family::Pthread);
+    let mut found = Vec::new();
+    for (class, name) in mutexes.filter(|(class, _)| !known.contains(&class.address)) {
+        let mut bytes = [0; 40];
+        if target.read_exact(class.address, &mut bytes).is_err() {
+            continue;
+        }
+        let content = Content::of_mutex(&bytes);
+        if matches!(content.state, SyncState::OwnerDied | SyncState::Inconsistent) && content.is_plausible {
+            let mut object = object(target, &class, Some(&content), &owners);
+            object.name = Some(name);
+            found.push(object);
+        }
+    }
+    for object in found {
+        snapshot.findings.push(Finding {
+            kind: FindingKind::OwnerDied,
+            certainty: Certainty::Certain,
+            threads: Vec::new(),
+            objects: vec![object.address],
+            members: vec![Member { pid: target.pid(), lwp: None, object: Some(object.address) }],
+            behind: Vec::new(),
+            text: owner_died(&object, |lwp| format!("thread {lwp}")),
+        });
+        snapshot.objects.push(object);
+    }
+}

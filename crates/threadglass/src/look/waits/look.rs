@@ -1,0 +1,202 @@
+//! One look at what threads wait for: objects with their state, holders and waiters.
+
+use super::abroad::{Abroad, Known};
+use super::assemble::Scope;
+use super::classify::Class;
+use super::names::Namer;
+use super::owners::Owners;
+use super::survey::{Content, Sleeper, Survey, Wait};
+use super::{FutexWait, held, suspects};
+use crate::model::{Detail, SyncKind, SyncObject, SyncState, Thread, Waiter};
+use crate::proc::map_at;
+use crate::runtimes::glibc::Layout;
+use crate::target::{LwpFacts, Target};
+use crate::{Lwp, PthreadId, RemoteAddr};
+use std::collections::{BTreeMap, HashMap};
+
+/// Waiting threads that are looked at again one by one without a thought.
+const MANY: usize = 1024;
+
+/// Looks, as often as it takes.
+pub(super) struct Looker<'a> {
+    pub(super) target: &'a dyn Target,
+    pub(super) survey: Survey<'a>,
+    pub(super) namer: Namer<'a>,
+    pub(super) layout: Option<&'a Layout>,
+    pub(super) scope: Scope,
+    /// Objects that are known from elsewhere.
+    pub(super) extra: &'a [Class],
+}
+
+/// What one look gives.
+pub(super) struct Look {
+    pub(super) objects: Vec<SyncObject>,
+    pub(super) classes: HashMap<RemoteAddr, Class>,
+    pub(super) contents: HashMap<RemoteAddr, Content>,
+    pub(super) abroad: Abroad,
+}
+
+type Ids = HashMap<Lwp, Option<PthreadId>>;
+
+impl Looker<'_> {
+    /// Looks at what `threads` wait for, of which the kernel told `facts`.
+    pub(super) fn look(&mut self, threads: &[Thread], facts: &BTreeMap<Lwp, LwpFacts>) -> Look {
+        let ids: Ids = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
+        let sleepers: Vec<Sleeper> = facts
+            .values()
+            .map(|facts| Sleeper {
+                lwp: facts.lwp,
+                inner: facts.inner,
+                id: ids.get(&facts.lwp).copied().flatten(),
+                call: facts.syscall,
+            })
+            .collect();
+        let mut waits = self.survey.waits(&sleepers);
+        // A thread that moves while its stack is read may seem to wait for a bare word: what is known of that is better.
+        let extra: HashMap<RemoteAddr, &Class> = self.extra.iter().map(|class| (class.address, class)).collect();
+        for wait in waits.iter_mut().filter(|wait| wait.class.kind == SyncKind::Futex) {
+            if let Some(known) = extra.get(&wait.class.address) {
+                wait.class = **known;
+            }
+        }
+        let mut classes = HashMap::new();
+        add_classes(&mut classes, waits.iter().map(|wait| wait.class));
+        add_classes(&mut classes, self.extra.iter().copied());
+        let mut names = HashMap::new();
+        if self.scope >= Scope::Held {
+            add_classes(&mut classes, self.not_waited_for(&waits, facts, &ids, &mut names));
+        }
+        let list: Vec<Class> = classes.values().copied().collect();
+        let contents = self.survey.read(&list);
+        let mut contents: HashMap<RemoteAddr, Content> =
+            list.iter().zip(contents).filter_map(|(class, content)| Some((class.address, content?))).collect();
+        let stable = settle(self.target, &mut waits, facts);
+        let owners = Owners::new(self.target, threads);
+        let mut objects: BTreeMap<RemoteAddr, SyncObject> = classes
+            .values()
+            .map(|class| (class.address, object(self.target, class, contents.get(&class.address), &owners)))
+            .collect();
+        add_waiters(&mut objects, &waits, &stable, &ids);
+        let mut abroad = Abroad::default();
+        let mut known = Known { objects: &mut objects, classes: &mut classes, contents: &mut contents };
+        abroad.follow(self.target, &self.survey, &owners, &mut known);
+        suspects::infer(self.target, threads, facts, &mut objects);
+        for (address, object) in &mut objects {
+            object.name = names.remove(address);
+        }
+        objects.retain(|address, object| is_in_scope(object, self.scope) || extra.contains_key(address));
+        Look { objects: objects.into_values().collect(), classes, contents, abroad }
+    }
+
+    /// Objects that nobody may wait for; those that are variables bring their names.
+    fn not_waited_for(
+        &mut self,
+        waits: &[Wait],
+        facts: &BTreeMap<Lwp, LwpFacts>,
+        ids: &Ids,
+        names: &mut HashMap<RemoteAddr, String>,
+    ) -> Vec<Class> {
+        let survey = &self.survey;
+        let variables = self.namer.variables(&|tid| survey.has_thread(tid));
+        let mut found: Vec<Class> = variables.iter().map(|(class, _)| *class).collect();
+        names.extend(variables.into_iter().map(|(class, name)| (class.address, name)));
+        found.extend(held::given_up(waits));
+        if let Some(layout) = self.layout {
+            found.extend(held::robust_lists(self.target, layout, facts, ids));
+            found.extend(held::on_stacks(self.target, survey, facts));
+        }
+        found
+    }
+}
+
+/// Adds objects, each once: as it is known best.
+fn add_classes(classes: &mut HashMap<RemoteAddr, Class>, found: impl IntoIterator<Item = Class>) {
+    for class in found {
+        let known = classes.entry(class.address).or_insert(class);
+        if class.evidence < known.evidence {
+            *known = class;
+        }
+    }
+}
+
+fn add_waiters(objects: &mut BTreeMap<RemoteAddr, SyncObject>, waits: &[Wait], stable: &HashMap<Lwp, bool>, ids: &Ids) {
+    for wait in waits {
+        let Some(object) = objects.get_mut(&wait.class.address) else { continue };
+        let is_stable = stable.get(&wait.lwp).copied().unwrap_or(false);
+        // One that moved may by now hold what it waited for.
+        if !is_stable && object.holders.iter().any(|holder| holder.lwp == Some(wait.lwp)) {
+            continue;
+        }
+        if let (Detail::Cond { mutex, .. }, Some(given_up)) = (&mut object.detail, wait.mutex) {
+            *mutex = Some(given_up);
+        }
+        object.waiters.push(Waiter {
+            lwp: wait.lwp,
+            thread: ids.get(&wait.lwp).copied().flatten(),
+            pid: None,
+            side: wait.class.side,
+            timed: wait.futex.timed,
+            stable: is_stable,
+            evidence: wait.class.evidence,
+        });
+    }
+}
+
+fn is_in_scope(object: &SyncObject, scope: Scope) -> bool {
+    let held = || {
+        object.state.is_held()
+            || !object.holders.is_empty()
+            || matches!(object.state, SyncState::OwnerDied | SyncState::NotRecoverable)
+    };
+    !object.waiters.is_empty() || scope >= Scope::Held && held() || scope == Scope::All
+}
+
+/// Which of the waiting threads have not moved since they were looked at first. Those that wait for
+/// something else now are taken away; those that came back to the same word are kept as not stable. Where a
+/// look costs by the thread and there are very many, whoever waits for nobody (on a condition, at a
+/// barrier) is not looked at again: nothing is concluded from it.
+fn settle(target: &dyn Target, waits: &mut Vec<Wait>, facts: &BTreeMap<Lwp, LwpFacts>) -> HashMap<Lwp, bool> {
+    let is_cheap = waits.len() <= MANY || target.gives_facts_in_bulk() || target.identity().core.is_some();
+    let waits_for_nobody = [SyncKind::Cond, SyncKind::Barrier, SyncKind::Park, SyncKind::Futex];
+    let is_looked_at = |wait: &Wait| is_cheap || !waits_for_nobody.contains(&wait.class.kind);
+    let lwps: Vec<Lwp> = waits.iter().filter(|wait| is_looked_at(wait)).map(|wait| wait.lwp).collect();
+    let now: HashMap<Lwp, LwpFacts> =
+        target.facts(&lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
+    let mut stable = HashMap::new();
+    waits.retain(|wait| {
+        if !is_looked_at(wait) {
+            return true;
+        }
+        let (Some(before), Some(now)) = (facts.get(&wait.lwp), now.get(&wait.lwp)) else { return false };
+        let same = has_not_moved(before, now);
+        stable.insert(wait.lwp, same);
+        same || now.syscall.as_ref().and_then(FutexWait::of).is_some_and(|futex| futex.word == wait.futex.word)
+    });
+    stable
+}
+
+/// Whether a thread was blocked in one call all the time between two looks.
+pub(super) fn has_not_moved(before: &LwpFacts, now: &LwpFacts) -> bool {
+    // Who went to sleep again has given up the CPU once more.
+    before.syscall == now.syscall && before.syscall.is_some() && before.switches == now.switches
+}
+
+pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Content>, owners: &Owners<'_>) -> SyncObject {
+    let mut object = SyncObject::bare(class.address, class.kind, class.family, class.evidence);
+    if let Some(content) = content {
+        object.size = content.size;
+        object.shared = content.shared;
+        // What cannot be such an object is not read as one.
+        if content.is_plausible {
+            let shared_memory = is_in_shared_memory(target, class.address);
+            object.state = content.state;
+            object.detail = content.detail.clone();
+            object.holders = owners.recorded(class.kind, content, shared_memory);
+        }
+    }
+    object
+}
+
+fn is_in_shared_memory(target: &dyn Target, addr: RemoteAddr) -> bool {
+    map_at(target.maps(), addr).is_some_and(|map| map.shared)
+}

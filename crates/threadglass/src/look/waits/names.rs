@@ -1,0 +1,136 @@
+//! Names for objects: the variable, the member of a type, or at least the place and who waits there.
+
+use super::classify::Class;
+use crate::model::{Evidence, Family, Snapshot, SyncKind, SyncObject, SyncState};
+use crate::runtimes::glibc::locks::{CondLayout, decode, size_of};
+use crate::symbols::{DataNames, LockVariable, Symbolizer};
+use crate::table::FILE_NAME as AGENT;
+use crate::target::{LwpFacts, Target};
+use crate::unwind::Sites;
+use crate::{InnerTid, Lwp, RemoteAddr};
+use std::collections::{BTreeMap, HashMap};
+
+/// Objects outside of variables for whose names stacks are read.
+const MAX_BY_STACK: usize = 256;
+
+/// Names objects.
+pub(super) struct Namer<'a> {
+    target: &'a dyn Target,
+    data: DataNames<'a>,
+    /// The target's variables, once they are known.
+    variables: Option<Vec<LockVariable>>,
+}
+
+impl<'a> Namer<'a> {
+    pub(super) fn new(target: &'a dyn Target) -> Self {
+        Self { target, data: DataNames::new(target), variables: None }
+    }
+
+    /// One that need not look for variables: these are all.
+    pub(super) fn knowing(target: &'a dyn Target, variables: &[LockVariable]) -> Self {
+        Self { variables: Some(variables.to_vec()), ..Self::new(target) }
+    }
+
+    /// The locks that variables of the target are, those of which only a symbol's size speaks only if their
+    /// contents do as well.
+    pub(super) fn variables(&mut self, is_thread: &dyn Fn(InnerTid) -> bool) -> Vec<(Class, String)> {
+        let data = &mut self.data;
+        let found = self.variables.get_or_insert_with(|| data.lock_variables()).iter();
+        found.filter_map(|it| Some((classify(self.target, it, is_thread)?, it.name.clone()))).collect()
+    }
+
+    /// Names those of the snapshot's objects that are `wanted` and have no name yet.
+    pub(super) fn name(
+        &mut self,
+        snapshot: &mut Snapshot,
+        facts: &BTreeMap<Lwp, LwpFacts>,
+        wanted: &dyn Fn(&SyncObject) -> bool,
+    ) {
+        let threads: HashMap<Lwp, String> = snapshot
+            .threads
+            .iter()
+            .filter_map(|thread| Some((thread.lwp?, format!("{} ({})", thread.name.as_deref()?, thread.lwp?))))
+            .collect();
+        let mut by_stack = Vec::new();
+        for (index, object) in snapshot.objects.iter_mut().enumerate().filter(|(_, object)| wanted(object)) {
+            if object.name.is_some() {
+                continue;
+            }
+            object.name = match object.kind {
+                SyncKind::Join => object.holders.first().and_then(|holder| threads.get(&holder.lwp?).cloned()),
+                _ => self.data.variable_at(object.address),
+            };
+            if object.name.is_none() && object.kind != SyncKind::Join {
+                by_stack.push(index);
+            }
+        }
+        by_stack.truncate(MAX_BY_STACK);
+        self.name_by_stacks(snapshot, facts, &by_stack);
+    }
+
+    /// Names objects that are in no variable, by the stack of a thread that has to do with each.
+    fn name_by_stacks(&mut self, snapshot: &mut Snapshot, facts: &BTreeMap<Lwp, LwpFacts>, indices: &[usize]) {
+        let rest = |lwp: Lwp| {
+            let (sp, pc) = facts.get(&lwp)?.syscall.as_ref()?.registers()?;
+            Some((lwp, sp, pc))
+        };
+        let user = |object: &SyncObject| {
+            let waiters = object.waiters.iter().filter(|waiter| waiter.pid.is_none()).map(|waiter| waiter.lwp);
+            waiters.chain(object.holders.iter().filter_map(|holder| holder.lwp)).find_map(rest)
+        };
+        let users: Vec<Option<(Lwp, RemoteAddr, RemoteAddr)>> =
+            indices.iter().map(|index| user(&snapshot.objects[*index])).collect();
+        let known: Vec<_> = users.iter().flatten().copied().collect();
+        let mut sites = Sites::deep(self.target).find(&known).into_iter();
+        let mut functions = Symbolizer::new(self.target);
+        for (index, user) in indices.iter().zip(&users) {
+            let object = &mut snapshot.objects[*index];
+            let site = user.and_then(|_| sites.next());
+            let (mut member, mut function) = (None, None);
+            if let Some(site) = site {
+                let frames: Vec<RemoteAddr> = site.places.iter().map(|place| place.lookup()).collect();
+                member = self.data.member_of(object.address, object.kind, &frames, &site.words);
+                let is_agent = |pc| self.target.module_at(pc).is_some_and(|module| module.name().contains(AGENT));
+                let outside = frames.iter().find(|pc| !self.target.is_in_libc(**pc) && !is_agent(**pc));
+                function = outside.and_then(|pc| functions.enclosing_function(*pc));
+            }
+            object.name = member.or_else(|| {
+                let place = self.data.place_of(object.address)?;
+                Some(match function {
+                    Some(function) => format!("{place}, used in {function}"),
+                    None => place,
+                })
+            });
+        }
+    }
+}
+
+/// What a variable is, if its contents do not contradict.
+fn classify(target: &dyn Target, variable: &LockVariable, is_thread: &dyn Fn(InnerTid) -> bool) -> Option<Class> {
+    let class = |kind| Class {
+        kind,
+        family: variable.family,
+        address: variable.address,
+        side: None,
+        evidence: variable.evidence,
+    };
+    if variable.evidence <= Evidence::Derived || variable.family != Family::Pthread {
+        return Some(class(variable.kind));
+    }
+    // A semaphore and a barrier are of one size; so are many other things, which are left out unless they
+    // show signs of use.
+    let kind = match variable.kind {
+        SyncKind::Semaphore => SyncKind::Barrier,
+        kind => kind,
+    };
+    let mut bytes = vec![0; size_of(kind)?];
+    target.read_exact(variable.address, &mut bytes).ok()?;
+    let decoded = decode(kind, &bytes, CondLayout::Unknown)?;
+    let in_use = match kind {
+        SyncKind::Mutex => decoded.owner.is_some_and(is_thread) || decoded.state == SyncState::OwnerDied,
+        SyncKind::Rwlock => decoded.owner.is_some_and(is_thread),
+        SyncKind::Barrier => decoded.has_waiters,
+        _ => false,
+    };
+    (decoded.is_plausible && in_use).then(|| class(kind))
+}

@@ -1,0 +1,89 @@
+//! One object again, after a look at all of them: for interfaces that ask for one at a time.
+
+use super::classify::Class;
+use super::guess::held_mutex;
+use super::look::object;
+use super::owners::Owners;
+use super::survey::{Owner, Survey};
+use crate::memory::Memory;
+use crate::model::{Family, SyncKind, SyncObject, Thread};
+use crate::runtimes::glibc::Layout;
+use crate::runtimes::glibc::locks::Rwlock;
+use crate::target::Target;
+use crate::{InnerTid, RemoteAddr};
+
+/// What an object says now.
+#[derive(Clone, Debug)]
+pub struct Reread {
+    /// The object. Who waits for it is as it was.
+    pub object: SyncObject,
+    /// Whether it believes to have waiters. May be out of date in either direction.
+    pub marked: bool,
+    /// Whether an object of its kind can have these bytes. If not, it has no state and no holders.
+    pub is_plausible: bool,
+    /// The bytes.
+    pub raw: Vec<u8>,
+}
+
+/// The object that was `seen`, read anew; `None` when it cannot be read. `threads` are those of the target.
+pub fn reread(target: &dyn Target, layout: Option<&Layout>, threads: &[Thread], seen: &SyncObject) -> Option<Reread> {
+    let class =
+        Class { kind: seen.kind, family: seen.family, address: seen.address, side: None, evidence: seen.evidence };
+    // Only these two are owned by what leads to a descriptor.
+    let by_descriptor = seen.kind == SyncKind::Join || seen.family == Family::Libc;
+    let ids = threads.iter().filter(|_| by_descriptor).map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
+    let content = Survey::new(target, target, layout, ids).read(&[class]).pop().flatten()?;
+    let is_owner = |thread: &&Thread| match content.owner {
+        Owner::None => false,
+        Owner::Tid(inner) => thread.inner_lwp == Some(inner),
+        Owner::Thread(id) => thread.id.is_some_and(|other| other.0 == id),
+    };
+    let owners: Vec<Thread> = threads.iter().filter(is_owner).cloned().collect();
+    let mut now = object(target, &class, Some(&content), &Owners::new(target, &owners));
+    (now.name, now.waiters) = (seen.name.clone(), seen.waiters.clone());
+    Some(Reread { object: now, marked: content.has_waiters, is_plausible: content.is_plausible, raw: content.raw })
+}
+
+/// The kind of a pthread object at `address`, where its bytes alone say so: one that is held, and names its
+/// holder, whom `is_thread` must know. An idle object says nothing of itself.
+pub fn by_content(memory: &dyn Memory, address: RemoteAddr, is_thread: &dyn Fn(InnerTid) -> bool) -> Option<SyncKind> {
+    /// As many as the largest of them has.
+    const MOST: usize = 56;
+    let mut bytes = [0; MOST];
+    let got = memory.read_at(address, &mut bytes).ok()?.min(MOST);
+    let bytes = &bytes[..got];
+    let users = bytes.get(12..16).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
+    if users.is_some_and(|users| users > 0) && held_mutex(bytes, is_thread).is_some() {
+        return Some(SyncKind::Mutex);
+    }
+    let lock = Rwlock::new(bytes)?;
+    let written = lock.is_plausible() && lock.phase_futex & lock.writers_futex & 1 == 1;
+    (written && lock.owner().is_some_and(is_thread)).then_some(SyncKind::Rwlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Bytes;
+
+    fn at(words: &[u32]) -> Bytes {
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.resize(64, 0);
+        let mut memory = Bytes::default();
+        memory.map(RemoteAddr(0x1000), bytes);
+        memory
+    }
+
+    #[test]
+    fn only_what_names_a_thread_that_lives() {
+        let is_thread = |tid: InnerTid| tid.0 == 7;
+        let kind = |words: &[u32]| by_content(&at(words), RemoteAddr(0x1000), &is_thread);
+        assert_eq!(kind(&[1, 0, 7, 1, 0]), Some(SyncKind::Mutex));
+        assert_eq!(kind(&[1, 0, 8, 1, 0]), None, "nobody's");
+        assert_eq!(kind(&[1, 0, 7, 0, 0]), None, "without a user");
+        assert_eq!(kind(&[0; 14]), None, "idle");
+        assert_eq!(kind(&[3, 0, 1, 1, 0, 0, 7]), Some(SyncKind::Rwlock));
+        assert_eq!(kind(&[3, 0, 0, 1, 0, 0, 7]), None, "its phase is another");
+        assert_eq!(by_content(&at(&[1]), RemoteAddr(0x5000), &is_thread), None, "not mapped");
+    }
+}

@@ -1,0 +1,95 @@
+//! Holders of what does not say who holds it, by what threads at rest are about to release.
+
+use crate::look::guards;
+use crate::look::guards::{Stander, Wanted};
+use crate::model::{Detail, Evidence, Family, Holder, HolderStatus, Side, SyncKind, SyncObject, SyncState, Thread};
+use crate::target::{LwpFacts, Target};
+use crate::{Lwp, RemoteAddr};
+use std::collections::{BTreeMap, HashMap};
+
+/// Locks without a recorded holder for which one is looked for.
+const MAX_LOCKS: usize = 2048;
+
+/// Pairs of one who waits and one who may hold what it waits for.
+const MAX_PAIRS: usize = 2 << 20;
+
+/// Adds to `objects` the threads that seem to hold them, where nothing is recorded.
+pub(super) fn infer(
+    target: &dyn Target,
+    threads: &[Thread],
+    facts: &BTreeMap<Lwp, LwpFacts>,
+    objects: &mut BTreeMap<RemoteAddr, SyncObject>,
+) {
+    let mut wanted: Vec<Wanted> = objects.values().filter_map(wanted).collect();
+    if let Some(more) = wanted.len().checked_sub(MAX_LOCKS).filter(|more| *more > 0) {
+        let why = format!("holders are looked for of the first {MAX_LOCKS} locks that do not record them");
+        target.limits().leave_out(format!("threads that may hold {more} other locks"), why);
+        wanted.truncate(MAX_LOCKS);
+    }
+    if wanted.is_empty() {
+        return;
+    }
+    let waits: HashMap<Lwp, RemoteAddr> =
+        objects.values().flat_map(|object| object.waiters.iter().map(|waiter| (waiter.lwp, object.address))).collect();
+    let standers: Vec<Stander> = threads
+        .iter()
+        .filter_map(|thread| {
+            let lwp = thread.lwp?;
+            let call = facts.get(&lwp)?.syscall?;
+            let (sp, pc) = call.registers()?;
+            Some(Stander {
+                lwp,
+                sp,
+                pc,
+                stack_base: thread.stack.map(|stack| stack.base),
+                start: thread.start,
+                waits_on: waits.get(&lwp).copied(),
+                futex: super::FutexWait::of(&call).map(|futex| futex.word),
+            })
+        })
+        .collect();
+    let ids: HashMap<Lwp, _> = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
+    let mut left = MAX_PAIRS;
+    for suspect in guards::suspects(target, &wanted, &standers) {
+        let Some(object) = objects.get_mut(&suspect.object) else { continue };
+        match left.checked_sub(object.waiters.len().max(1)) {
+            Some(rest) => left = rest,
+            None => {
+                let why = "very many threads wait for locks that as many others may hold";
+                target.limits().leave_out("some threads that may hold a lock which does not say so", why);
+                continue;
+            }
+        }
+        object.holders.push(Holder {
+            lwp: Some(suspect.lwp),
+            thread: ids.get(&suspect.lwp).copied().flatten(),
+            recorded: None,
+            pid: None,
+            side: match object.state {
+                SyncState::ReadLocked => Some(Side::Read),
+                SyncState::WriteLocked => Some(Side::Write),
+                _ => None,
+            },
+            status: HolderStatus::Alive,
+            evidence: Evidence::Inferred,
+            why: Some(suspect.why),
+        });
+    }
+}
+
+/// Whether the holders of an object are worth looking for: somebody has it, and it does not say who.
+fn wanted(object: &SyncObject) -> Option<Wanted> {
+    let held = match (object.kind, &object.detail) {
+        (SyncKind::Mutex | SyncKind::Rwlock, _) => object.state.is_held(),
+        (SyncKind::Once, _) => object.state == SyncState::InProgress,
+        (SyncKind::Semaphore, Detail::Semaphore { count: 0 }) => !object.waiters.is_empty(),
+        _ => false,
+    };
+    let unsigned = object.holders.is_empty() && object.family != Family::Libc;
+    (held && unsigned).then_some(Wanted {
+        address: object.address,
+        size: object.size?,
+        kind: object.kind,
+        family: object.family,
+    })
+}

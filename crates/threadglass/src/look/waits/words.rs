@@ -1,0 +1,173 @@
+//! Findings in words.
+
+use super::findings::is_timed;
+use crate::arch::syscall_word;
+use crate::model::{Finding, FindingKind, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
+use crate::proc::{KernelState, SyscallFile};
+use crate::target::LwpFacts;
+use crate::{Lwp, RemoteAddr};
+use std::collections::{BTreeMap, HashMap};
+
+type Facts = BTreeMap<Lwp, LwpFacts>;
+
+/// Says in the findings of `snapshot` what they are. `strangers` are threads of other processes.
+pub(super) fn describe(snapshot: &mut Snapshot, facts: &Facts, strangers: &Facts) {
+    let words = Words {
+        objects: snapshot.objects.iter().map(|object| (object.address, object)).collect(),
+        threads: snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect(),
+        facts,
+        strangers,
+    };
+    let texts: Vec<String> = snapshot.findings.iter().map(|finding| words.text(finding).unwrap_or_default()).collect();
+    for (finding, text) in snapshot.findings.iter_mut().zip(texts) {
+        finding.text = text;
+    }
+}
+
+struct Words<'a> {
+    objects: HashMap<RemoteAddr, &'a SyncObject>,
+    threads: HashMap<Lwp, &'a Thread>,
+    facts: &'a Facts,
+    strangers: &'a Facts,
+}
+
+impl Words<'_> {
+    fn text(&self, finding: &Finding) -> Option<String> {
+        let object = |index: usize| self.objects.get(finding.objects.get(index)?).copied();
+        Some(match finding.kind {
+            FindingKind::Deadlock | FindingKind::SelfDeadlock | FindingKind::RecursiveRead => self.circle(finding),
+            FindingKind::OwnerExited | FindingKind::OwnerIsForkParent => self.owner(object(0)?),
+            FindingKind::OwnerDied => owner_died(object(0)?, |lwp| self.thread(lwp)),
+            FindingKind::CondWithoutSignaller => format!(
+                "{} on {}, and every other thread of the process waits too: nobody is left to signal, unless a signal \
+                 handler does",
+                count(finding.threads.len(), "thread waits", "threads wait"),
+                label(object(0)?)
+            ),
+            FindingKind::LongChain => self.chain(finding)?,
+        })
+    }
+
+    fn circle(&self, finding: &Finding) -> String {
+        let objects: Vec<&SyncObject> =
+            finding.objects.iter().filter_map(|address| self.objects.get(address)).copied().collect();
+        let next = finding.threads.iter().cycle().skip(1);
+        let steps = finding.threads.iter().zip(next).zip(&objects);
+        let mut text = match (finding.kind, objects.as_slice(), finding.threads.as_slice()) {
+            (FindingKind::RecursiveRead, [object], [lwp]) => format!(
+                "{} reads {} already and wants to read it again, but a writer is queued in between",
+                self.thread(*lwp),
+                label(object)
+            ),
+            (FindingKind::SelfDeadlock, [object], [lwp]) if object.kind == SyncKind::Join => {
+                format!("{} waits for its own end", self.thread(*lwp))
+            }
+            (FindingKind::SelfDeadlock, [object], [lwp]) => {
+                format!("{} waits for {}, which it holds itself", self.thread(*lwp), label(object))
+            }
+            _ => {
+                let step = |((lwp, next), object): ((&Lwp, &Lwp), &&SyncObject)| match object.kind {
+                    SyncKind::Join => format!("{} waits for the end of {}", self.thread(*lwp), self.thread(*next)),
+                    _ => format!("{} waits for {}, held by {}", self.thread(*lwp), label(object), self.thread(*next)),
+                };
+                steps.map(step).collect::<Vec<_>>().join("; ")
+            }
+        };
+        if finding.threads.iter().zip(&objects).any(|(lwp, object)| is_timed(*lwp, object)) {
+            text += " (a wait among these has a time limit, so it may end by itself)";
+        }
+        text
+    }
+
+    fn owner(&self, object: &SyncObject) -> String {
+        let holder = object.holders.iter().find(|holder| holder.recorded.is_some());
+        let number = holder.and_then(|holder| holder.recorded).map_or_else(String::new, |inner| format!(" {inner}"));
+        let what = match holder.and_then(|holder| holder.pid) {
+            None => format!("is held by thread{number}, which does not exist any more"),
+            Some(pid) => format!(
+                "was held by thread{number} of the parent process {pid} at the time of the fork: here nobody can release it"
+            ),
+        };
+        let waiters = count(object.waiters.len(), "thread waits", "threads wait");
+        format!("{} {what}; {waiters} for it", label(object))
+    }
+
+    fn chain(&self, finding: &Finding) -> Option<String> {
+        let (root, last) = (*finding.threads.last()?, self.objects.get(finding.objects.last()?)?);
+        let waiting = finding.threads.len() - 1 + finding.behind.len();
+        let holding = match last.kind {
+            SyncKind::Join => String::new(),
+            _ => format!("holds {} and ", label(last)),
+        };
+        Some(format!(
+            "{} for {} in the end, which {holding}{}",
+            count(waiting, "thread waits", "threads wait"),
+            self.thread(root),
+            self.doing(root)
+        ))
+    }
+
+    fn thread(&self, lwp: Lwp) -> String {
+        if let Some(name) = self.threads.get(&lwp).and_then(|thread| thread.name.as_deref()) {
+            return format!("{name} ({lwp})");
+        }
+        let mut holders = self.objects.values().flat_map(|object| &object.holders);
+        match holders.find(|holder| holder.lwp == Some(lwp)).and_then(|holder| holder.pid) {
+            Some(pid) => format!("thread {lwp} of process {pid}"),
+            None => format!("thread {lwp}"),
+        }
+    }
+
+    /// What the thread at the end of a chain does.
+    fn doing(&self, lwp: Lwp) -> String {
+        let Some(thread) = self.threads.get(&lwp) else { return self.stranger_doing(lwp) };
+        match thread.state {
+            ThreadState::Active => "runs".to_owned(),
+            ThreadState::Run => "could run, but gets no CPU".to_owned(),
+            ThreadState::Stopped => "is stopped".to_owned(),
+            ThreadState::Zombie => "has ended".to_owned(),
+            ThreadState::Unknown => "is in a state that cannot be told".to_owned(),
+            ThreadState::Sleep | ThreadState::StoppedAsleep => {
+                let stopped = if thread.state == ThreadState::StoppedAsleep { "is stopped, " } else { "" };
+                let waits = self.objects.values().find(|object| object.waiters.iter().any(|waiter| waiter.lwp == lwp));
+                let deep = self.facts.get(&lwp).is_some_and(|facts| facts.state == KernelState::DiskSleep);
+                let deep = if deep { " where no signal wakes it (D state)" } else { "" };
+                match (waits, &thread.syscall) {
+                    (Some(object), _) => format!("{stopped}waits for {}", label(object)),
+                    (None, Some(call)) => format!("{stopped}is asleep in {}{deep}", call.name),
+                    (None, None) => format!("{stopped}is asleep{deep}"),
+                }
+            }
+        }
+    }
+
+    /// What a thread of another process does.
+    fn stranger_doing(&self, lwp: Lwp) -> String {
+        match self.strangers.get(&lwp).and_then(|facts| facts.syscall) {
+            Some(SyscallFile::Inside { number, .. }) => format!("is asleep in {}", syscall_word(number)),
+            Some(SyscallFile::Running) => "runs".to_owned(),
+            Some(SyscallFile::Outside { .. }) => "is stopped".to_owned(),
+            None => "is none of this process".to_owned(),
+        }
+    }
+}
+
+/// Of a robust mutex whose owner died.
+pub(super) fn owner_died(object: &SyncObject, name: impl Fn(Lwp) -> String) -> String {
+    let now = match object.holders.first().and_then(|holder| holder.lwp) {
+        Some(lwp) => format!("{} has it now, and has not said yet that what it guards is repaired", name(lwp)),
+        None => "the next thread to lock it is told, and must repair what it guards".to_owned(),
+    };
+    format!("the owner of {} died: {now}", label(object))
+}
+
+fn label(object: &SyncObject) -> String {
+    match &object.name {
+        Some(name) => format!("{} {name}", object.kind.word()),
+        None => format!("{} {}", object.kind.word(), object.address),
+    }
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {many}") }
+}

@@ -1,0 +1,227 @@
+//! Watching a program's contention from outside, for as long as somebody wants to see it.
+
+use super::counting::attach;
+use super::samples::Samples;
+use super::watch::Contention;
+use crate::Pid;
+use crate::act::LiveWriter;
+use crate::act::Wanted;
+use crate::act::inject::{InjectError, Options};
+use crate::look::waits;
+use crate::look::waits::Scope;
+use crate::model::{ContentionReport, SCHEMA, Snapshot};
+use crate::sys::interrupt::Interrupt;
+use crate::table::{Agent, TrackError};
+use crate::target::Denial;
+use crate::target::{Live, TargetError};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Between two looks: what a program counts in its last moments is lost when it ends.
+const NAP: Duration = Duration::from_millis(50);
+/// Names are looked up so often, at most.
+const NAMES: Duration = Duration::from_secs(1);
+/// Looks that are not the agent's counts wait for so many times as long as the last one took: the program has a better use
+/// for the CPUs.
+const REST: u32 = 30;
+/// A command that was just started has its agent by then.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why contention cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum ContendError {
+    /// Nobody counts.
+    #[error("process {0} has no agent that counts")]
+    NoAgent(Pid),
+    /// Its memory is closed to us.
+    #[error("the memory of process {0} may not be read: {1}")]
+    Denied(Pid, Denial),
+    /// The process cannot be looked at.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Nor its agent.
+    #[error(transparent)]
+    Track(#[from] TrackError),
+    /// None could be put into it.
+    #[error(transparent)]
+    Inject(#[from] InjectError),
+    /// Whoever is told how far it is could not take it.
+    #[error(transparent)]
+    Progress(#[from] std::io::Error),
+}
+
+/// Whose contention is watched.
+pub enum Contender<'a> {
+    /// A process that runs, into which the agent may have to be put.
+    Process(Pid, Options),
+    /// A command that was just started with the agent in it. It is watched from its beginning.
+    Command(&'a mut Child),
+}
+
+impl Contender<'_> {
+    fn pid(&self) -> Pid {
+        match self {
+            Self::Process(pid, _) => *pid,
+            Self::Command(child) => Pid(i32::try_from(child.id()).unwrap_or(0)),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self, Self::Process(..))
+    }
+
+    /// Whether it is a command that has ended.
+    fn has_ended(&mut self) -> bool {
+        let Self::Command(child) = self else { return false };
+        matches!(child.try_wait(), Ok(Some(_)))
+    }
+}
+
+/// Takes what there is so far.
+pub type Progress<'a> = &'a mut dyn FnMut(&ContentionReport) -> std::io::Result<()>;
+
+/// Watches for `duration` (if there is one), until the program ends or `interrupt` is asked. At most `limit` objects of
+/// a sort are told, about every second to `progress` if there is one, and in the end.
+pub fn contend(
+    mut whose: Contender<'_>,
+    duration: Option<Duration>,
+    limit: usize,
+    interrupt: &Interrupt,
+    mut progress: Option<Progress<'_>>,
+) -> Result<ContentionReport, ContendError> {
+    let injected = match &whose {
+        Contender::Process(pid, options) => attach(*pid, options)?,
+        Contender::Command(_) => None,
+    };
+    let mut watch = Watch::begin(&mut whose, interrupt)?;
+    let has_lease = injected.is_none();
+    if has_lease {
+        watch.want()?;
+    }
+    let began = Instant::now();
+    // Nobody knows when a command ends; otherwise names are wanted when something is shown.
+    if progress.is_none() && whose.is_running() {
+        watch.next_names = began + NAMES;
+    }
+    loop {
+        let left = duration.map(|limit| limit.saturating_sub(began.elapsed()));
+        let is_last = left == Some(Duration::ZERO) || interrupt.wait(left.unwrap_or(NAP).min(NAP)).is_some();
+        if whose.has_ended() || !watch.look() {
+            break;
+        }
+        if has_lease {
+            let _ = watch.want();
+        }
+        watch.sample();
+        if is_last || Instant::now() >= watch.next_names {
+            if !watch.name() {
+                break;
+            }
+            if let Some(progress) = &mut progress {
+                progress(&watch.report(limit))?;
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    watch.unwant();
+    let tracked = injected.map(crate::act::inject::Injected::finish);
+    Ok(ContentionReport { tracked, ..watch.report(limit) })
+}
+
+/// A program that is watched, and what was seen of it so far.
+struct Watch {
+    live: Live,
+    agent: Agent,
+    place: Option<Wanted>,
+    counted: Contention,
+    samples: Samples,
+    names: Option<Snapshot>,
+    next_sample: Instant,
+    next_names: Instant,
+}
+
+impl Watch {
+    /// Begins, as soon as a command that was just started has its agent.
+    fn begin(whose: &mut Contender<'_>, interrupt: &Interrupt) -> Result<Self, ContendError> {
+        let (pid, is_running, patience) = (whose.pid(), whose.is_running(), Instant::now());
+        loop {
+            match Self::try_begin(pid, is_running) {
+                Err(_) if !is_running => {
+                    if whose.has_ended() || patience.elapsed() > PATIENCE {
+                        return Err(ContendError::NoAgent(pid));
+                    }
+                }
+                begun => return begun,
+            }
+            interrupt.wait(Duration::from_millis(2));
+        }
+    }
+
+    fn try_begin(pid: Pid, is_running: bool) -> Result<Self, ContendError> {
+        let live = Live::open(pid)?;
+        if let (true, Some(denial)) = (is_running, live.denial()) {
+            return Err(ContendError::Denied(pid, denial));
+        }
+        let agent = Agent::find(&live)?.ok_or(ContendError::NoAgent(pid))?;
+        let counted = Contention::begin(&agent, &live, is_running);
+        let (now, samples) = (Instant::now(), Samples::default());
+        Ok(Self { live, agent, place: None, counted, samples, names: None, next_sample: now, next_names: now })
+    }
+
+    /// Looks again; `false` if there is nothing to be seen any more.
+    fn look(&mut self) -> bool {
+        let Some(agent) = self.agent.again(&self.live) else { return false };
+        self.agent = agent;
+        self.counted.look(&self.agent, &self.live)
+    }
+
+    /// An agent that was loaded without being switched on counts while somebody wants it to.
+    fn want(&mut self) -> Result<(), TrackError> {
+        self.place = self.agent.switch_on(&LiveWriter(&self.live), std::process::id(), self.place)?;
+        Ok(())
+    }
+
+    fn unwant(&self) {
+        if let (Some(place), Some(agent)) = (self.place, self.agent.again(&self.live)) {
+            // The program may have ended; the agent looks for us, too.
+            let _ = agent.switch_off(&LiveWriter(&self.live), std::process::id(), place);
+        }
+    }
+
+    /// Looks who waits for what is not counted, if it is time.
+    fn sample(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_sample {
+            self.samples.look(&self.live);
+            self.next_sample = now + now.elapsed() * REST;
+        }
+    }
+
+    /// Looks names up; `false` if the program has gone.
+    fn name(&mut self) -> bool {
+        // What was loaded since is only in a new list of mappings.
+        let Ok(live) = Live::open(self.live.pid()) else { return false };
+        self.live = live;
+        let now = Instant::now();
+        if let Ok(snapshot) = waits::collect_scope(&self.live, Scope::All) {
+            self.names = Some(snapshot);
+            self.counted.name_functions(&self.live);
+        }
+        self.next_names = now + (now.elapsed() * REST).max(NAMES);
+        true
+    }
+
+    fn report(&self, limit: usize) -> ContentionReport {
+        let names = self.names.as_ref();
+        ContentionReport {
+            schema: SCHEMA,
+            seconds: self.counted.span().as_secs_f64(),
+            locks: self.counted.worst(names, limit),
+            looks: self.samples.looks(),
+            sampled: self.samples.worst(&self.counted, names, limit),
+            tracked: None,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Locks that the agent cannot count, because they do not pass through the C library: who was seen waiting for them.
+
+use super::watch::Contention;
+use crate::RemoteAddr;
+use crate::look::waits;
+use crate::model::{Family, Frame, Sampled, Snapshot, SyncKind};
+use crate::target::{Library, Target};
+use std::collections::HashMap;
+
+/// Stacks are looked at in one look of so many.
+const STACKS_EVERY: u64 = 5;
+/// Objects that are remembered, and call sites of each.
+const MOST: usize = 10_000;
+const MOST_SITES: usize = 64;
+
+#[derive(Default)]
+struct Seen {
+    samples: u64,
+    looks: u64,
+    sites: HashMap<String, u64>,
+}
+
+/// What was seen so far.
+#[derive(Default)]
+pub(super) struct Samples {
+    looks: u64,
+    seen: HashMap<(RemoteAddr, SyncKind, Family), Seen>,
+}
+
+impl Samples {
+    /// Looks once. Nothing is stopped.
+    pub(super) fn look(&mut self, target: &dyn Target) {
+        let _look = target.limits().begin();
+        let Ok(mut snapshot) = waits::collect_unnamed(target, waits::Scope::Waited, &[]) else { return };
+        self.looks += 1;
+        // What libc has is counted, and a parked thread waits for work.
+        snapshot.objects.retain(|object| {
+            !matches!(object.family, Family::Pthread | Family::Libc)
+                && !matches!(object.kind, SyncKind::Park | SyncKind::Join)
+                && !object.waiters.is_empty()
+        });
+        if self.looks % STACKS_EVERY == 1 && !snapshot.objects.is_empty() {
+            let is_waiter = |lwp| snapshot.objects.iter().any(|o| o.waiters.iter().any(|w| Some(w.lwp) == lwp));
+            snapshot.threads.retain(|thread| is_waiter(thread.lwp));
+            crate::look::add_stacks(target, &mut snapshot);
+        }
+        for object in &snapshot.objects {
+            let key = (object.address, object.kind, object.family);
+            if self.seen.len() >= MOST && !self.seen.contains_key(&key) {
+                continue;
+            }
+            let seen = self.seen.entry(key).or_default();
+            seen.looks += 1;
+            seen.samples += object.waiters.len() as u64;
+            for waiter in &object.waiters {
+                let thread = snapshot.threads.iter().find(|thread| thread.lwp == Some(waiter.lwp));
+                let frames = thread.map_or(&[][..], |thread| &thread.frames);
+                if let Some(site) = site(frames)
+                    && (seen.sites.len() < MOST_SITES || seen.sites.contains_key(site))
+                {
+                    *seen.sites.entry(site.to_owned()).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    /// How often it was looked.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// Those that most threads waited for, without what is counted: a wait that just begins or ends may not show
+    /// whose it is.
+    pub(super) fn worst(&self, counted: &Contention, names: Option<&Snapshot>, limit: usize) -> Vec<Sampled> {
+        let mut all: Vec<_> = self.seen.iter().filter(|((address, ..), _)| !counted.is_counted(*address)).collect();
+        all.sort_by_key(|((address, ..), seen)| (std::cmp::Reverse(seen.samples), *address));
+        let sampled = all.into_iter().take(limit).map(|((address, kind, family), seen)| {
+            let named = names.and_then(|names| names.objects.iter().find(|object| object.address == *address));
+            let mut sites: Vec<_> = seen.sites.iter().map(|(site, count)| (site.clone(), *count)).collect();
+            sites.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            Sampled {
+                address: *address,
+                kind: *kind,
+                family: *family,
+                name: named.and_then(|object| object.name.clone()),
+                samples: seen.samples,
+                looks: seen.looks,
+                sites,
+            }
+        });
+        sampled.collect()
+    }
+}
+
+/// The innermost function that is the program's own: the lock's, the runtime's and the C library's are not.
+fn site(frames: &[Frame]) -> Option<&str> {
+    const LIBRARIES: [&str; 9] =
+        ["std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "parking_lot", "<parking_lot", "lock_api"];
+    let is_own = |frame: &&Frame| frame.module.as_deref().is_none_or(|module| !Library::of(module).is_runtime());
+    let own = frames.iter().filter(is_own);
+    let named = own.filter_map(|frame| frame.function.as_deref());
+    named.into_iter().find(|name| !LIBRARIES.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Evidence;
+
+    fn frame(module: &str, function: &str) -> Frame {
+        Frame {
+            pc: RemoteAddr(0),
+            function: Some(function.to_owned()),
+            module: Some(module.to_owned()),
+            offset: None,
+            file: None,
+            line: None,
+            inlined: false,
+            evidence: Evidence::Derived,
+        }
+    }
+
+    #[test]
+    fn libraries_whose_names_begin_like_libc_are_the_programs() {
+        for library in ["libcrypto.so.3", "libcurl.so.4", "libcap.so.2"] {
+            let frames = [frame("libc.so.6", "syscall"), frame(library, "own"), frame("server", "main")];
+            assert_eq!(site(&frames), Some("own"), "{library}");
+        }
+    }
+
+    #[test]
+    fn runtimes_are_not() {
+        let runtimes = [
+            ("libpthread-2.31.so", "__lll_lock_wait"),
+            ("libstdc++.so.6", "__cxa_guard_acquire"),
+            ("libstd-1234.so", "std::sys::futex_wait"),
+        ];
+        for (module, function) in runtimes {
+            assert_eq!(site(&[frame(module, function), frame("server", "own")]), Some("own"), "{module}");
+        }
+    }
+}

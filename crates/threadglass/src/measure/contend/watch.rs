@@ -1,0 +1,121 @@
+//! Contention over a stretch of time.
+
+use crate::RemoteAddr;
+use crate::model::{Contended, Snapshot, SyncKind, SyncStats};
+use crate::runtimes::glibc::locks::size_of;
+use crate::symbols::Symbolizer;
+use crate::table::{Agent, MOST_KEPT, Tracked};
+use crate::target::Target;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Bytes of the largest object that is counted.
+const LARGEST: u64 = 56;
+
+/// What was counted of one object.
+struct Row {
+    address: RemoteAddr,
+    kind: SyncKind,
+    stats: SyncStats,
+}
+
+/// What was seen of a program's contention so far.
+pub(super) struct Contention {
+    start: HashMap<RemoteAddr, Tracked>,
+    began: Instant,
+    looked: Instant,
+    rows: Vec<Row>,
+    functions: HashMap<RemoteAddr, String>,
+}
+
+impl Contention {
+    /// Begins to look at a program that is running (`true`), or that has just been started and is looked at from its
+    /// beginning.
+    pub(super) fn begin(agent: &Agent, target: &dyn Target, is_running: bool) -> Self {
+        let _look = target.limits().begin();
+        let objects = if is_running { agent.objects(target) } else { Vec::new() };
+        let start = objects.into_iter().map(|tracked| (tracked.address, tracked)).collect();
+        let now = Instant::now();
+        Self { start, began: now, looked: now, rows: Vec::new(), functions: HashMap::new() }
+    }
+
+    /// Looks again; `false` if there is nothing to be seen any more.
+    pub(super) fn look(&mut self, agent: &Agent, target: &dyn Target) -> bool {
+        let _look = target.limits().begin();
+        let (mut rows, mut is_empty) = (Vec::new(), true);
+        agent.each(target, &mut |now| {
+            is_empty = false;
+            let start = self.start.get(&now.address);
+            let row = now.since(start).map(|now| Row { address: now.address, kind: now.kind, stats: now.stats() });
+            rows.extend(row.filter(|row| row.stats.waits().0 > 0));
+            rows.len() < MOST_KEPT
+        });
+        if is_empty && !self.rows.is_empty() {
+            return false;
+        }
+        self.rows = rows;
+        self.looked = Instant::now();
+        true
+    }
+
+    /// Names the functions that have waited and made others wait, while the program is there to tell.
+    pub(super) fn name_functions(&mut self, target: &dyn Target) {
+        let _look = target.limits().begin();
+        let mut symbols = Symbolizer::new(target);
+        let contentions = self.rows.iter().filter_map(|row| row.stats.contention());
+        let sites = contentions.flat_map(|contention| &contention.sites);
+        for address in sites.flat_map(|site| [Some(site.waiter), site.holder]).flatten() {
+            if self.functions.contains_key(&address) {
+                continue;
+            }
+            // The call itself is before the address it returns to.
+            let call = RemoteAddr(address.0.saturating_sub(1));
+            if let Some(name) = symbols.enclosing_function(call).or_else(|| symbols.function_at(call)) {
+                self.functions.insert(address, name);
+            }
+        }
+    }
+
+    /// Whether `word` is in an object that is counted.
+    pub(super) fn is_counted(&self, word: RemoteAddr) -> bool {
+        let is_in =
+            |address: RemoteAddr, kind| size_of(kind).is_some_and(|size| word.0.wrapping_sub(address.0) < size as u64);
+        let mut starts = (0..LARGEST).step_by(4).filter_map(|offset| word.checked_sub(offset));
+        starts.any(|at| self.start.get(&at).is_some_and(|start| is_in(at, start.kind)))
+            || self.rows.iter().any(|row| is_in(row.address, row.kind))
+    }
+
+    /// For how long it was looked at.
+    pub(super) fn span(&self) -> Duration {
+        self.looked - self.began
+    }
+
+    /// The objects with the longest waits, with names. Waits for a condition, a barrier or a semaphore come after
+    /// those for locks: most of them are idleness.
+    pub(super) fn worst(&self, names: Option<&Snapshot>, limit: usize) -> Vec<Contended> {
+        use SyncKind::{Mutex, Rwlock, Spinlock};
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        rows.sort_by_key(|row| {
+            (!matches!(row.kind, Mutex | Rwlock | Spinlock), std::cmp::Reverse(row.stats.waits().1), row.address)
+        });
+        let at = |address: RemoteAddr| self.functions.get(&address).cloned().unwrap_or_else(|| address.to_string());
+        let name = |address| {
+            names?.objects.iter().find(|object| object.address == address).and_then(|object| object.name.clone())
+        };
+        let mut worst = Vec::new();
+        for row in rows.into_iter().take(limit) {
+            let (waits, wait_ns) = row.stats.waits();
+            let sites = row.stats.contention().map_or(&[][..], |contention| &contention.sites);
+            worst.push(Contended {
+                address: row.address,
+                kind: row.kind,
+                name: name(row.address),
+                waits,
+                wait_ns,
+                stats: row.stats.clone(),
+                sites: sites.iter().map(|site| (at(site.waiter), site.holder.map(at), site.time_ns)).collect(),
+            });
+        }
+        worst
+    }
+}

@@ -1,0 +1,162 @@
+//! The programs that samples fall into: one each time that a process executes one or maps more code.
+
+use crate::RemoteAddr;
+use crate::arch::Registers;
+use crate::elf;
+use crate::model::{Evidence, Frame};
+use crate::target::{Live, Module, Target};
+use crate::unwind::{FrameNames, Namer};
+use crate::unwind::{Known, MAX_FRAMES, Place, Space, StackWords, Walk, Walker};
+use profil::perf::Sample;
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// Processes that were opened, kept where they are until the end of a recording, so that what is learned of
+/// them can refer to them.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    first: OnceCell<Box<Node>>,
+}
+
+#[derive(Debug)]
+struct Node {
+    live: Live,
+    next: OnceCell<Box<Node>>,
+}
+
+impl Opened {
+    /// Keeps one.
+    pub(super) fn keep(&self, live: Live) -> &Live {
+        let mut cell = &self.first;
+        while let Some(node) = cell.get() {
+            cell = &node.next;
+        }
+        &cell.get_or_init(|| Box::new(Node { live, next: OnceCell::new() })).live
+    }
+}
+
+/// One program as it was mapped at some time.
+pub(super) struct Image<'a> {
+    pub(super) live: &'a Live,
+    namer: Namer<'a>,
+    names: FrameNames,
+    space: Space<'a>,
+    known: Known,
+    /// Objects whose names are taken care of, which must happen while the process lives.
+    pinned: HashSet<RemoteAddr>,
+    /// Where the segments of objects are: between them there may be generated code, which is not theirs.
+    objects: HashMap<RemoteAddr, elf::Image>,
+    /// When its maps are to be compared again, and how long after that.
+    next_check: Instant,
+    pause: Duration,
+}
+
+/// How soon maps are compared for the first time, and how often in the long run.
+const FIRST_CHECK: Duration = Duration::from_millis(5);
+const LAST_CHECK: Duration = Duration::from_secs(2);
+
+impl<'a> Image<'a> {
+    pub(super) fn new(live: &'a Live) -> Self {
+        Self {
+            live,
+            namer: Namer::new(live, false),
+            names: FrameNames::default(),
+            space: Space::of_target(live),
+            known: Known::default(),
+            pinned: HashSet::new(),
+            objects: HashMap::new(),
+            next_check: Instant::now() + FIRST_CHECK,
+            pause: FIRST_CHECK,
+        }
+    }
+
+    /// Whether it is time to compare the maps again.
+    pub(super) fn is_check_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = now >= self.next_check;
+        if due {
+            self.pause = (self.pause * 2).min(LAST_CHECK);
+            self.next_check = now + self.pause;
+        }
+        due
+    }
+
+    /// Whether `now` has the same objects mapped.
+    pub(super) fn has_same_code(&self, now: &Live) -> bool {
+        let (old, new) = (self.live.modules(), now.modules());
+        let is_same = |(a, b): (&Module, &Module)| (a.base, a.end, &a.path) == (b.base, b.end, &b.path);
+        old.len() == new.len() && old.iter().zip(new).all(is_same)
+    }
+
+    /// Whether code of an object, or other code that was mapped, is at `addr`.
+    pub(super) fn holds(&self, addr: u64) -> bool {
+        self.space.is_code(addr)
+    }
+
+    /// Takes what names the object around `addr` later.
+    pub(super) fn pin(&mut self, addr: u64) {
+        if let Some(module) = self.live.module_at(RemoteAddr(addr))
+            && self.pinned.insert(module.base)
+        {
+            self.namer.pin(module);
+            if let Ok(elf) = elf::Image::load(self.live, module.base) {
+                self.objects.insert(module.base, elf);
+            }
+        }
+    }
+
+    /// The stack of a sample, from its registers and its copy of the stack.
+    pub(super) fn walk(&mut self, sample: &mut Sample) -> Option<Walk> {
+        let registers = sample.registers?;
+        let general = Registers::blocked(RemoteAddr(registers.ip), RemoteAddr(registers.sp));
+        let general = general.with_frame_pointer(registers.bp);
+        let mut stack = StackWords::copied(general.sp, std::mem::take(&mut sample.stack));
+        Some(self.walk_words(&mut stack, general, None))
+    }
+
+    /// A stack of any origin.
+    pub(super) fn walk_words(
+        &mut self,
+        stack: &mut StackWords<'_>,
+        registers: Registers,
+        start_routine: Option<u64>,
+    ) -> Walk {
+        let mut walker =
+            Walker { space: &self.space, known: &mut self.known, start_routine, enough: MAX_FRAMES, most: MAX_FRAMES };
+        let mut places = Vec::new();
+        let end = walker.frames(stack, registers, &mut |place, _| places.push(place));
+        Walk { places, end }
+    }
+
+    /// Looks all `places` up at once, which costs little more than one.
+    pub(super) fn look_up(&mut self, places: &[Place]) {
+        self.namer.look_up(places, &mut self.names);
+    }
+
+    /// The frames at a place that was looked up: inlined functions first. Code that is in no file goes by the
+    /// name of its mapping.
+    pub(super) fn frames(&self, place: &Place) -> Vec<Frame> {
+        let mut frames = self.names.frames(place);
+        let module = self.live.module_at(place.lookup());
+        let elf = module.and_then(|module| self.objects.get(&module.base));
+        if elf.is_some_and(|elf| elf.segment_end(place.lookup()).is_none()) {
+            let frame =
+                frames.pop().map(|frame| Frame { function: None, module: None, file: None, line: None, ..frame });
+            frames = frame.into_iter().collect();
+        }
+        for frame in frames.iter_mut().filter(|frame| frame.module.is_none()) {
+            let map = self.live.maps().iter().find(|map| map.contains(place.lookup()));
+            let Some(map) = map else { continue };
+            let name = String::from_utf8_lossy(&map.name);
+            frame.module = Some(if name.is_empty() { "[anonymous]".to_owned() } else { name.into_owned() });
+            frame.offset = Some(place.pc.0.saturating_sub(map.start.0));
+        }
+        frames
+    }
+}
+
+/// The place of a program counter.
+pub(super) fn here(ip: u64) -> Place {
+    Place { pc: RemoteAddr(ip), exact: true, signal: false, evidence: Evidence::Recorded, firm: true }
+}

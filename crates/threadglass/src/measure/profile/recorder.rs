@@ -1,0 +1,420 @@
+//! What the ticks of a recording come to: which program each fell into, how often, and its name in the end.
+
+use super::flat::{self, Tick};
+use super::image::{Image, Opened, here};
+use super::region::Place as RegionPlace;
+use super::{Options, ProfileError, percent};
+use crate::limits::Limits;
+use crate::model::{
+    Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SCHEMA,
+    StackShare,
+};
+use crate::proc::parse_stat;
+use crate::target::{Live, Target, TargetError};
+use crate::unwind::{Place, Walk};
+use crate::{Pid, RemoteAddr};
+use profil::perf::Sample;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// Code that is in no object may have been mapped meanwhile; how long a fruitless search is not repeated.
+const FIRST_PATIENCE: Duration = Duration::from_millis(5);
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
+/// Programs, and maps of them, that are kept.
+const MAX_IMAGES: usize = 256;
+/// Stacks and addresses that are told apart.
+const MAX_DISTINCT: usize = 1 << 20;
+/// Fewer ticks than one in so many of what the CPU time of the process would have are told of, once that is many. The
+/// kernel's split into user mode and its own is not exact.
+const MISSING: u64 = 4;
+const MANY: u64 = 50;
+/// Objects that are taken note of as soon as a command of ours has mapped them: it may end at any time.
+const EAGER: usize = 64;
+
+/// The samples so far, and the programs they belong to.
+pub(super) struct Recorder<'a> {
+    opened: &'a Opened,
+    options: &'a Options,
+    pid: Pid,
+    /// Whether it is a command of ours, which may end before it is looked at closely.
+    eager: bool,
+    process: Process,
+    /// CPU time of the process in user mode, in 100ths of a second: at first, and when it was last looked at.
+    used: Option<(u64, u64)>,
+    images: Vec<Image<'a>>,
+    /// The images of each process, the latest last.
+    of_process: HashMap<i32, Vec<usize>>,
+    pub(super) samples: u64,
+    outside: u64,
+    threads: HashSet<i32>,
+    /// By image and address.
+    ticks: HashMap<(usize, u64), u64>,
+    /// By image and places.
+    stacks: HashMap<(usize, Vec<Place>), (bool, u64)>,
+    unwalked: u64,
+    cut: u64,
+    dropped: u64,
+    unknown: u64,
+    region: Option<RegionPlace>,
+    histogram: Option<Histogram>,
+    gaps: Vec<Gap>,
+    /// What all images may cost, to be named.
+    limits: Limits,
+    next_search: Instant,
+    patience: Duration,
+}
+
+impl<'a> Recorder<'a> {
+    pub(super) fn new(opened: &'a Opened, pid: Pid, options: &'a Options, name: &str, eager: bool) -> Self {
+        Self {
+            opened,
+            options,
+            pid,
+            eager,
+            process: Process { pid, name: name.to_owned(), exe: None },
+            used: None,
+            images: Vec::new(),
+            of_process: HashMap::new(),
+            samples: 0,
+            outside: 0,
+            threads: HashSet::new(),
+            ticks: HashMap::new(),
+            stacks: HashMap::new(),
+            unwalked: 0,
+            cut: 0,
+            dropped: 0,
+            unknown: 0,
+            region: None,
+            histogram: None,
+            gaps: Vec::new(),
+            limits: Limits::default(),
+            next_search: Instant::now(),
+            patience: FIRST_PATIENCE,
+        }
+    }
+
+    /// Takes a process, or what has become of it, as an image.
+    pub(super) fn add(&mut self, pid: i32, live: Live) -> Result<(), ProfileError> {
+        let live = self.opened.keep(live.with_limits(&self.limits));
+        let mut image = Image::new(live);
+        if pid == self.pid.0 {
+            let identity = live.identity();
+            self.process = Process { pid: self.pid, name: identity.name, exe: identity.exe };
+            self.find_region(live)?;
+        }
+        if self.eager {
+            let code = live.maps().iter().filter(|map| map.exec && map.is_file());
+            for map in code.take(EAGER) {
+                image.pin(map.start.0);
+            }
+        }
+        self.of_process.entry(pid).or_default().push(self.images.len());
+        self.images.push(image);
+        Ok(())
+    }
+
+    fn find_region(&mut self, live: &Live) -> Result<(), ProfileError> {
+        let wanted = self.options.region.is_some() || self.options.histogram;
+        if !wanted || self.region.is_some() {
+            return Ok(());
+        }
+        let look = self.limits.begin();
+        let place = RegionPlace::find(live, self.options.region.as_ref());
+        self.limits.report(&mut self.gaps);
+        drop(look);
+        let place = match place {
+            Ok(place) => place,
+            // The dynamic linker of a command of ours has not come to it yet.
+            Err(_) if self.eager => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if self.options.histogram {
+            self.histogram = Some(place.histogram(self.options.scale)?);
+        }
+        self.region = Some(place);
+        Ok(())
+    }
+
+    /// The process that was asked for.
+    pub(super) fn live(&self) -> Option<&'a Live> {
+        let image = self.of_process.get(&self.pid.0)?.first()?;
+        Some(self.images[*image].live)
+    }
+
+    /// Whether the process that was asked for is no more.
+    pub(super) fn has_ended(&self) -> Option<End> {
+        let images = self.of_process.get(&self.pid.0)?;
+        // A command of ours may execute one program after the other; of a process the first is wanted, also when samples
+        // that come late have led to the next.
+        let image = if self.eager { images.last() } else { images.first() };
+        match self.images[*image?].live.check_identity() {
+            Ok(()) => None,
+            Err(TargetError::Execed(_)) if self.options.children => None,
+            Err(TargetError::Execed(_)) => Some(End::Execed),
+            Err(_) => Some(End::Exited),
+        }
+    }
+
+    pub(super) fn take(&mut self, samples: impl Iterator<Item = Sample>) {
+        let mut looked_at = HashSet::new();
+        for mut sample in samples {
+            // An event for a whole CPU ticks for everybody.
+            if sample.pid != self.pid.0 && !self.options.children {
+                continue;
+            }
+            if looked_at.insert(sample.pid) {
+                self.follow(sample.pid);
+            }
+            self.samples += 1;
+            self.threads.insert(sample.tid);
+            let image = self.image_of(sample.pid, sample.ip);
+            let live = image.map(|image| self.images[image].live);
+            let region = self.region.as_ref().filter(|place| live.is_some_and(|live| place.is_in(live)));
+            if let (Some(histogram), Some(_)) = (&mut self.histogram, region) {
+                histogram.count(sample.ip);
+            }
+            if self.options.region.is_some() && !region.is_some_and(|place| place.range.contains(&sample.ip)) {
+                self.outside += 1;
+                continue;
+            }
+            let Some(image) = image else {
+                self.unknown += 1;
+                *self.ticks.entry((usize::MAX, sample.ip)).or_default() += 1;
+                continue;
+            };
+            self.images[image].pin(sample.ip);
+            if self.ticks.len() >= MAX_DISTINCT && !self.ticks.contains_key(&(image, sample.ip)) {
+                self.dropped += 1;
+                continue;
+            }
+            *self.ticks.entry((image, sample.ip)).or_default() += 1;
+            if self.options.stacks {
+                self.take_stack(image, &mut sample);
+            }
+        }
+    }
+
+    fn take_stack(&mut self, image: usize, sample: &mut Sample) {
+        let Some(Walk { places, end }) = self.images[image].walk(sample) else {
+            self.unwalked += 1;
+            return;
+        };
+        for place in &places {
+            self.images[image].pin(place.lookup().0);
+        }
+        let whole = end.is_whole();
+        self.cut += u64::from(!whole);
+        if self.stacks.len() >= MAX_DISTINCT && !self.stacks.contains_key(&(image, places.clone())) {
+            self.unwalked += 1;
+            return;
+        }
+        self.stacks.entry((image, places)).or_insert((whole, 0)).1 += 1;
+    }
+
+    /// Notices that a process is new, executes another program, or has mapped more code.
+    pub(super) fn follow(&mut self, pid: i32) {
+        if self.eager && pid == self.pid.0 {
+            self.look_at_time();
+        }
+        let latest = self.of_process.get(&pid).and_then(|all| all.last()).map(|index| &mut self.images[*index]);
+        if latest.is_none_or(|image| !image.live.is_same_image() || image.is_check_due()) {
+            self.reopen(pid);
+        }
+    }
+
+    /// Whether its CPU time was good for many more ticks than there are: threads that live too short for a tick of
+    /// their own, or clocks that ended when another program was executed.
+    pub(super) fn misses_ticks(&mut self) -> bool {
+        // By the time of the last look: ticks of what was used since may still be under way.
+        let misses = self.missing().is_some();
+        self.look_at_time();
+        misses
+    }
+
+    /// Says that it ticks from now on.
+    pub(super) fn begin(&mut self) {
+        self.used = user_time(self.pid).map(|used| (used, used));
+    }
+
+    /// The CPU time of which most has no ticks, in 100ths of a second.
+    fn missing(&self) -> Option<u64> {
+        let used = self.used.map_or(0, |(from, to)| to - from);
+        let due = used.saturating_mul(u64::from(self.options.rate)) / 100;
+        (due >= MANY && self.samples < due / MISSING).then_some(used)
+    }
+
+    /// Takes note of the CPU time so far.
+    pub(super) fn look_at_time(&mut self) {
+        if let (Some((_, last)), Some(now)) = (&mut self.used, user_time(self.pid)) {
+            *last = now.max(*last);
+        }
+    }
+
+    /// Opens a process once more, if it is there and not only its remains, and its code is not what is known.
+    fn reopen(&mut self, pid: i32) {
+        let Ok(live) = Live::open(Pid(pid)) else { return };
+        if self.images.len() >= MAX_IMAGES || live.denial().is_some() || live.maps().is_empty() {
+            return;
+        }
+        let latest = self.of_process.get(&pid).and_then(|all| all.last());
+        if latest.is_some_and(|latest| self.images[*latest].has_same_code(&live)) {
+            return;
+        }
+        if let Err(error) = self.add(pid, live) {
+            self.gaps.push(Gap::whole("the region", error.to_string()).with(error.remedy()));
+        }
+    }
+
+    /// The image that an address belongs to: the latest that has code there. A child that has ended before it
+    /// was looked at has most likely run the code of its parent.
+    fn image_of(&mut self, pid: i32, ip: u64) -> Option<usize> {
+        let find = |this: &Self, pid| {
+            let mut all = this.of_process.get(&pid)?.iter().rev();
+            all.find(|image| this.images[**image].holds(ip)).copied()
+        };
+        if let Some(found) = find(self, pid) {
+            return Some(found);
+        }
+        let now = Instant::now();
+        if now >= self.next_search {
+            self.reopen(pid);
+            let found = find(self, pid);
+            self.patience = if found.is_some() { FIRST_PATIENCE } else { (self.patience * 2).min(LAST_PATIENCE) };
+            self.next_search = now + self.patience;
+            if found.is_some() {
+                return found;
+            }
+        }
+        find(self, self.pid.0).or_else(|| self.of_process.get(&pid)?.last().copied())
+    }
+
+    pub(super) fn finish(mut self, end: End, duration: Duration) -> Profile {
+        let (region, histogram) = (self.region.take(), self.histogram.take());
+        if region.is_none() && self.options.region.is_some() {
+            self.gaps.push(Gap::whole("the region", "the program never had it"));
+        }
+        let counted = self.samples;
+        let mut by_image: Vec<Vec<Place>> = vec![Vec::new(); self.images.len()];
+        for (image, ip) in self.ticks.keys() {
+            if let Some(places) = by_image.get_mut(*image) {
+                places.push(here(*ip));
+            }
+        }
+        for (image, places) in self.stacks.keys() {
+            by_image[*image].extend(places);
+        }
+        let look = self.limits.begin();
+        for (image, places) in self.images.iter_mut().zip(&by_image) {
+            image.look_up(places);
+        }
+        self.limits.report(&mut self.gaps);
+        drop(look);
+        let ticks: Vec<Tick> = self.named_ticks();
+        let bytes = u64::from(0x2_0000 / self.options.scale.clamp(2, 0x2_0000));
+        let mut profile = Profile {
+            schema: SCHEMA,
+            kind: Kind::Cpu,
+            rate: self.options.rate,
+            clock: None,
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            end,
+            samples: counted,
+            outside: self.outside,
+            lost: 0,
+            throttled: 0,
+            threads: self.threads.len(),
+            looks: None,
+            functions: flat::functions(&ticks, counted),
+            ranges: flat::ranges(&ticks, counted, bytes),
+            waits: Vec::new(),
+            stacks: self.named_stacks(),
+            mapped: mapped(&self.images),
+            histogram,
+            target: self.process.clone(),
+            gaps: Vec::new(),
+        };
+        self.tell_gaps(counted);
+        profile.gaps = self.gaps;
+        profile
+    }
+
+    fn named_ticks(&self) -> Vec<Tick> {
+        let ticks = self.ticks.iter().map(|((image, ip), samples)| {
+            let frames = self.images.get(*image).map(|image| image.frames(&here(*ip))).unwrap_or_default();
+            let frame = frames.into_iter().next_back().unwrap_or_else(|| unknown(*ip));
+            Tick { frame, samples: *samples }
+        });
+        let mut ticks: Vec<Tick> = ticks.collect();
+        ticks.sort_by_key(|tick| tick.frame.pc);
+        ticks
+    }
+
+    fn named_stacks(&self) -> Vec<StackShare> {
+        let stacks = self.stacks.iter().map(|((image, places), (whole, samples))| StackShare {
+            frames: places.iter().flat_map(|place| self.images[*image].frames(place)).collect(),
+            whole: *whole,
+            waits_for: Vec::new(),
+            samples: *samples,
+        });
+        let mut stacks: Vec<StackShare> = stacks.collect();
+        let pcs = |stack: &StackShare| stack.frames.iter().map(|frame| frame.pc).collect::<Vec<_>>();
+        stacks.sort_by_cached_key(|stack| (std::cmp::Reverse(stack.samples), pcs(stack)));
+        stacks
+    }
+
+    fn tell_gaps(&mut self, all: u64) {
+        if let Some(used) = self.missing() {
+            self.gaps.push(Gap::whole(
+                format!("most of {}.{:02} s of CPU time", used / 100, used % 100),
+                "threads that live shorter than a tick have none (a higher rate sees more of them), nor has a program that \
+                 the kernel starts with other rights than ours (set-user-ID): profile its pid, as root",
+            ));
+        }
+        let mut tell = |count: u64, what: &str, why: &str| {
+            if count > 0 {
+                let what = format!("{what} of {count} samples ({} %)", percent(count, all));
+                self.gaps.push(Gap::whole(what, why));
+            }
+        };
+        tell(self.unwalked, "stacks", "the kernel gave no registers, or there were too many different stacks");
+        tell(
+            self.cut,
+            "outer frames",
+            "the stack is deeper than what is copied of it, or its unwind information has an end",
+        );
+        tell(self.unknown, "names", "their process had ended, or there were more programs than are followed");
+        tell(self.dropped, "names", "there were too many different addresses");
+    }
+}
+
+/// CPU time of a process in user mode, in 100ths of a second.
+fn user_time(pid: Pid) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{}/stat", pid.0)).ok()?;
+    parse_stat(&stat).map(|stat| stat.utime)
+}
+
+fn unknown(ip: u64) -> crate::model::Frame {
+    crate::model::Frame {
+        pc: RemoteAddr(ip),
+        function: None,
+        module: None,
+        offset: None,
+        file: None,
+        line: None,
+        inlined: false,
+        evidence: crate::model::Evidence::Recorded,
+    }
+}
+
+/// The objects of all images, those of the first where they overlap.
+pub(super) fn mapped(images: &[Image<'_>]) -> Vec<Mapped> {
+    let mut mapped: Vec<Mapped> = Vec::new();
+    for module in images.iter().flat_map(|image| image.live.modules()) {
+        if mapped.iter().all(|other| module.end <= other.base || other.end <= module.base) {
+            let path = String::from_utf8_lossy(&module.path).into_owned();
+            mapped.push(Mapped { path, base: module.base, end: module.end });
+        }
+    }
+    mapped.sort_by_key(|module| module.base);
+    mapped
+}

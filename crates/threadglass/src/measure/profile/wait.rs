@@ -1,0 +1,259 @@
+//! Where threads wait: looks at all threads, from time to time, none of which stops any.
+
+use super::flat::{self, Tick};
+use super::image::Image;
+use super::recorder::mapped;
+use super::{Options, ProfileError, Progress, percent};
+use crate::arch::Registers;
+use crate::look::waits::{Scope, collect_unnamed};
+use crate::model::{
+    Gap, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SCHEMA, Snapshot, StackShare,
+    SyncKind, Thread, ThreadState, WaitShare, WaitsFor,
+};
+use crate::symbols::DataNames;
+use crate::target::{KernelFacts, Live, Target, TargetError};
+use crate::unwind::{Place, StackWords};
+use crate::{Lwp, Pid, RemoteAddr};
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// Looks per second at most.
+const HIGHEST_RATE: u32 = 1000;
+/// Stacks that are told apart.
+const MAX_DISTINCT: usize = 1 << 18;
+/// How far a chain of holders that wait themselves is followed.
+const MAX_CHAIN: usize = 8;
+
+/// What a thread waits for: an object, or a system call.
+type Cause = (Option<(SyncKind, RemoteAddr)>, String);
+
+/// Records where the threads of a process wait. `wait` is called to wait for a time, and gives true to end the
+/// recording. The share of a wait among the samples is its share of all time that threads spent waiting.
+pub fn record_waits(
+    pid: Pid,
+    options: &Options,
+    wait: &mut dyn FnMut(Duration, &Progress) -> bool,
+) -> Result<Profile, ProfileError> {
+    if !(1..=HIGHEST_RATE).contains(&options.rate) {
+        return Err(ProfileError::Rate { rate: options.rate, limit: format!("1 to {HIGHEST_RATE} looks are") });
+    }
+    let live = Live::open(pid)?;
+    if let Some(denial) = live.denial() {
+        return Err(ProfileError::Denied(pid, denial));
+    }
+    let mut waits = Waits {
+        live: &live,
+        image: Image::new(&live),
+        data: DataNames::new(&live),
+        names: HashMap::new(),
+        stacks: HashMap::new(),
+        causes: HashMap::new(),
+        threads: HashSet::new(),
+        samples: 0,
+        moved: 0,
+    };
+    let begun = Instant::now();
+    let (mut looks, mut gaps) = (0, Vec::new());
+    let end = loop {
+        let started = Instant::now();
+        match collect_unnamed(&live, Scope::Waited, &[]) {
+            Ok(snapshot) => waits.take(&snapshot),
+            Err(TargetError::Execed(_)) => break End::Execed,
+            Err(_) if looks > 0 => break End::Exited,
+            Err(error) => return Err(error.into()),
+        }
+        looks += 1;
+        // A look that takes long is followed by a pause as long, whatever the rate.
+        let took = started.elapsed();
+        let nap = Duration::from_secs(1).div_f64(f64::from(options.rate)).saturating_sub(took).max(took);
+        let left = options.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
+        if left == Some(Duration::ZERO) {
+            break End::Time;
+        }
+        let progress = Progress { elapsed: begun.elapsed(), samples: waits.samples };
+        if wait(nap.min(left.unwrap_or(nap)), &progress) {
+            break End::Asked;
+        }
+    };
+    if waits.moved > 0 {
+        gaps.push(Gap::whole(format!("stacks of {} waits", waits.moved), "they ended while they were looked at"));
+    }
+    Ok(waits.finish(options, looks, begun.elapsed(), end, gaps))
+}
+
+struct Waits<'a> {
+    live: &'a Live,
+    image: Image<'a>,
+    data: DataNames<'a>,
+    /// Names of objects.
+    names: HashMap<RemoteAddr, Option<String>>,
+    /// By places and what is waited for.
+    stacks: HashMap<(Vec<Place>, Vec<String>), (bool, u64)>,
+    causes: HashMap<Cause, Seen>,
+    threads: HashSet<Lwp>,
+    samples: u64,
+    moved: u64,
+}
+
+#[derive(Default)]
+struct Seen {
+    samples: u64,
+    holders: HashMap<String, u64>,
+    /// Where the program waits.
+    sites: HashMap<Place, u64>,
+}
+
+impl Waits<'_> {
+    fn take(&mut self, snapshot: &Snapshot) {
+        let by_lwp: HashMap<Lwp, &Thread> =
+            snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
+        for thread in snapshot.threads.iter().filter(|thread| thread.state == ThreadState::Sleep) {
+            let Some(lwp) = thread.lwp else { continue };
+            let Some((places, whole)) = self.stack(lwp, thread) else {
+                self.moved += 1;
+                continue;
+            };
+            self.samples += 1;
+            self.threads.insert(lwp);
+            let words = self.words(thread, &by_lwp);
+            let seen = self.causes.entry(cause(thread)).or_default();
+            seen.samples += 1;
+            if let Some(holder) = words.iter().find_map(|word| word.strip_prefix("held by ")) {
+                *seen.holders.entry(holder.to_owned()).or_default() += 1;
+            }
+            if let Some(site) = places.iter().find(|place| !self.live.is_in_libc(place.lookup())) {
+                *seen.sites.entry(*site).or_default() += 1;
+            }
+            let key = (places, words);
+            if self.stacks.len() < MAX_DISTINCT || self.stacks.contains_key(&key) {
+                self.stacks.entry(key).or_insert((whole, 0)).1 += 1;
+            }
+        }
+    }
+
+    /// The stack of a thread that has been in one call all the time.
+    fn stack(&mut self, lwp: Lwp, thread: &Thread) -> Option<(Vec<Place>, bool)> {
+        let call = self.live.wait_call(lwp)?;
+        let (sp, pc) = call.registers()?;
+        // It must be the call of which the look has told.
+        if thread.sp != Some(sp) || thread.pc != Some(pc) {
+            return None;
+        }
+        let mut words = StackWords::begun(self.live, sp, Vec::new());
+        let walk = self.image.walk_words(&mut words, Registers::blocked(pc, sp), thread.start.map(|start| start.0));
+        for place in &walk.places {
+            self.image.pin(place.lookup().0);
+        }
+        (self.live.wait_call(lwp) == Some(call)).then(|| (walk.places, walk.end.is_whole()))
+    }
+
+    /// What a thread waits for, who holds it, what that one waits for, and so on.
+    fn words(&mut self, thread: &Thread, by_lwp: &HashMap<Lwp, &Thread>) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut next = thread;
+        let mut passed = HashSet::from([thread.lwp]);
+        for _ in 0..MAX_CHAIN {
+            let Some(waits) = &next.waits_for else { break };
+            words.push(self.object(waits));
+            let Some(holder) = waits.held_by.first().filter(|_| waits.kind != SyncKind::Join) else { break };
+            let more = match waits.held_by.len() {
+                1 => String::new(),
+                number => format!(" and {} more", number - 1),
+            };
+            let Some(thread) = by_lwp.get(holder) else {
+                words.push(format!("held by lwp {holder}{more}"));
+                break;
+            };
+            words.push(format!("held by {} (lwp {holder}){more}", thread.name.as_deref().unwrap_or("a thread")));
+            if !passed.insert(thread.lwp) {
+                break;
+            }
+            next = thread;
+        }
+        words
+    }
+
+    fn object(&mut self, waits: &WaitsFor) -> String {
+        format!("{} {}", waits.kind.word(), self.name(waits.address, waits.name.as_deref()))
+    }
+
+    fn name(&mut self, address: RemoteAddr, known: Option<&str>) -> String {
+        let data = &mut self.data;
+        let name = self.names.entry(address).or_insert_with(|| {
+            known.map(str::to_owned).or_else(|| data.variable_at(address)).or_else(|| data.offset_of(address))
+        });
+        name.clone().unwrap_or_else(|| address.to_string())
+    }
+
+    fn finish(mut self, options: &Options, looks: u64, duration: Duration, end: End, mut gaps: Vec<Gap>) -> Profile {
+        let look = self.live.limits().begin();
+        let places: Vec<Place> = self.stacks.keys().flat_map(|(places, _)| places.iter().copied()).collect();
+        self.image.look_up(&places);
+        self.live.limits().report(&mut gaps);
+        drop(look);
+        let all = self.samples;
+        let causes = std::mem::take(&mut self.causes);
+        let mut sites: HashMap<Place, u64> = HashMap::new();
+        let mut shares = Vec::new();
+        for ((object, call), seen) in causes {
+            for (site, samples) in &seen.sites {
+                *sites.entry(*site).or_default() += samples;
+            }
+            let most = seen.sites.iter().max_by_key(|(place, samples)| (**samples, place.pc)).map(|(place, _)| *place);
+            shares.push(WaitShare {
+                kind: object.map(|(kind, _)| kind),
+                name: object.map_or(call, |(_, address)| self.name(address, None)),
+                address: object.map(|(_, address)| address),
+                held_by: seen.holders.into_iter().max_by_key(|(name, samples)| (*samples, name.clone())).map(|it| it.0),
+                function: most.and_then(|place| self.image.frames(&place).pop()?.function),
+                samples: seen.samples,
+                percent: percent(seen.samples, all),
+                threads: (seen.samples as f64 * 100.0 / (looks.max(1) as f64)).round() / 100.0,
+            });
+        }
+        shares.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.name.cmp(&b.name)));
+        let ticks = sites
+            .into_iter()
+            .filter_map(|(place, samples)| Some(Tick { frame: self.image.frames(&place).pop()?, samples }));
+        let ticks: Vec<Tick> = ticks.collect();
+        let stacks = self.stacks.into_iter().map(|((places, waits_for), (whole, samples))| StackShare {
+            frames: places.iter().flat_map(|place| self.image.frames(place)).collect(),
+            whole,
+            waits_for,
+            samples,
+        });
+        let mut stacks: Vec<StackShare> = stacks.collect();
+        let pcs = |stack: &StackShare| stack.frames.iter().map(|frame| frame.pc).collect::<Vec<_>>();
+        stacks.sort_by_cached_key(|stack| (std::cmp::Reverse(stack.samples), pcs(stack), stack.waits_for.clone()));
+        let identity = self.live.identity();
+        Profile {
+            schema: SCHEMA,
+            target: Process { pid: self.live.pid(), name: identity.name, exe: identity.exe },
+            kind: Kind::Wait,
+            rate: options.rate,
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            end,
+            samples: all,
+            outside: 0,
+            lost: 0,
+            throttled: 0,
+            threads: self.threads.len(),
+            clock: None,
+            looks: Some(looks),
+            functions: flat::functions(&ticks, all),
+            ranges: Vec::new(),
+            waits: shares,
+            stacks,
+            mapped: mapped(std::slice::from_ref(&self.image)),
+            histogram: None,
+            gaps,
+        }
+    }
+}
+
+fn cause(thread: &Thread) -> Cause {
+    match &thread.waits_for {
+        Some(waits) => (Some((waits.kind, waits.address)), String::new()),
+        None => (None, thread.syscall.as_ref().map_or_else(|| "asleep".to_owned(), |call| call.name.to_string())),
+    }
+}

@@ -1,0 +1,21 @@
+//! What glibc keeps in the target's memory about its threads.
+//!
+//! Layouts come from the target's own libc: from the descriptors it exports for debuggers
+//! (`_thread_db_*`), from calibration against its living threads, never from one hard-coded version.
+
+mod concurrency;
+mod descriptor;
+pub mod events;
+mod layout;
+mod list;
+pub mod locks;
+mod symbols;
+pub mod tls;
+pub mod tsd;
+mod versions;
+
+pub use concurrency::requested_concurrency;
+pub use descriptor::{CancelBits, Descriptor, DescriptorReader};
+pub use layout::{Heads, KeyLayout, Layout, LayoutError, Place};
+pub use list::{ListFault, ListWalk, MAX_NODES, walk};
+pub use symbols::SYMBOLS;

@@ -1,0 +1,225 @@
+//! What the agent inside a program has counted, read from outside while the program runs.
+//!
+//! The agent's shared object is one of the target's, and its header one of that object's symbols. Nothing is written
+//! and nobody is stopped: see [`table`] for what a reader may rely on.
+
+mod read;
+mod scale;
+mod since;
+mod stats;
+
+pub use since::Tracked;
+
+use crate::RemoteAddr;
+use crate::elf::Image;
+use crate::limits::Limits;
+use crate::memory::Memory;
+use crate::model::{Gap, Remedy, Snapshot, SyncKind, SyncObject};
+use crate::target::Target;
+use scale::Scale;
+use std::collections::HashMap;
+use table::decode::{HEADER_SIZE, HeaderView, NotHeader, header};
+
+/// Objects of one table that are kept in memory: all that fit into one of the usual size.
+pub(crate) const MOST_KEPT: usize = table::size::units(table::size::OBJECTS);
+/// Objects of a table that a snapshot shows. Nobody reads more, and each takes a kilobyte.
+const MOST_SHOWN: usize = 1 << 17;
+
+/// Part of the file name of every agent, however it was loaded.
+pub const FILE_NAME: &str = "threadglass-agent";
+
+/// Why an agent that is there cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrackError {
+    /// It does not count.
+    #[error("the agent could not set itself up (no memory, or a C library before 2.31)")]
+    Refused,
+    /// It belongs to another tool version.
+    #[error("the agent in the program is of another version ({0})")]
+    Version(u32),
+    /// Its memory makes no sense.
+    #[error("the agent's table is damaged")]
+    Damaged,
+    /// Too many want it on.
+    #[error("the agent is off, and as many processes as it can remember have asked it to be on")]
+    Crowded,
+    /// Its memory cannot be read.
+    #[error("the agent's table cannot be read: {0}")]
+    Read(#[from] crate::memory::ReadError),
+}
+
+impl TrackError {
+    /// What could be done, where that takes a command of the face.
+    pub fn remedy(&self) -> Option<Remedy> {
+        matches!(self, Self::Version(_)).then_some(Remedy::UseOtherVersion)
+    }
+}
+
+/// The agent of a target.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    pub(crate) address: RemoteAddr,
+    pub(crate) view: HeaderView,
+    scale: Scale,
+    limits: Limits,
+}
+
+impl Agent {
+    /// The agent of `target`, if it has one.
+    pub fn find(target: &dyn Target) -> Result<Option<Self>, TrackError> {
+        let Some(module) = target.modules().iter().find(|module| module.name().contains(FILE_NAME)) else {
+            return Ok(None);
+        };
+        let address = Image::load(target, module.base).ok().and_then(|mut image| {
+            image.load_symbols_within(target, target.limits()).ok()?;
+            image.address_of(table::HEADER_SYMBOL)
+        });
+        match address {
+            Some(address) => Self::at(target, address, target.identity().core.is_none())
+                .map(|agent| Some(Self { limits: target.limits().clone(), ..agent })),
+            None => Ok(None),
+        }
+    }
+
+    /// The agent whose header is at `address`. Whether the program runs matters for its clock.
+    pub fn at(memory: &dyn Memory, address: RemoteAddr, is_live: bool) -> Result<Self, TrackError> {
+        let mut bytes = [0; HEADER_SIZE];
+        memory.read_exact(address, &mut bytes)?;
+        let view = header(&bytes).map_err(|why| match why {
+            NotHeader::Version(version) => TrackError::Version(version),
+            NotHeader::Foreign | NotHeader::Damaged => TrackError::Damaged,
+        })?;
+        if view.state != table::state::READY {
+            return Err(TrackError::Refused);
+        }
+        Ok(Self { address, scale: Scale::new(&view, is_live), view, limits: Limits::default() })
+    }
+
+    /// The same agent as it is now, without looking for it; `None` if it is not there any more.
+    #[cfg(feature = "agent")]
+    pub(crate) fn again(&self, target: &dyn Target) -> Option<Self> {
+        target.check_identity().ok()?;
+        let now = Self::at(target, self.address, target.identity().core.is_none()).ok()?;
+        // The moment when it began tells it from one that has come to be at the same address.
+        (now.view.start == self.view.start).then(|| Self { limits: target.limits().clone(), ..now })
+    }
+
+    /// Where its header is.
+    pub fn address(&self) -> RemoteAddr {
+        self.address
+    }
+
+    /// What the header says.
+    pub fn header(&self) -> &HeaderView {
+        &self.view
+    }
+
+    /// Whether it counts now.
+    pub fn is_on(&self) -> bool {
+        self.view.mode != table::mode::OFF
+    }
+
+    /// The objects it knows: all that a table of the usual size has room for. [`Self::each`] gives more.
+    pub fn objects(&self, memory: &dyn Memory) -> Vec<Tracked> {
+        let mut objects = Vec::new();
+        self.each(memory, &mut |tracked| {
+            objects.push(tracked);
+            objects.len() < MOST_KEPT
+        });
+        objects
+    }
+
+    /// Gives all objects it knows to `take`, one after the other, until that says `false`. What is left out then, or
+    /// because the look has taken as long as it may, is a gap of the look.
+    pub fn each(&self, memory: &dyn Memory, take: &mut dyn FnMut(Tracked) -> bool) {
+        let mut is_enough = false;
+        let left = read::each(memory, &self.view, &self.limits, &self.scale, &mut |tracked| {
+            is_enough = !take(tracked);
+            !is_enough
+        });
+        if left > 0 {
+            let why =
+                if is_enough { "a look takes only so many of them" } else { "the look has taken as long as it may" };
+            self.limits.leave_out(format!("{left} of {} entries of the agent's table", self.view.entries.2), why);
+        }
+    }
+
+    /// The object at `address`, if it knows it.
+    pub fn object(&self, memory: &dyn Memory, address: RemoteAddr) -> Option<Tracked> {
+        read::one(memory, &self.view, &self.scale, address)
+    }
+}
+
+/// The objects that the agent of `target` knows, if there is one: as many as are shown.
+pub(crate) fn registered(target: &dyn Target) -> Vec<(RemoteAddr, SyncKind)> {
+    let Ok(Some(agent)) = Agent::find(target) else { return Vec::new() };
+    let mut found = Vec::new();
+    agent.each(target, &mut |tracked| {
+        found.push((tracked.address, tracked.kind));
+        found.len() < MOST_SHOWN
+    });
+    found
+}
+
+/// Adds statistics to the objects of a snapshot, if there is an agent.
+pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
+    let agent = match Agent::find(target) {
+        Ok(Some(agent)) => agent,
+        Ok(None) => return,
+        Err(error) => return snapshot.gaps.push(Gap::whole("lock statistics", error.to_string()).with(error.remedy())),
+    };
+    // Many are read together, few one by one: a table may have a million.
+    let taken = usize::try_from(agent.view.entries.2).unwrap_or(usize::MAX);
+    if snapshot.objects.len() > taken / 16 {
+        let mut objects: HashMap<RemoteAddr, &mut SyncObject> =
+            snapshot.objects.iter_mut().map(|object| (object.address, object)).collect();
+        agent.each(target, &mut |tracked| {
+            if let Some(object) = objects.get_mut(&tracked.address).filter(|object| object.kind == tracked.kind) {
+                object.stats = Some(tracked.stats());
+            }
+            true
+        });
+    } else {
+        for object in &mut snapshot.objects {
+            if agent.limits.is_over() {
+                agent.limits.leave_out("lock statistics of some objects", "the look has taken as long as it may");
+                break;
+            }
+            let known = agent.object(target, object.address).filter(|tracked| tracked.kind == object.kind);
+            object.stats = known.map(|tracked| tracked.stats());
+        }
+    }
+    if agent.view.drops > 0 {
+        let why = format!("{} uses of objects found the agent's table full", agent.view.drops);
+        snapshot.gaps.push(Gap::whole("lock statistics of some objects", why).with(Remedy::LargerTable));
+    }
+}
+
+#[cfg(all(test, feature = "agent"))]
+mod tests {
+    use super::*;
+    use crate::Pid;
+    use crate::target::Live;
+    use std::mem::offset_of;
+    use table::Header;
+
+    #[test]
+    fn an_agent_is_known_again_by_its_header() {
+        let mut bytes = vec![0; HEADER_SIZE];
+        let numbers = [table::VERSION, HEADER_SIZE as u32, table::UNIT as u32, table::decode::EXTRA_SIZE as u32];
+        let head = numbers.into_iter().chain([table::state::READY]).flat_map(u32::to_le_bytes);
+        let head: Vec<u8> = table::MAGIC.into_iter().chain(head).collect();
+        bytes[..head.len()].copy_from_slice(&head);
+        let bytes = std::hint::black_box(&mut bytes);
+        // It is in no module: whoever looks for it does not find it.
+        let live = Live::open(Pid::me()).unwrap();
+        let agent = Agent::at(&live, RemoteAddr(bytes.as_ptr() as u64), true).unwrap();
+        assert!(!agent.again(&live).unwrap().is_on());
+        bytes[offset_of!(Header, mode)] = 1;
+        assert!(agent.again(&live).unwrap().is_on(), "what it says now");
+        bytes[offset_of!(Header, start_ticks)] = 1;
+        assert!(agent.again(&live).is_none(), "another one in the same place");
+        bytes[0] = 0;
+        assert!(agent.again(&live).is_none(), "none");
+    }
+}
