@@ -6,7 +6,7 @@ use threadglass::RemoteAddr;
 use threadglass::runtimes::glibc::locks::{CondLayout, decode, size_of};
 use threadglass::model::SyncKind;
 use threadglass::proc::SyscallFile;
-use threadglass::look::waits::FutexWait;
+use threadglass::runtimes::FutexWait;
 
 fuzz_target!(|input: (i64, [u64; 6], Vec<u8>)| {
     let (number, args, bytes) = input;

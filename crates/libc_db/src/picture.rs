@@ -35,7 +35,10 @@ impl Variables {
         let objects: Vec<_> = target.modules().iter().map(|module| (module.base, module.end)).collect();
         match self.objects == objects {
             true => self,
-            false => Self { objects, locks: Arc::new(DataNames::new(target).lock_variables()) },
+            false => Self {
+                objects,
+                locks: Arc::new(DataNames::new(target, &threadglass::runtimes::Types).lock_variables()),
+            },
         }
     }
 }

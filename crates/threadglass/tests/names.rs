@@ -26,12 +26,12 @@ fn name(value: &Value) -> Option<&str> {
 /// Every variable has its name, and is found among all locks with its kind.
 fn check_variables(fixture: &Fixture) {
     let live = open(fixture);
-    let mut names = DataNames::new(&live);
+    let mut names = DataNames::new(&live, &threadglass::runtimes::Types);
     for truth in list(fixture.truth(), "variables") {
         let at = RemoteAddr(address(&truth["at"]));
         assert_eq!(names.variable_at(at).as_deref(), name(truth), "{truth}");
     }
-    let locks = DataNames::new(&live).lock_variables();
+    let locks = DataNames::new(&live, &threadglass::runtimes::Types).lock_variables();
     for truth in list(fixture.truth(), "variables") {
         let lock = find(&locks, truth);
         assert_eq!(Some(lock.kind.word()), truth["kind"].as_str(), "{lock:?}");
@@ -62,7 +62,7 @@ fn check_members(fixture: &Fixture) {
     }
     let mut snapshot = threads::collect(&live).expect("its threads");
     threadglass::look::add_stacks(&live, &mut snapshot);
-    let mut names = DataNames::new(&live);
+    let mut names = DataNames::new(&live, &threadglass::runtimes::Types);
     for (truth, lwp) in members.iter().zip(lwps) {
         let (frames, words) = stack_of(&live, &snapshot, lwp);
         let kind = SyncKind::ALL.into_iter().find(|kind| Some(kind.word()) == truth["kind"].as_str()).expect("a kind");
@@ -166,7 +166,12 @@ fn a_lock_of_unknown_code_is_not_given_the_name_of_a_callers_type() {
         let (frames, words) = stack_of(&live, &snapshot, waiter(&fixture, fixture.truth()));
         let [at, start] = ["at", "start"].map(|member| address(&fixture.truth()[member]));
         assert!(words.contains(&start), "the pointer is on the stack");
-        let found = DataNames::new(&live).member_of(RemoteAddr(at), SyncKind::Mutex, &frames, &words);
+        let found = DataNames::new(&live, &threadglass::runtimes::Types).member_of(
+            RemoteAddr(at),
+            SyncKind::Mutex,
+            &frames,
+            &words,
+        );
         assert_eq!(found.as_deref(), expected);
     }
 }
@@ -178,7 +183,7 @@ fn a_core_has_the_same_names() {
     let truth = running.fixture.truth().clone();
     let Some(file) = running.gcore("a_core_has_the_same_names") else { return };
     let core = Core::open(file.path(), CoreOptions::default()).expect("the core can be read");
-    let mut names = DataNames::new(&core);
+    let mut names = DataNames::new(&core, &threadglass::runtimes::Types);
     for truth in list(&truth, "variables") {
         assert_eq!(names.variable_at(RemoteAddr(address(&truth["at"]))).as_deref(), name(truth), "{truth}");
     }
@@ -191,7 +196,7 @@ fn symbols_name_variables_without_debug_information() {
     let build = Build::new("names_data.c").variant(Variant::Default).flags(&["-g0"]);
     let fixture = Fixture::start(&build.path(), &[]);
     let live = open(&fixture);
-    let mut names = DataNames::new(&live);
+    let mut names = DataNames::new(&live, &threadglass::runtimes::Types);
     let at = |member: &str| RemoteAddr(address(&fixture.truth()[member]));
     assert_eq!(names.variable_at(at("registry")).as_deref(), Some("registry"));
     assert_eq!(names.variable_at(at("registry").offset(0x40)).as_deref(), Some("registry+0x40"));
@@ -223,7 +228,7 @@ fn symbols_name_variables_without_debug_information() {
 fn a_stripped_program_has_places_only() {
     let fixture = Fixture::start(&Build::new("names_data.c").variant(Variant::Stripped).path(), &[]);
     let live = open(&fixture);
-    let mut names = DataNames::new(&live);
+    let mut names = DataNames::new(&live, &threadglass::runtimes::Types);
     let program = std::fs::read_link(format!("/proc/{}/exe", fixture.pid())).expect("its program");
     let program = program.file_name().expect("a name").to_string_lossy().into_owned();
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", fixture.pid())).expect("its mappings");
@@ -262,7 +267,7 @@ fn debug_information_in_a_file_of_its_own() {
     let fixture = Fixture::start(&program, &[]);
     let live = open(&fixture);
     let at = RemoteAddr(address(&fixture.truth()["registry"])).offset(8);
-    assert_eq!(DataNames::new(&live).variable_at(at).as_deref(), Some("registry+0x8"));
+    assert_eq!(DataNames::new(&live, &threadglass::runtimes::Types).variable_at(at).as_deref(), Some("registry+0x8"));
 }
 
 #[test]
@@ -275,7 +280,7 @@ fn damaged_debug_information_is_survived() {
 
 fn survive_damage(whole: &[u8]) {
     let (variable, code) = {
-        let mut names = ObjectNames::new(file(whole), &Limits::default());
+        let mut names = ObjectNames::new(file(whole), &Limits::default(), &threadglass::runtimes::Types);
         let locks = names.lock_variables();
         assert!(locks.iter().any(|lock| lock.name == "ns::lock_a"), "{locks:?}");
         let has_line = |pc: &u64| names.functions_at(*pc).iter().any(|function| function.line.is_some());
@@ -295,7 +300,7 @@ fn survive_damage(whole: &[u8]) {
             let at = 0x1000 + random() % (bytes.len() - 0x3000);
             bytes[at] = random() as u8;
         }
-        let mut names = ObjectNames::new(file(&bytes), &Limits::default());
+        let mut names = ObjectNames::new(file(&bytes), &Limits::default(), &threadglass::runtimes::Types);
         let _ = names.variable_at(variable);
         let _ = names.lock_variables();
         for pc in &code {

@@ -1,3 +1,224 @@
 //! What a thread, a lock and a wait are, one folder for each system that makes them.
+//!
+//! [`Runtime`] is the one contract: what a lock family answers, and all that the rest of the crate asks of it. A new
+//! family is a folder with an implementation, and a line in [`ALL`].
 
+mod content;
+pub(crate) mod cxx;
+mod futex;
 pub mod glibc;
+mod lock_word;
+mod parking_lot;
+mod plan;
+mod recipe;
+mod rust_std;
+mod wait;
+
+pub(crate) use crate::model::SetPlan;
+pub(crate) use content::{Content, Owner};
+pub use futex::{FutexOp, FutexWait};
+pub(crate) use lock_word::{LockWord, WordSize};
+pub use plan::{SetError, plan};
+pub(crate) use wait::{Class, Context, SeenWait, Spot};
+
+use crate::model::{Evidence, Family, SyncKind, SyncObject};
+use crate::symbols::LockTypes;
+use crate::target::LwpFacts;
+use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+use std::collections::{BTreeMap, HashMap};
+
+/// Those that are known. Where two could explain a wait, the first decides.
+static ALL: [&dyn Runtime; 4] = [&glibc::Glibc, &cxx::Cxx, &rust_std::RustStd, &parking_lot::ParkingLot];
+
+/// What one system that makes locks knows of them.
+pub(crate) trait Runtime: Sync {
+    /// Whose objects it explains.
+    fn families(&self) -> &'static [Family];
+
+    /// What a thread waits for, by the `function` it is in at `spot`, a name that has `evidence`.
+    fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class>;
+
+    /// What a thread waits for, by the numbers it gave to the kernel and what lies around the word, where no
+    /// function tells.
+    fn by_numbers(&self, _seen: &SeenWait<'_>, _context: &Context<'_>) -> Option<Class> {
+        None
+    }
+
+    /// Whether `function` only passes a system call on, so that its caller tells what it is for.
+    fn passes_on(&self, _function: &str) -> bool {
+        false
+    }
+
+    /// The mutex that who waits for the object given up, if `words` of its stack tell.
+    fn given_up(&self, _class: &Class, _words: &[u64], _context: &Context<'_>) -> Option<RemoteAddr> {
+        None
+    }
+
+    /// Bytes that are read of an object.
+    fn bytes_of(&self, kind: SyncKind, family: Family) -> usize;
+
+    /// What these bytes say.
+    fn decode(&self, class: &Class, bytes: &[u8], context: &Context<'_>) -> Content;
+
+    /// Whether an object names its owner by what only the list of all threads leads to.
+    fn names_descriptor(&self, _kind: SyncKind, _family: Family) -> bool {
+        false
+    }
+
+    /// Objects that threads have registered as theirs.
+    fn registered(
+        &self,
+        _context: &Context<'_>,
+        _facts: &BTreeMap<Lwp, LwpFacts>,
+        _ids: &HashMap<Lwp, Option<PthreadId>>,
+    ) -> Vec<Class> {
+        Vec::new()
+    }
+
+    /// The kind of the object that `bytes` are, where they alone say so: one that is held by a thread that lives.
+    fn held_by_content(&self, _bytes: &[u8], _is_thread: &dyn Fn(InnerTid) -> bool) -> Option<SyncKind> {
+        None
+    }
+
+    /// The kind of a variable that was taken for an object of `kind` by its size alone; `None` if its `bytes` show
+    /// no sign of use as one.
+    fn in_use(&self, kind: SyncKind, _bytes: &[u8], _is_thread: &dyn Fn(InnerTid) -> bool) -> Option<SyncKind> {
+        Some(kind)
+    }
+
+    /// Whether an object names its holder, or has one that nobody should look for.
+    fn hides_holder(&self, _family: Family) -> bool {
+        false
+    }
+
+    /// What a call of `function` means for the code that follows.
+    fn function(&self, _name: &str) -> Option<Function> {
+        None
+    }
+
+    /// How the word of an object tells that it is held.
+    fn lock_word(&self, kind: SyncKind, family: Family) -> LockWord;
+
+    /// The lock that a name for a type in C stands for.
+    fn type_alias(&self, _name: &str) -> Option<SyncKind> {
+        None
+    }
+
+    /// The lock that a structure of Rust is: by the last part of its name, and how the whole of it may begin.
+    fn type_in_rust(&self, _name: &str) -> Option<(SyncKind, &'static [&'static str])> {
+        None
+    }
+
+    /// Sizes by which variables without a type are known.
+    fn variable_sizes(&self) -> &'static [(u64, SyncKind)] {
+        &[]
+    }
+
+    /// Where objects may begin.
+    fn alignment(&self, _family: Family) -> u64 {
+        4
+    }
+
+    /// What it takes to give `object`, whose bytes are `bytes`, the state that `value` means.
+    fn set_state(&self, object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError>;
+
+    /// Whether the agent inside a program counts what is done with its objects.
+    fn is_counted(&self) -> bool {
+        false
+    }
+}
+
+/// What a call of a function means for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
+    /// Takes or releases the lock that is its first argument.
+    Lock(Effect),
+    /// Does not come back; also where an exception is caught, or goes on to the next frame.
+    Never,
+    /// Nothing that matters.
+    Plain,
+}
+
+/// What something does to a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Take,
+    Release,
+}
+
+/// The runtime whose objects are of `family`.
+pub(crate) fn of(family: Family) -> &'static dyn Runtime {
+    ALL.into_iter().find(|runtime| runtime.families().contains(&family)).unwrap_or(&wait::Unknown)
+}
+
+/// What a call of the function `name` means.
+pub(crate) fn function(name: &str) -> Function {
+    ALL.iter().find_map(|runtime| runtime.function(name)).unwrap_or(Function::Plain)
+}
+
+/// Whether `function` only passes system calls on.
+pub(crate) fn passes_on(function: &str) -> bool {
+    ALL.iter().any(|runtime| runtime.passes_on(function))
+}
+
+/// What a thread waits for, by the first runtime that knows the function at `spot`.
+pub(crate) fn by_function(seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class> {
+    ALL.iter().find_map(|runtime| runtime.by_function(seen, spot, context))
+}
+
+/// What a thread waits for, by its numbers.
+pub(crate) fn by_numbers(seen: &SeenWait<'_>, context: &Context<'_>) -> Option<Class> {
+    ALL.iter().find_map(|runtime| runtime.by_numbers(seen, context))
+}
+
+/// All objects that threads have registered as theirs.
+pub(crate) fn registered(
+    context: &Context<'_>,
+    facts: &BTreeMap<Lwp, LwpFacts>,
+    ids: &HashMap<Lwp, Option<PthreadId>>,
+) -> Vec<Class> {
+    ALL.iter().flat_map(|runtime| runtime.registered(context, facts, ids)).collect()
+}
+
+/// An object at `address` with `bytes` that alone say what it is.
+pub(crate) fn held_by_content(
+    address: RemoteAddr,
+    bytes: &[u8],
+    is_thread: &dyn Fn(InnerTid) -> bool,
+) -> Option<Class> {
+    ALL.iter().find_map(|runtime| {
+        let kind = runtime.held_by_content(bytes, is_thread)?;
+        let family = *runtime.families().first()?;
+        Some(Class { kind, family, address, side: None, evidence: Evidence::Inferred })
+    })
+}
+
+/// Whose an object of `kind` is that a user names without saying whose.
+pub(crate) fn usual(kind: SyncKind) -> Family {
+    if glibc::locks::size_of(kind).is_some() { Family::Pthread } else { Family::Other }
+}
+
+/// The types of all runtimes.
+pub struct Types;
+
+impl LockTypes for Types {
+    fn alias(&self, name: &str) -> Option<(SyncKind, Family)> {
+        ALL.iter().find_map(|runtime| Some((runtime.type_alias(name)?, *runtime.families().first()?)))
+    }
+
+    fn in_rust(&self, name: &str, full: &mut dyn FnMut() -> Option<String>) -> Option<(SyncKind, Family)> {
+        ALL.iter().find_map(|runtime| {
+            let (kind, prefixes) = runtime.type_in_rust(name)?;
+            let full = full()?;
+            prefixes.iter().any(|prefix| full.starts_with(prefix)).then_some((kind, *runtime.families().first()?))
+        })
+    }
+
+    fn sizes(&self) -> Vec<(u64, SyncKind, Family)> {
+        let of = |runtime: &&'static dyn Runtime| {
+            let family = runtime.families()[0];
+            runtime.variable_sizes().iter().map(move |(size, kind)| (*size, *kind, family))
+        };
+        ALL.iter().flat_map(of).collect()
+    }
+}

@@ -1,5 +1,6 @@
 //! Names for synchronization objects: the variable, the member of a type, or the place.
 
+use super::LockTypes;
 use super::debug_file::find_debug_file;
 use super::debug_info::has_debug_info;
 use super::object_names::{Fit, ObjectNames};
@@ -34,6 +35,7 @@ pub struct LockVariable {
 /// Names data of one process. Objects are opened when something in them is asked for.
 pub struct DataNames<'a> {
     target: &'a dyn Target,
+    lock_types: &'static dyn LockTypes,
     /// Where the segments of objects are, without opening their files.
     images: HashMap<RemoteAddr, Option<Image>>,
     objects: HashMap<RemoteAddr, Option<Object>>,
@@ -51,8 +53,8 @@ struct Object {
 
 impl<'a> DataNames<'a> {
     /// Prepares to name the data of `target`; reads nothing yet.
-    pub fn new(target: &'a dyn Target) -> Self {
-        Self { target, images: HashMap::new(), objects: HashMap::new() }
+    pub fn new(target: &'a dyn Target, lock_types: &'static dyn LockTypes) -> Self {
+        Self { target, lock_types, images: HashMap::new(), objects: HashMap::new() }
     }
 
     /// The global or static variable at `addr`. With debug information this is the innermost member there:
@@ -184,13 +186,13 @@ impl<'a> DataNames<'a> {
     }
 
     fn object(&mut self, module: &Module) -> Option<&mut Object> {
-        let target = self.target;
-        self.objects.entry(module.base).or_insert_with(|| Object::open(target, module)).as_mut()
+        let (target, lock_types) = (self.target, self.lock_types);
+        self.objects.entry(module.base).or_insert_with(|| Object::open(target, module, lock_types)).as_mut()
     }
 }
 
 impl Object {
-    fn open(target: &dyn Target, module: &Module) -> Option<Self> {
+    fn open(target: &dyn Target, module: &Module, lock_types: &'static dyn LockTypes) -> Option<Self> {
         let limits = target.limits();
         let mut image = Image::load(target, module.base).ok()?;
         let file = target.open_module(module);
@@ -211,7 +213,7 @@ impl Object {
         }
         // libc's own types are nobody's business, and there are very many of them.
         let debug = debug.filter(|_| !passes_on(module));
-        let names = ObjectNames::with(symbols, debug, limits);
+        let names = ObjectNames::with(symbols, debug, limits, lock_types);
         let functions = file.map(|file| FileSymbols::new(file, limits));
         Some(Self { image, names, functions, locking: HashMap::new() })
     }

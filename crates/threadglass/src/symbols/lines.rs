@@ -1,5 +1,6 @@
 //! Source lines and inlined functions of one object.
 
+use super::NoLocks;
 use super::debug_file::find_debug_file;
 use super::debug_info::{DebugInfo, FunctionAt, has_debug_info};
 use crate::limits::Limits;
@@ -21,7 +22,7 @@ impl Lines {
                 &separate
             }
         };
-        DebugInfo::open(file, limits).map(Self)
+        DebugInfo::open(file, limits, &NoLocks).map(Self)
     }
 
     /// The functions at each of the link-time addresses `offsets`, the innermost first.

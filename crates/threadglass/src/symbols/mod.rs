@@ -4,11 +4,14 @@ mod data;
 mod debug_file;
 mod debug_info;
 mod lines;
+mod lock_types;
 mod object_names;
 
 pub use data::{DataNames, LockVariable};
 pub use debug_info::FunctionAt;
 pub(crate) use lines::Lines;
+pub use lock_types::LockTypes;
+pub(crate) use lock_types::NoLocks;
 pub use object_names::{ObjectLock, ObjectNames};
 
 use crate::RemoteAddr;

@@ -1,5 +1,6 @@
 //! Names of the variables and members of one object.
 
+use super::LockTypes;
 use super::debug_info::{CodeFacts, DebugInfo, FunctionAt, has_debug_info, join};
 use crate::elf::DataSymbols;
 use crate::elf::demangle;
@@ -7,10 +8,6 @@ use crate::limits::Limits;
 use crate::model::{Evidence, Family, SyncKind};
 use std::fs::File;
 use std::sync::Arc;
-
-/// The sizes of pthread types on x86-64, and what has them. A barrier is as large as a semaphore.
-const SIZES: [(u64, SyncKind); 4] =
-    [(40, SyncKind::Mutex), (48, SyncKind::Cond), (56, SyncKind::Rwlock), (32, SyncKind::Semaphore)];
 
 /// A lock in a variable of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +51,7 @@ pub struct ObjectNames {
     symbols: DataSymbols,
     debug: Debug,
     limits: Limits,
+    lock_types: &'static dyn LockTypes,
 }
 
 enum Debug {
@@ -70,19 +68,25 @@ impl std::fmt::Debug for ObjectNames {
 
 impl ObjectNames {
     /// From the object's file alone, on the budget `limits`.
-    pub fn new(file: File, limits: &Limits) -> Self {
+    pub fn new(file: File, limits: &Limits, lock_types: &'static dyn LockTypes) -> Self {
         let symbols = DataSymbols::read(&file, limits);
-        Self::with(symbols, has_debug_info(&file, limits).then_some(file), limits)
+        Self::with(symbols, has_debug_info(&file, limits).then_some(file), limits, lock_types)
     }
 
     /// From its symbols, and the file that has its debug information.
-    pub(super) fn with(symbols: DataSymbols, debug: Option<File>, limits: &Limits) -> Self {
-        Self { symbols, debug: debug.map_or(Debug::None, Debug::Unread), limits: limits.clone() }
+    pub(super) fn with(
+        symbols: DataSymbols,
+        debug: Option<File>,
+        limits: &Limits,
+        lock_types: &'static dyn LockTypes,
+    ) -> Self {
+        Self { symbols, debug: debug.map_or(Debug::None, Debug::Unread), limits: limits.clone(), lock_types }
     }
 
     fn debug(&mut self) -> Option<&mut DebugInfo> {
         if let Debug::Unread(file) = &self.debug {
-            self.debug = DebugInfo::open(file, &self.limits).map_or(Debug::None, |debug| Debug::Read(Box::new(debug)));
+            self.debug = DebugInfo::open(file, &self.limits, self.lock_types)
+                .map_or(Debug::None, |debug| Debug::Read(Box::new(debug)));
         }
         match &mut self.debug {
             Debug::Read(debug) => Some(debug),
@@ -120,7 +124,8 @@ impl ObjectNames {
             }
             return found;
         }
-        let symbols = self.symbols.of_size(&SIZES.map(|(size, _)| size)).into_iter();
+        let sizes = self.lock_types.sizes();
+        let symbols = self.symbols.of_size(&sizes.iter().map(|(size, ..)| *size).collect::<Vec<_>>()).into_iter();
         // The compiler's own tables of C++ classes have such sizes too, and locks are aligned.
         let symbols = symbols.filter(|symbol| !symbol.name.starts_with("_ZT") && symbol.start % 8 == 0);
         let limits = &self.limits;
@@ -128,11 +133,11 @@ impl ObjectNames {
             // Any of their names may take long to be written out.
             .take_while(|_| !limits.is_over())
             .filter_map(|symbol| {
-                let (_, kind) = SIZES.iter().find(|(size, _)| *size == symbol.size)?;
+                let (_, kind, family) = sizes.iter().find(|(size, ..)| *size == symbol.size)?;
                 Some(ObjectLock {
                     addr: symbol.start,
                     kind: *kind,
-                    family: Family::Pthread,
+                    family: *family,
                     name: demangle(&symbol.name),
                     evidence: Evidence::Inferred,
                 })

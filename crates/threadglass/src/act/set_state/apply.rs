@@ -1,8 +1,8 @@
 //! Carrying a plan out.
 
-use super::plan::SetError;
 use crate::memory::MemoryWrite;
-use crate::model::SetPlan as Plan;
+use crate::model::SetPlan;
+use crate::runtimes::SetError;
 
 /// What came of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Applied {
 ///
 /// Wakes nobody. The words are written one by one, each whole, and the one that lets threads in or keeps them
 /// out when it must be.
-pub fn apply(memory: &dyn MemoryWrite, plan: &Plan) -> Result<Applied, SetError> {
+pub fn apply(memory: &dyn MemoryWrite, plan: &SetPlan) -> Result<Applied, SetError> {
     let mut now = vec![0; plan.before.len()];
     memory.read_exact(plan.address, &mut now)?;
     if now != plan.before {

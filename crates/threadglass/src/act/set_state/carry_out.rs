@@ -3,7 +3,7 @@
 use super::apply::Applied;
 use super::kick::{Kicked, hold};
 use crate::model::NotKicked;
-use crate::model::SetPlan as Plan;
+use crate::model::SetPlan;
 use crate::model::{Holder, HolderStatus};
 use crate::{Lwp, Pid};
 
@@ -19,7 +19,7 @@ pub struct Concerned {
 impl Concerned {
     /// Those whom `plan` concerns, for an object of process `pid` with these `holders`. The threads `elsewhere`, of
     /// other processes, wait for it too.
-    pub fn by(plan: &Plan, pid: Pid, holders: &[Holder], elsewhere: &[(Pid, Lwp)]) -> Self {
+    pub fn by(plan: &SetPlan, pid: Pid, holders: &[Holder], elsewhere: &[(Pid, Lwp)]) -> Self {
         let elsewhere = if plan.wakes { elsewhere } else { &[] };
         let is_elsewhere = |lwp: &Lwp| elsewhere.iter().any(|(_, other)| other == lwp);
         let own = plan.kick.iter().filter(|lwp| !is_elsewhere(lwp)).map(|lwp| (pid, *lwp));
@@ -94,9 +94,9 @@ mod tests {
         }
     }
 
-    fn plan() -> Plan {
+    fn plan() -> SetPlan {
         let address = RemoteAddr(0x1000);
-        Plan {
+        SetPlan {
             address,
             kind: SyncKind::Mutex,
             family: Family::Pthread,
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn nobody_without_need() {
-        let plan = Plan { words: Vec::new(), wakes: false, kick: Vec::new(), ..plan() };
+        let plan = SetPlan { words: Vec::new(), wakes: false, kick: Vec::new(), ..plan() };
         let holders = [holder(2, None, HolderStatus::Alive)];
         assert_eq!(Concerned::by(&plan, PID, &holders, &[(Pid(3), Lwp(30))]), Concerned::default());
     }

@@ -5,6 +5,7 @@ use crate::look::waits::Scope;
 use crate::model::{
     Detail, Evidence, Family, Holder, HolderStatus, Remedy, Side, Snapshot, SyncKind, SyncObject, SyncState, Waiter,
 };
+use crate::runtimes;
 use crate::runtimes::glibc::locks::{CondLayout, decode, size_of};
 use crate::target::{Target, TargetError};
 use crate::{Lwp, RemoteAddr};
@@ -118,7 +119,7 @@ pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) ->
         }
         (_, Some(kind)) => assume(target, &snapshot, address, kind)?,
     };
-    let align = if object.family == Family::Pthread { 8 } else { 4 };
+    let align = runtimes::of(object.family).alignment(object.family);
     if !address.0.is_multiple_of(align) {
         return Err(FindError::Unaligned(address, align, object.kind));
     }

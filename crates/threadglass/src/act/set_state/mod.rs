@@ -2,7 +2,7 @@
 //!
 //! **What you give:** an object as a look found it, its bytes, and a value with the meaning of
 //! `td_sync_setstate`: of a mutex 0 unlocks and anything else locks; of a semaphore it is the count; of a rwlock
-//! 0 unlocks, `n` is the number of readers, below zero is a writer. **What you get:** a [`Plan`], which is
+//! 0 unlocks, `n` is the number of readers, below zero is a writer. **What you get:** a [`SetPlan`], which is
 //! plain data: words with their old and new values, who must be woken, and what may break. [`apply`] writes it,
 //! [`carry_out`] holds who is [`Concerned`] meanwhile and wakes. **What it will not do:** run code in the target, or
 //! send it a signal.
@@ -22,16 +22,14 @@ mod apply;
 mod carry_out;
 mod find;
 mod kick;
-mod plan;
-mod recipes;
 mod sharers;
 mod undo;
 
-pub use crate::model::{SetPlan as Plan, WordWrite};
+pub use crate::model::{SetPlan, WordWrite};
+pub use crate::runtimes::{SetError, plan};
 pub use apply::{Applied, apply};
 pub use carry_out::{Concerned, carry_out};
 pub use find::{FindError, Found, find};
 pub use kick::{Kicked, kick};
-pub use plan::{SetError, plan};
 pub use sharers::{Sharers, find_sharers};
 pub use undo::undo_plan;

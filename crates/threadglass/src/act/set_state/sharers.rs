@@ -1,7 +1,7 @@
 //! Threads of other processes that wait for an object in shared memory.
 
-use crate::look::waits::FutexWait;
 use crate::proc::{MapEntry, parse_maps, parse_syscall};
+use crate::runtimes::FutexWait;
 use crate::target::Target;
 use crate::{Lwp, Pid, RemoteAddr};
 

@@ -1,8 +1,7 @@
 //! Back to the bytes from before.
 
-use super::plan::SetError;
-use crate::model::{Family, SyncKind};
-use crate::model::{SetPlan as Plan, WordWrite};
+use crate::model::{Family, SetPlan, SyncKind, WordWrite};
+use crate::runtimes::SetError;
 use crate::{Lwp, RemoteAddr};
 
 /// What it takes to give an object of which `words` were written its old bytes again, which are `old`. Refuses if it
@@ -15,7 +14,7 @@ pub fn undo_plan(
     now: &[u8],
     is_partial: bool,
     waiters: Vec<Lwp>,
-) -> Result<Plan, SetError> {
+) -> Result<SetPlan, SetError> {
     let changed = SetError::Changed(address);
     if old.len() != new.len() || old.len() != now.len() || !old.len().is_multiple_of(4) {
         return Err(changed);
@@ -31,7 +30,7 @@ pub fn undo_plan(
             words.push(WordWrite { address, field: "old", old: word(now), new: word(old) });
         }
     }
-    Ok(Plan {
+    Ok(SetPlan {
         address,
         kind,
         family,

@@ -1,9 +1,9 @@
 //! The target's code, each place of it looked at once.
 
 use super::addresses::ByAddress;
-use super::effect::{Named, named};
 use super::pages::Pages;
 use crate::arch::insn::{Insn, LONGEST, decode};
+use crate::runtimes::{self, Function};
 use crate::unwind::{Known, Space, through_stubs, unbound_import};
 
 /// Places that are remembered.
@@ -18,7 +18,7 @@ const BETWEEN_CLOCKS: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Callee {
     /// A function of another library, known by its name.
-    Named(Named),
+    Named(Function),
     /// Code to go into.
     Code(u64),
     /// Something else.
@@ -103,10 +103,10 @@ impl<'c> Code<'c> {
         let own = function == target;
         // A slot that nobody has called through yet still has its name.
         if own && let Some(name) = unbound_import(self.space, target) {
-            return Callee::Named(named(&name));
+            return Callee::Named(runtimes::function(&name));
         }
-        match self.space.exported(function).map(|name| named(&name)) {
-            Some(Named::Plain) | None if !self.space.is_libc(function) => Callee::Code(function),
+        match self.space.exported(function).map(|name| runtimes::function(&name)) {
+            Some(Function::Plain) | None if !self.space.is_libc(function) => Callee::Code(function),
             None => Callee::Opaque,
             Some(named) => Callee::Named(named),
         }

@@ -4,12 +4,13 @@
 use super::Wanted;
 use super::addresses::ByWords;
 use super::code::{Callee, Code};
-use super::effect::{Effect, may_take, of_atomic};
+use super::effect::{may_take, of_atomic, word_of};
 use super::machine::{Atomic, Machine, Next, Value};
 use super::pages::Pages;
 use crate::arch::insn::table::{FIRST_ARGUMENT, PRESERVED, RESULT, SECOND_RESULT};
 use crate::arch::insn::{Insn, Op};
-use crate::model::{Family, SyncKind};
+use crate::model::SyncKind;
+use crate::runtimes::{Effect, Function};
 
 /// Instructions from one place on.
 const STEPS: usize = 4_000;
@@ -295,17 +296,16 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
     }
 
     /// The effect of a call of a known function; whether it comes back.
-    fn named(&mut self, way: &mut Way, named: super::effect::Named) -> bool {
-        use super::effect::Named;
+    fn named(&mut self, way: &mut Way, named: Function) -> bool {
         match named {
-            Named::Never => return false,
-            Named::Plain => way.machine.after_call(),
-            Named::Lock(effect) => {
+            Function::Never => return false,
+            Function::Plain => way.machine.after_call(),
+            Function::Lock(effect) => {
                 let argument = way.machine.regs[FIRST_ARGUMENT].get(8);
                 for (index, wanted) in self.wanted.iter().enumerate() {
                     match argument {
                         Some(addr) if addr == wanted.address.0 => self.note(way, index, effect),
-                        None if effect == Effect::Take && is_posix(wanted) => self.unclear(way, index),
+                        None if effect == Effect::Take && word_of(wanted).is_called => self.unclear(way, index),
                         _ => {}
                     }
                 }
@@ -354,7 +354,7 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
         for (index, wanted) in self.wanted.iter().enumerate() {
             if let Some(effect) = of_atomic(wanted, atomic) {
                 // Inside of libc one release may change the word more than once: too many to count them.
-                if effect == Effect::Release && self.owed[index] > 0 && is_posix(wanted) {
+                if effect == Effect::Release && self.owed[index] > 0 && word_of(wanted).is_called {
                     continue;
                 }
                 self.note(way, index, effect);
@@ -424,8 +424,4 @@ impl Watch {
             }
         }
     }
-}
-
-fn is_posix(wanted: &Wanted) -> bool {
-    matches!(wanted.family, Family::Pthread | Family::Cxx | Family::Libc)
 }

@@ -1,13 +1,13 @@
 //! Threads of other processes that hold what threads of the target wait for, by way of shared memory, and
 //! what those wait for in turn.
 
-use super::classify::Class;
 use super::look::object;
 use super::owners::Owners;
-use super::survey::{Content, Sleeper, Survey};
+use super::survey::{Sleeper, Survey};
 use crate::model::{HolderStatus, SyncObject, Waiter};
 use crate::proc::{MapEntry, map_at};
 use crate::runtimes::glibc::Layout;
+use crate::runtimes::{Class, Content};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};

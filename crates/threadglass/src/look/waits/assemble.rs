@@ -1,14 +1,14 @@
 //! One look at threads, what they wait for, and who holds it.
 
-use super::classify::Class;
 use super::confirm::Confirm;
 use super::look::{Look, Looker};
 use super::names::Namer;
 use super::survey::Survey;
 use super::{findings, words};
 use crate::look::threads::{Collected, collect_with};
-use crate::model::{Evidence, Family, Gap, Holds, Snapshot, SyncKind, SyncObject, WaitsFor};
+use crate::model::{Evidence, Gap, Holds, Snapshot, SyncKind, SyncObject, WaitsFor};
 use crate::proc::SyscallFile;
+use crate::runtimes::{self, Class};
 use crate::symbols::{LockVariable, Symbolizer};
 use crate::target::{LwpFacts, Target, TargetError};
 use crate::{Lwp, RemoteAddr};
@@ -45,7 +45,7 @@ pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, Targ
         .into_iter()
         .map(|(address, kind)| Class {
             kind,
-            family: Family::Pthread,
+            family: runtimes::usual(kind),
             address,
             side: None,
             evidence: Evidence::Recorded,
@@ -97,7 +97,7 @@ fn collect_look(
     }
     let threads = snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
     let survey = Survey::new(target, target, layout.as_ref(), threads);
-    let mut looker = Looker { target, survey, namer, layout: layout.as_ref(), scope, extra };
+    let mut looker = Looker { target, survey, namer, scope, extra };
     let mut strangers = BTreeMap::new();
     for attempt in 0..TRIES {
         let Look { objects, classes, contents, abroad } = looker.look(&snapshot.threads, &facts);

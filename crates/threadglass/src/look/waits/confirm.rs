@@ -1,10 +1,10 @@
 //! No false alarm: whatever is called a hang is looked at once more, and must not have moved.
 
 use super::abroad::Abroad;
-use super::classify::Class;
 use super::look::has_not_moved;
-use super::survey::{Content, Survey};
+use super::survey::Survey;
 use crate::model::{Finding, FindingKind, HolderStatus, SyncObject};
+use crate::runtimes::{Class, Content};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -4,10 +4,10 @@ use super::assemble::{Scope, collect_scope};
 use super::look::object;
 use super::names::Namer;
 use super::owners::Owners;
-use super::survey::Content;
+use super::survey::Survey;
 use super::words::owner_died;
 use crate::look::Stacks;
-use crate::model::{Certainty, Family, Finding, FindingKind, Member, Snapshot, SyncKind, SyncState};
+use crate::model::{Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncState};
 use crate::target::{Target, TargetError};
 use crate::{Lwp, RemoteAddr};
 use std::collections::BTreeSet;
@@ -50,15 +50,12 @@ fn add_dead_owners(target: &dyn Target, snapshot: &mut Snapshot) {
     let owners = Owners::new(target, &snapshot.threads);
     let is_thread = |inner| snapshot.threads.iter().any(|thread| thread.inner_lwp == Some(inner));
     let variables = Namer::new(target).variables(&is_thread);
-    let mutexes =
-        variables.into_iter().filter(|(class, _)| class.kind == SyncKind::Mutex && class.family == Family::Pthread);
+    let mutexes = variables.into_iter().filter(|(class, _)| class.kind == SyncKind::Mutex);
+    let (mutexes, names): (Vec<_>, Vec<_>) = mutexes.filter(|(class, _)| !known.contains(&class.address)).unzip();
+    let contents = Survey::new(target, target, None, []).read(&mutexes);
     let mut found = Vec::new();
-    for (class, name) in mutexes.filter(|(class, _)| !known.contains(&class.address)) {
-        let mut bytes = [0; 40];
-        if target.read_exact(class.address, &mut bytes).is_err() {
-            continue;
-        }
-        let content = Content::of_mutex(&bytes);
+    for ((class, name), content) in mutexes.into_iter().zip(names).zip(contents) {
+        let Some(content) = content else { continue };
         if matches!(content.state, SyncState::OwnerDied | SyncState::Inconsistent) && content.is_plausible {
             let mut object = object(target, &class, Some(&content), &owners);
             object.name = Some(name);

@@ -1,20 +1,12 @@
 //! Locks that nobody waits for, found where their holders leave traces.
 
-use super::classify::Class;
-use super::guess::held_mutex;
-use super::survey::{Survey, Wait};
 use crate::memory::Slot;
-use crate::model::{Evidence, Family, SyncKind};
 use crate::proc::MapEntry;
-use crate::runtimes::glibc::Layout;
+use crate::runtimes::{Class, Context, held_by_content};
 use crate::target::{LwpFacts, Target};
-use crate::{Lwp, PthreadId, RemoteAddr};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use crate::{Lwp, RemoteAddr};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Mutexes on one thread's robust list. The kernel itself gives up after as many.
-const MAX_ROBUST: usize = 2048;
-/// Mutexes on the robust lists of all threads together.
-const MAX_ALL_ROBUST: usize = 1 << 17;
 /// Bytes of each stack that are searched, and of all of them: with many threads, less of each.
 const STACK: usize = 16 << 10;
 const ALL_STACKS: usize = 32 << 20;
@@ -23,70 +15,9 @@ const BATCH: usize = 256;
 /// Addresses that are looked at, of all stacks together.
 const MAX_ADDRESSES: usize = 1 << 18;
 
-/// The mutexes that waiters on condition variables gave up and will take again.
-pub(super) fn given_up(waits: &[Wait]) -> Vec<Class> {
-    waits.iter().filter_map(|wait| wait.mutex).map(|address| mutex(address, Evidence::Derived)).collect()
-}
-
-fn mutex(address: RemoteAddr, evidence: Evidence) -> Class {
-    Class { kind: SyncKind::Mutex, family: Family::Pthread, address, side: None, evidence }
-}
-
-/// The robust mutexes that threads have registered with the kernel as theirs.
-pub(super) fn robust_lists(
-    target: &dyn Target,
-    layout: &Layout,
-    facts: &BTreeMap<Lwp, LwpFacts>,
-    ids: &HashMap<Lwp, Option<PthreadId>>,
-) -> Vec<Class> {
-    let heads: Vec<RemoteAddr> = facts
-        .values()
-        .filter_map(|facts| {
-            let id = ids.get(&facts.lwp).copied().flatten();
-            facts.robust_head.or_else(|| Some(id?.0.offset(layout.robust_head?)))
-        })
-        .collect();
-    let mut firsts = vec![[0; 24]; heads.len()];
-    let mut slots: Vec<_> =
-        heads.iter().zip(&mut firsts).map(|(head, bytes)| Slot::new(*head, &mut bytes[..])).collect();
-    target.read_many(&mut slots);
-    let whole: Vec<bool> = slots.iter().map(Slot::is_whole).collect();
-    let mut found = Vec::new();
-    let mut seen = HashSet::new();
-    for ((head, bytes), _) in heads.iter().zip(&firsts).zip(whole).filter(|(_, whole)| *whole) {
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
-        // Where the lock word lies, as seen from a list entry; glibc's has been the same for ever.
-        if word(8) as i64 != -32 {
-            continue;
-        }
-        let mut next = word(0) & !1;
-        for _ in 0..MAX_ROBUST {
-            if next == head.0 || next == 0 {
-                break;
-            }
-            let Some(address) = RemoteAddr(next).checked_sub(32) else { break };
-            // A mutex is on the list of one thread, and on that once.
-            if !seen.insert(next) {
-                break;
-            }
-            if found.len() >= MAX_ALL_ROBUST || target.limits().is_over() {
-                let why = format!("there are more than {MAX_ALL_ROBUST}, or it took too long to follow their lists");
-                target.limits().leave_out("some robust mutexes that threads hold", why);
-                return found;
-            }
-            found.push(mutex(address, Evidence::Recorded));
-            match target.read_u64(RemoteAddr(next)) {
-                Ok(after) => next = after & !1,
-                Err(_) => break,
-            }
-        }
-    }
-    found
-}
-
 /// Held mutexes to which a word on the stack of a thread at rest leads. What says of itself that it is held
 /// by a living thread, in all of its fields, is taken for one.
-pub(super) fn on_stacks(target: &dyn Target, survey: &Survey<'_>, facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<Class> {
+pub(super) fn on_stacks(target: &dyn Target, context: &Context<'_>, facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<Class> {
     let data: Vec<&MapEntry> = target.maps().iter().filter(|map| map.write && map.read).collect();
     let is_data = |addr: u64| {
         let behind = data.partition_point(|map| map.start.0 <= addr);
@@ -118,10 +49,8 @@ pub(super) fn on_stacks(target: &dyn Target, survey: &Survey<'_>, facts: &BTreeM
         let mut slots: Vec<_> =
             part.iter().zip(&mut bytes).map(|(addr, bytes)| Slot::new(*addr, &mut bytes[..])).collect();
         target.read_many(&mut slots);
-        let held = slots
-            .iter()
-            .filter(|slot| slot.is_whole() && held_mutex(slot.buf, &|tid| survey.has_thread(tid)).is_some());
-        found.extend(held.map(|slot| mutex(slot.addr, Evidence::Inferred)));
+        let whole = slots.iter().filter(|slot| slot.is_whole());
+        found.extend(whole.filter_map(|slot| held_by_content(slot.addr, slot.buf, &|tid| context.has_thread(tid))));
     }
     found
 }

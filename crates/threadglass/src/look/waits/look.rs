@@ -2,14 +2,13 @@
 
 use super::abroad::{Abroad, Known};
 use super::assemble::Scope;
-use super::classify::Class;
 use super::names::Namer;
 use super::owners::Owners;
-use super::survey::{Content, Sleeper, Survey, Wait};
-use super::{FutexWait, held, suspects};
-use crate::model::{Detail, SyncKind, SyncObject, SyncState, Thread, Waiter};
+use super::survey::{Sleeper, Survey, Wait};
+use super::{held, suspects};
+use crate::model::{Detail, Evidence, SyncKind, SyncObject, SyncState, Thread, Waiter};
 use crate::proc::map_at;
-use crate::runtimes::glibc::Layout;
+use crate::runtimes::{self, Class, Content, FutexWait};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, PthreadId, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
@@ -22,7 +21,6 @@ pub(super) struct Looker<'a> {
     pub(super) target: &'a dyn Target,
     pub(super) survey: Survey<'a>,
     pub(super) namer: Namer<'a>,
-    pub(super) layout: Option<&'a Layout>,
     pub(super) scope: Scope,
     /// Objects that are known from elsewhere.
     pub(super) extra: &'a [Class],
@@ -97,13 +95,22 @@ impl Looker<'_> {
         names: &mut HashMap<RemoteAddr, String>,
     ) -> Vec<Class> {
         let survey = &self.survey;
-        let variables = self.namer.variables(&|tid| survey.has_thread(tid));
+        let variables = self.namer.variables(&|tid| survey.context.has_thread(tid));
         let mut found: Vec<Class> = variables.iter().map(|(class, _)| *class).collect();
         names.extend(variables.into_iter().map(|(class, name)| (class.address, name)));
-        found.extend(held::given_up(waits));
-        if let Some(layout) = self.layout {
-            found.extend(held::robust_lists(self.target, layout, facts, ids));
-            found.extend(held::on_stacks(self.target, survey, facts));
+        let given_up = waits.iter().filter_map(|wait| {
+            Some(Class {
+                kind: SyncKind::Mutex,
+                address: wait.mutex?,
+                side: None,
+                evidence: Evidence::Derived,
+                ..wait.class
+            })
+        });
+        found.extend(given_up);
+        found.extend(runtimes::registered(&survey.context, facts, ids));
+        if survey.context.layout.is_some() {
+            found.extend(held::on_stacks(self.target, &survey.context, facts));
         }
         found
     }

@@ -1,12 +1,10 @@
 //! One object that the user names by its address.
 
 use super::assemble::{Scope, collect_extra};
-use super::classify::Class;
-use super::guess::held_mutex;
 use crate::RemoteAddr;
 use crate::model::{Evidence, Family, Gap, Remedy, Snapshot, SyncKind, SyncState};
 use crate::proc::map_at;
-use crate::runtimes::glibc::locks::size_of;
+use crate::runtimes::{self, Class};
 use crate::target::{Target, TargetError};
 
 /// The object at `address`, whatever its state. Its kind is taken from what is known of it (waiters, a
@@ -42,7 +40,7 @@ pub fn look_at(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>)
     snapshot.objects.retain(|object| object.address == address);
     if let Some(kind) = kind
         && snapshot.objects.iter().all(|object| object.state == SyncState::Unknown)
-        && size_of(kind).is_some()
+        && runtimes::usual(kind) != Family::Other
     {
         return Err(no_object(address, format!("what lies there cannot be a {}", kind.word())));
     }
@@ -80,16 +78,13 @@ fn by_user_or_content(
     kind: Option<SyncKind>,
     snapshot: &Snapshot,
 ) -> Result<Class, TargetError> {
-    let class = |kind, family, evidence| Class { kind, family, address, side: None, evidence };
     if let Some(kind) = kind {
-        let family = if size_of(kind).is_some() { Family::Pthread } else { Family::Other };
-        return Ok(class(kind, family, Evidence::Inferred));
+        let (family, evidence) = (runtimes::usual(kind), Evidence::Inferred);
+        return Ok(Class { kind, family, address, side: None, evidence });
     }
     let mut bytes = [0; 40];
     let is_thread = |tid| snapshot.threads.iter().any(|thread| thread.inner_lwp == Some(tid));
-    let held = target.read_exact(address, &mut bytes).is_ok() && held_mutex(&bytes, &is_thread).is_some();
-    Ok(match held {
-        true => class(SyncKind::Mutex, Family::Pthread, Evidence::Inferred),
-        false => class(SyncKind::Futex, Family::Other, Evidence::Unknown),
-    })
+    let held = target.read_exact(address, &mut bytes).ok();
+    let held = held.and_then(|()| runtimes::held_by_content(address, &bytes, &is_thread));
+    Ok(held.unwrap_or_else(|| Class::word(address, Evidence::Unknown)))
 }

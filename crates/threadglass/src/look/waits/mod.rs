@@ -7,13 +7,10 @@
 
 mod abroad;
 mod assemble;
-mod classify;
 mod confirm;
 mod explain;
 mod findings;
-mod futex;
 mod graph;
-mod guess;
 mod held;
 mod kinds;
 mod look;
@@ -21,14 +18,12 @@ mod look_at;
 mod names;
 mod owners;
 mod reread;
-mod rust;
 mod survey;
 mod suspects;
 mod words;
 
 pub use assemble::{Scope, collect, collect_named, collect_scope, collect_unnamed};
 pub use explain::explain;
-pub use futex::{FutexOp, FutexWait};
 pub use look_at::look_at;
 pub use reread::{Reread, by_content, reread};
 pub use survey::{Sleeper, Survey};

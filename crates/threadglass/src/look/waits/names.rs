@@ -1,8 +1,7 @@
 //! Names for objects: the variable, the member of a type, or at least the place and who waits there.
 
-use super::classify::Class;
-use crate::model::{Evidence, Family, Snapshot, SyncKind, SyncObject, SyncState};
-use crate::runtimes::glibc::locks::{CondLayout, decode, size_of};
+use crate::model::{Evidence, Snapshot, SyncKind, SyncObject};
+use crate::runtimes::{self, Class};
 use crate::symbols::{DataNames, LockVariable, Symbolizer};
 use crate::table::FILE_NAME as AGENT;
 use crate::target::{LwpFacts, Target};
@@ -23,7 +22,7 @@ pub(super) struct Namer<'a> {
 
 impl<'a> Namer<'a> {
     pub(super) fn new(target: &'a dyn Target) -> Self {
-        Self { target, data: DataNames::new(target), variables: None }
+        Self { target, data: DataNames::new(target, &runtimes::Types), variables: None }
     }
 
     /// One that need not look for variables: these are all.
@@ -114,23 +113,11 @@ fn classify(target: &dyn Target, variable: &LockVariable, is_thread: &dyn Fn(Inn
         side: None,
         evidence: variable.evidence,
     };
-    if variable.evidence <= Evidence::Derived || variable.family != Family::Pthread {
+    if variable.evidence <= Evidence::Derived {
         return Some(class(variable.kind));
     }
-    // A semaphore and a barrier are of one size; so are many other things, which are left out unless they
-    // show signs of use.
-    let kind = match variable.kind {
-        SyncKind::Semaphore => SyncKind::Barrier,
-        kind => kind,
-    };
-    let mut bytes = vec![0; size_of(kind)?];
+    let runtime = runtimes::of(variable.family);
+    let mut bytes = vec![0; runtime.bytes_of(variable.kind, variable.family)];
     target.read_exact(variable.address, &mut bytes).ok()?;
-    let decoded = decode(kind, &bytes, CondLayout::Unknown)?;
-    let in_use = match kind {
-        SyncKind::Mutex => decoded.owner.is_some_and(is_thread) || decoded.state == SyncState::OwnerDied,
-        SyncKind::Rwlock => decoded.owner.is_some_and(is_thread),
-        SyncKind::Barrier => decoded.has_waiters,
-        _ => false,
-    };
-    (decoded.is_plausible && in_use).then(|| class(kind))
+    runtime.in_use(variable.kind, &bytes, is_thread).map(class)
 }

@@ -1,7 +1,7 @@
 //! From what an object says of its owner to a thread.
 
-use super::survey::{Content, Owner};
 use crate::model::{Evidence, Holder, HolderStatus, Side, SyncKind, SyncState, Thread};
+use crate::runtimes::{Content, Owner};
 use crate::target::{Elsewhere, Target};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::cell::RefCell;

@@ -1,14 +1,12 @@
 //! One object again, after a look at all of them: for interfaces that ask for one at a time.
 
-use super::classify::Class;
-use super::guess::held_mutex;
 use super::look::object;
 use super::owners::Owners;
-use super::survey::{Owner, Survey};
+use super::survey::Survey;
 use crate::memory::Memory;
-use crate::model::{Family, SyncKind, SyncObject, Thread};
+use crate::model::{SyncKind, SyncObject, Thread};
 use crate::runtimes::glibc::Layout;
-use crate::runtimes::glibc::locks::Rwlock;
+use crate::runtimes::{self, Class, Owner, held_by_content};
 use crate::target::Target;
 use crate::{InnerTid, RemoteAddr};
 
@@ -29,9 +27,8 @@ pub struct Reread {
 pub fn reread(target: &dyn Target, layout: Option<&Layout>, threads: &[Thread], seen: &SyncObject) -> Option<Reread> {
     let class =
         Class { kind: seen.kind, family: seen.family, address: seen.address, side: None, evidence: seen.evidence };
-    // Only these two are owned by what leads to a descriptor.
-    let by_descriptor = seen.kind == SyncKind::Join || seen.family == Family::Libc;
-    let ids = threads.iter().filter(|_| by_descriptor).map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
+    let needs_threads = runtimes::of(seen.family).names_descriptor(seen.kind, seen.family);
+    let ids = threads.iter().filter(|_| needs_threads).map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
     let content = Survey::new(target, target, layout, ids).read(&[class]).pop().flatten()?;
     let is_owner = |thread: &&Thread| match content.owner {
         Owner::None => false,
@@ -51,14 +48,7 @@ pub fn by_content(memory: &dyn Memory, address: RemoteAddr, is_thread: &dyn Fn(I
     const MOST: usize = 56;
     let mut bytes = [0; MOST];
     let got = memory.read_at(address, &mut bytes).ok()?.min(MOST);
-    let bytes = &bytes[..got];
-    let users = bytes.get(12..16).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
-    if users.is_some_and(|users| users > 0) && held_mutex(bytes, is_thread).is_some() {
-        return Some(SyncKind::Mutex);
-    }
-    let lock = Rwlock::new(bytes)?;
-    let written = lock.is_plausible() && lock.phase_futex & lock.writers_futex & 1 == 1;
-    (written && lock.owner().is_some_and(is_thread)).then_some(SyncKind::Rwlock)
+    Some(held_by_content(address, &bytes[..got], is_thread)?.kind)
 }
 
 #[cfg(test)]

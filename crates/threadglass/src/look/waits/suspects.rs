@@ -2,7 +2,8 @@
 
 use crate::look::guards;
 use crate::look::guards::{Stander, Wanted};
-use crate::model::{Detail, Evidence, Family, Holder, HolderStatus, Side, SyncKind, SyncObject, SyncState, Thread};
+use crate::model::{Detail, Evidence, Holder, HolderStatus, Side, SyncKind, SyncObject, SyncState, Thread};
+use crate::runtimes::{self, FutexWait};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
@@ -44,7 +45,7 @@ pub(super) fn infer(
                 stack_base: thread.stack.map(|stack| stack.base),
                 start: thread.start,
                 waits_on: waits.get(&lwp).copied(),
-                futex: super::FutexWait::of(&call).map(|futex| futex.word),
+                futex: FutexWait::of(&call).map(|futex| futex.word),
             })
         })
         .collect();
@@ -85,7 +86,7 @@ fn wanted(object: &SyncObject) -> Option<Wanted> {
         (SyncKind::Semaphore, Detail::Semaphore { count: 0 }) => !object.waiters.is_empty(),
         _ => false,
     };
-    let unsigned = object.holders.is_empty() && object.family != Family::Libc;
+    let unsigned = object.holders.is_empty() && !runtimes::of(object.family).hides_holder(object.family);
     (held && unsigned).then_some(Wanted {
         address: object.address,
         size: object.size?,

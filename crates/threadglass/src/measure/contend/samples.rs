@@ -4,6 +4,7 @@ use super::watch::Contention;
 use crate::RemoteAddr;
 use crate::look::waits;
 use crate::model::{Family, Frame, Sampled, Snapshot, SyncKind};
+use crate::runtimes;
 use crate::target::{Library, Target};
 use std::collections::HashMap;
 
@@ -35,7 +36,7 @@ impl Samples {
         self.looks += 1;
         // What libc has is counted, and a parked thread waits for work.
         snapshot.objects.retain(|object| {
-            !matches!(object.family, Family::Pthread | Family::Libc)
+            !runtimes::of(object.family).is_counted()
                 && !matches!(object.kind, SyncKind::Park | SyncKind::Join)
                 && !object.waiters.is_empty()
         });

@@ -44,7 +44,7 @@ pub fn record_waits(
     let mut waits = Waits {
         live: &live,
         image: Image::new(&live),
-        data: DataNames::new(&live),
+        data: DataNames::new(&live, &crate::runtimes::Types),
         names: HashMap::new(),
         stacks: HashMap::new(),
         causes: HashMap::new(),

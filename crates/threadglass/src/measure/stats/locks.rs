@@ -1,8 +1,9 @@
 //! Telling waits for locks from other sleep, by samples of what threads are blocked in.
 
-use crate::look::waits::{FutexOp, FutexWait, Sleeper, Survey};
+use crate::look::waits::{Sleeper, Survey};
 use crate::model::SyncKind;
 use crate::proc::SyscallFile;
+use crate::runtimes::{FutexOp, FutexWait};
 use crate::sys::clock::own_cpu;
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;

@@ -6,16 +6,22 @@
 mod concurrency;
 mod descriptor;
 pub mod events;
+mod guess;
 mod layout;
 mod list;
 pub mod locks;
+mod recipes;
+mod robust;
+mod runtime;
 mod symbols;
 pub mod tls;
 pub mod tsd;
 mod versions;
+mod waits;
 
 pub use concurrency::requested_concurrency;
 pub use descriptor::{CancelBits, Descriptor, DescriptorReader};
 pub use layout::{Heads, KeyLayout, Layout, LayoutError, Place};
 pub use list::{ListFault, ListWalk, MAX_NODES, walk};
+pub(crate) use runtime::Glibc;
 pub use symbols::SYMBOLS;

@@ -28,36 +28,6 @@ pub(in crate::symbols) struct LockMember {
     pub(in crate::symbols) around: Vec<(EntryAt, u64)>,
 }
 
-/// The lock that a name in C stands for.
-fn by_alias(name: &str) -> Option<SyncKind> {
-    Some(match name {
-        "pthread_mutex_t" | "mtx_t" => SyncKind::Mutex,
-        "pthread_cond_t" | "cnd_t" => SyncKind::Cond,
-        "pthread_rwlock_t" => SyncKind::Rwlock,
-        "sem_t" => SyncKind::Semaphore,
-        "pthread_barrier_t" => SyncKind::Barrier,
-        "pthread_spinlock_t" => SyncKind::Spinlock,
-        "pthread_once_t" | "once_flag" => SyncKind::Once,
-        _ => return None,
-    })
-}
-
-/// The lock that a Rust structure is, by its name alone; and how its full name must begin.
-fn by_structure(name: &str) -> Option<(SyncKind, Family, &'static [&'static str])> {
-    // Where the standard library keeps the types that have the futex, since 1.62.
-    const STD: &[&str] = &["std::sys::sync::", "std::sys::unix::locks::", "std::sys::pal::unix::", "std::sys_common::"];
-    const PARKING_LOT: &[&str] = &["parking_lot::"];
-    Some(match name {
-        "Mutex" => (SyncKind::Mutex, Family::RustStd, STD),
-        "RwLock" => (SyncKind::Rwlock, Family::RustStd, STD),
-        "Condvar" => (SyncKind::Cond, Family::RustStd, &["std::sys::", "std::sys_common::", "parking_lot::"]),
-        "Once" => (SyncKind::Once, Family::RustStd, &["std::sys::", "std::sys_common::", "parking_lot::"]),
-        "RawMutex" => (SyncKind::Mutex, Family::ParkingLot, PARKING_LOT),
-        "RawRwLock" => (SyncKind::Rwlock, Family::ParkingLot, PARKING_LOT),
-        _ => return None,
-    })
-}
-
 /// How much of a structure's inside is its author's affair alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inside {
@@ -90,12 +60,9 @@ impl Session<'_> {
     pub(super) fn lock_of(&mut self, found: &Type) -> Option<(SyncKind, Family)> {
         let name = found.name.as_deref()?;
         match found.shape {
-            Shape::Alias(_) => by_alias(name).map(|kind| (kind, Family::Pthread)),
+            Shape::Alias(_) => self.lock_types.alias(name),
             Shape::Struct(_) if found.language == Language::Rust => {
-                let (kind, family, prefixes) = by_structure(name)?;
-                let full = self.qualified_name(found.at)?;
-                let family = if full.starts_with("parking_lot::") { Family::ParkingLot } else { family };
-                prefixes.iter().any(|prefix| full.starts_with(prefix)).then_some((kind, family))
+                self.lock_types.in_rust(name, &mut || self.qualified_name(found.at))
             }
             _ => None,
         }

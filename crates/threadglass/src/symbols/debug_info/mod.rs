@@ -19,6 +19,7 @@ pub use frames::FunctionAt;
 use locks::LockMember;
 pub(super) use sections::has_debug_info;
 
+use super::LockTypes;
 use crate::limits::{Limits, Share};
 use crate::sys::clock::own_cpu;
 use code::CodeMap;
@@ -58,6 +59,7 @@ pub(super) struct DebugInfo {
     units: Vec<UnitSpan>,
     /// Types that are referred to by a number.
     signatures: HashMap<u64, EntryAt>,
+    lock_types: &'static dyn LockTypes,
     known: Known,
 }
 
@@ -122,7 +124,7 @@ enum Language {
 
 impl DebugInfo {
     /// Prepares to decode the debug information in `file`, on the budget `limits`.
-    pub(super) fn open(file: &File, limits: &Limits) -> Option<Self> {
+    pub(super) fn open(file: &File, limits: &Limits, lock_types: &'static dyn LockTypes) -> Option<Self> {
         let sections = Sections::of(file, limits)?;
         let (mut units, mut signatures) = (Vec::new(), HashMap::new());
         let mut share = limits.share(0)?;
@@ -138,7 +140,7 @@ impl DebugInfo {
                 signatures.insert(type_signature.0, start.checked_add(type_offset.0)?);
             }
         }
-        Some(Self { sections, limits: limits.clone(), units, signatures, known: Known::new(share) })
+        Some(Self { sections, limits: limits.clone(), units, signatures, lock_types, known: Known::new(share) })
     }
 
     /// Begins to answer one question.
@@ -149,6 +151,7 @@ impl DebugInfo {
             dwarf: self.sections.dwarf(),
             units: &self.units,
             signatures: &self.signatures,
+            lock_types: self.lock_types,
             known: &mut self.known,
             parsed: HashMap::new(),
             started: (Instant::now(), own_cpu()),
@@ -163,6 +166,7 @@ struct Session<'a> {
     dwarf: Dwarf<Slice<'a>>,
     units: &'a [UnitSpan],
     signatures: &'a HashMap<u64, EntryAt>,
+    lock_types: &'static dyn LockTypes,
     known: &'a mut Known,
     parsed: HashMap<usize, Arc<Parsed<'a>>>,
     started: (Instant, Duration),

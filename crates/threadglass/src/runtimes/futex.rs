@@ -43,7 +43,7 @@ pub struct FutexWait {
 impl FutexWait {
     /// Whether a wait that libc made to lock a mutex is none for that mutex, but the sleep into which it puts whoever
     /// can never have it: on a word of its own that is 0, which a mutex is not while it is waited for.
-    pub(super) fn is_put_off(&self) -> bool {
+    pub(crate) fn is_put_off(&self) -> bool {
         self.op == FutexOp::WaitBitset && self.value == 0
     }
 

@@ -3,21 +3,10 @@
 //! The call decides. Numbers (operation, value, offset) place the object around the word. Where there is
 //! no call to be had, [`super::guess`] looks at numbers and contents, and says that it guessed.
 
-use super::futex::{FutexOp, FutexWait};
+use super::locks::CondLayout;
 use crate::RemoteAddr;
 use crate::model::{Evidence, Family, Side, SyncKind};
-use crate::runtimes::glibc::locks::CondLayout;
-
-/// What a thread waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Class {
-    pub(super) kind: SyncKind,
-    pub(super) family: Family,
-    /// Where the object begins.
-    pub(super) address: RemoteAddr,
-    pub(super) side: Option<Side>,
-    pub(super) evidence: Evidence,
-}
+use crate::runtimes::{Class, FutexOp, FutexWait};
 
 /// A function that waits, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,16 @@
 //! `pthread_mutex_t`.
 
-use super::{HALF_WRITTEN, empty, living_holders};
-use crate::act::set_state::plan::SetError;
-use crate::model::SetPlan as Plan;
 use crate::model::{MutexProtocol, MutexType, SyncKind, SyncObject};
 use crate::runtimes::glibc::locks::Mutex;
 use crate::runtimes::glibc::locks::mutex::CEILING_SHIFT;
+use crate::runtimes::recipe::{HALF_WRITTEN, empty, living_holders};
+use crate::runtimes::{SetError, SetPlan};
 
 const COUNT: u64 = 4;
 const OWNER: u64 = 8;
 const USERS: u64 = 12;
 
-pub(in super::super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<Plan, SetError> {
+pub(in crate::runtimes::glibc) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
     let mutex = Mutex::new(bytes).ok_or(SetError::Implausible(SyncKind::Mutex))?;
     if mutex.is_robust() {
         return Err(SetError::NotCapable(
@@ -34,7 +33,7 @@ pub(in super::super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> R
     })
 }
 
-fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_held: bool) -> Plan {
+fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_held: bool) -> SetPlan {
     let mut plan = empty(object, bytes, 0, "unlocked");
     // Also when there is nothing to write: somebody may have freed it without waking anyone.
     plan.kick_all(object);
@@ -80,7 +79,7 @@ fn users(object: &SyncObject, mutex: &Mutex) -> u32 {
     }
 }
 
-fn lock(object: &SyncObject, bytes: &[u8], value: i32, mutex: &Mutex, ceiling: u32, is_held: bool) -> Plan {
+fn lock(object: &SyncObject, bytes: &[u8], value: i32, mutex: &Mutex, ceiling: u32, is_held: bool) -> SetPlan {
     let mut plan = empty(object, bytes, value, "locked");
     if is_held {
         return plan;

@@ -1,12 +1,11 @@
 //! `sem_t`.
 
-use super::empty;
-use crate::act::set_state::plan::SetError;
-use crate::model::SetPlan as Plan;
 use crate::model::{SyncKind, SyncObject};
 use crate::runtimes::glibc::locks::Semaphore;
+use crate::runtimes::recipe::empty;
+use crate::runtimes::{SetError, SetPlan};
 
-pub(in super::super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<Plan, SetError> {
+pub(in crate::runtimes::glibc) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
     let semaphore = Semaphore::new(bytes).ok_or(SetError::Implausible(SyncKind::Semaphore))?;
     let count = u32::try_from(value)
         .map_err(|_| SetError::BadValue(format!("a semaphore counts from 0 to {}: {value} is no count", i32::MAX)))?;

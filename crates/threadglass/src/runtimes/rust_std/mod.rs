@@ -1,12 +1,14 @@
-//! Waits of Rust's standard library and of `parking_lot`.
+//! Rust's standard library.
 //!
-//! These have no fixed layout. Mutex, RwLock and Condvar have been the same since Rust 1.62, when they
+//! Its locks have no fixed layout. Mutex, RwLock and Condvar have been the same since Rust 1.62, when they
 //! became words for futex(2); Once since 1.67, its numbers here are those since 1.83 (checked up to 1.95).
 
-use super::classify::Class;
-use super::futex::{FutexOp, FutexWait};
-use crate::RemoteAddr;
-use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncState};
+mod recipe;
+
+use super::{
+    Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WordSize,
+};
+use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
 
 /// Readers are counted below these bits; all of them set is a writer.
 const READER_MASK: u32 = (1 << 30) - 1;
@@ -15,8 +17,70 @@ const WRITERS_WAIT: u32 = 1 << 31;
 /// The value of a thread's word while it is parked.
 const PARKED: u32 = u32::MAX;
 
+pub(crate) struct RustStd;
+
+impl Runtime for RustStd {
+    fn families(&self) -> &'static [Family] {
+        &[Family::RustStd]
+    }
+
+    fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {
+        match spot {
+            Spot::Caller(name) | Spot::Frame(name, _) => by_name(name, &seen.futex),
+            Spot::Entry(..) => None,
+        }
+    }
+
+    /// In a program that has no C library beside it, or calls `syscall` from a function without a name.
+    fn by_numbers(&self, seen: &SeenWait<'_>, _: &Context<'_>) -> Option<Class> {
+        let may_be = seen.is_from_nameless || seen.call.is_none() && !seen.past_libc;
+        if may_be { by_numbers(&seen.futex) } else { None }
+    }
+
+    fn bytes_of(&self, _: SyncKind, _: Family) -> usize {
+        4
+    }
+
+    fn decode(&self, class: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
+        let (size, state, detail) = decode(class.kind, Content::word(bytes));
+        Content::plain(bytes, Some(size), state, detail)
+    }
+
+    fn lock_word(&self, kind: SyncKind, _: Family) -> LockWord {
+        let word = LockWord { size: WordSize::Exactly(4), ..LockWord::default() };
+        match kind {
+            SyncKind::Rwlock => LockWord { held: |word| word & u64::from(READER_MASK), ..word },
+            _ => word,
+        }
+    }
+
+    fn type_in_rust(&self, name: &str) -> Option<(SyncKind, &'static [&'static str])> {
+        // Where the library keeps the types that have the futex, since 1.62.
+        const LOCKS: &[&str] =
+            &["std::sys::sync::", "std::sys::unix::locks::", "std::sys::pal::unix::", "std::sys_common::"];
+        const OTHERS: &[&str] = &["std::sys::", "std::sys_common::"];
+        Some(match name {
+            "Mutex" => (SyncKind::Mutex, LOCKS),
+            "RwLock" => (SyncKind::Rwlock, LOCKS),
+            "Condvar" => (SyncKind::Cond, OTHERS),
+            "Once" => (SyncKind::Once, OTHERS),
+            _ => return None,
+        })
+    }
+
+    fn set_state(&self, object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
+        match object.kind {
+            SyncKind::Mutex => recipe::plan(object, bytes, value),
+            SyncKind::Rwlock => Err(SetError::NotCapable(
+                "a Rust RwLock cannot be set: its waiting writers count on a wake-up that only the program can give",
+            )),
+            kind => Err(SetError::no_state(kind)),
+        }
+    }
+}
+
 /// By the demangled name of the function that made the system call.
-pub(super) fn by_name(function: &str, wait: &FutexWait) -> Option<Class> {
+fn by_name(function: &str, wait: &FutexWait) -> Option<Class> {
     let class = |kind, offset: u64, side| {
         Some(Class {
             kind,
@@ -53,7 +117,7 @@ pub(super) fn by_name(function: &str, wait: &FutexWait) -> Option<Class> {
 
 /// By the numbers of a wait made through `syscall` by a program without symbols. Rust's library waits with
 /// a bit set, privately, and without the wall clock; few others do.
-pub(super) fn by_numbers(wait: &FutexWait) -> Option<Class> {
+fn by_numbers(wait: &FutexWait) -> Option<Class> {
     if wait.op != FutexOp::WaitBitset || !wait.private || wait.realtime {
         return None;
     }
@@ -68,7 +132,7 @@ pub(super) fn by_numbers(wait: &FutexWait) -> Option<Class> {
 }
 
 /// What the word or words of an object say: size, state and detail.
-pub(super) fn decode(kind: SyncKind, word: u32) -> (u64, SyncState, Detail) {
+fn decode(kind: SyncKind, word: u32) -> (u64, SyncState, Detail) {
     match kind {
         SyncKind::Mutex => {
             let state = match word {
@@ -104,58 +168,5 @@ pub(super) fn decode(kind: SyncKind, word: u32) -> (u64, SyncState, Detail) {
         SyncKind::Cond => (4, SyncState::Waiting, Detail::Futex { value: word }),
         SyncKind::Park => (4, SyncState::Waiting, Detail::Futex { value: word }),
         _ => (4, SyncState::Unknown, Detail::Futex { value: word }),
-    }
-}
-
-/// Whether `function` is one of `parking_lot`'s, and which lock it is for.
-pub(super) fn parking_lot(function: &str) -> Option<(SyncKind, Option<Side>)> {
-    let has = |part: &str| function.contains(part);
-    if !has("parking_lot") {
-        return None;
-    }
-    Some(if has("RawMutex") || has("ReentrantMutex") {
-        (SyncKind::Mutex, None)
-    } else if has("RawRwLock") && has("shared") {
-        (SyncKind::Rwlock, Some(Side::Read))
-    } else if has("RawRwLock") {
-        (SyncKind::Rwlock, Some(Side::Write))
-    } else if has("Condvar") || has("condvar") {
-        (SyncKind::Cond, None)
-    } else if has("Once") {
-        (SyncKind::Once, None)
-    } else {
-        (SyncKind::Park, None)
-    })
-}
-
-/// Where `parking_lot` keeps what a thread is parked for, as seen from the word it is parked on.
-pub(super) const PARKING_LOT_KEYS: [i64; 2] = [8, -32];
-
-/// A lock's address, from such a key: writers that wait for readers are queued at the next one.
-pub(super) fn parking_lot_lock(key: u64) -> RemoteAddr {
-    RemoteAddr(key & !1)
-}
-
-/// What an object of `parking_lot` says. Its mutex is a byte: one bit for the holder, one for parked threads;
-/// its rwlock a word, with four bits below the readers.
-pub(super) fn decode_parking_lot(kind: SyncKind, bytes: &[u8]) -> (Option<u64>, SyncState, Detail) {
-    let word = bytes.get(..8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes);
-    match kind {
-        SyncKind::Mutex => {
-            let state = if word & 1 != 0 { SyncState::Locked } else { SyncState::Unlocked };
-            (Some(1), state, Detail::Futex { value: (word & 0xff) as u32 })
-        }
-        SyncKind::Rwlock => {
-            let readers = (word >> 4) as u32;
-            let state = match (word & 8 != 0, readers) {
-                (true, _) => SyncState::WriteLocked,
-                (false, 0) => SyncState::Unlocked,
-                (false, _) => SyncState::ReadLocked,
-            };
-            let readers = if state == SyncState::ReadLocked { readers } else { 0 };
-            let detail = Detail::Rwlock { preference: Preference::Writer, readers, writer_queued: word & 2 != 0 };
-            (Some(8), state, detail)
-        }
-        _ => (None, SyncState::Waiting, Detail::Futex { value: word as u32 }),
     }
 }

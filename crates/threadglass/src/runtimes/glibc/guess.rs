@@ -4,11 +4,11 @@
 //! Numbers alone are ambiguous, so everything that fits is tried against the contents, and only what is
 //! left alone counts; it is `inferred` at best, but for the two forms that nothing else has.
 
-use super::classify::{Class, cond_around};
-use super::futex::{FutexOp, FutexWait};
+use super::locks::{CondLayout, Decoded, FUTEX_WAITERS, Mutex, Rwlock, decode, size_of};
+use super::waits::cond_around;
 use crate::memory::Memory;
 use crate::model::{Detail, Evidence, Family, Side, SyncKind};
-use crate::runtimes::glibc::locks::{CondLayout, Decoded, FUTEX_WAITERS, Mutex, decode, size_of};
+use crate::runtimes::{Class, FutexOp, FutexWait};
 use crate::{InnerTid, RemoteAddr};
 
 /// What the guess may know of the target.
@@ -124,10 +124,27 @@ impl Around<'_> {
     }
 }
 
-/// `bytes` as a mutex that a thread of the target holds, if all of its fields say so.
-pub(super) fn held_mutex(bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> Option<Decoded> {
-    let mutex = Mutex::new(bytes)?;
-    let decoded = decode(SyncKind::Mutex, bytes, CondLayout::Unknown)?;
+/// Whether `bytes` are a mutex that a thread of the target holds, as all of its fields say.
+pub(super) fn held_mutex(bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> bool {
+    let (Some(mutex), Some(decoded)) = (Mutex::new(bytes), decode(SyncKind::Mutex, bytes, CondLayout::Unknown)) else {
+        return false;
+    };
     let held = decoded.is_plausible && decoded.state.is_held() && mutex.users > 0;
-    (held && decoded.owner.is_some_and(is_thread)).then_some(decoded)
+    held && decoded.owner.is_some_and(is_thread)
+}
+
+/// Whether `bytes` are a rwlock that a thread of the target holds for writing.
+pub(super) fn held_rwlock(bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> bool {
+    Rwlock::new(bytes).is_some_and(|lock| {
+        let written = lock.is_plausible() && lock.phase_futex & lock.writers_futex & 1 == 1;
+        written && lock.owner().is_some_and(is_thread)
+    })
+}
+
+/// Whether a mutex that threads wait for can be at `addr`.
+pub(super) fn is_waited_mutex(memory: &dyn Memory, addr: RemoteAddr) -> bool {
+    let mut bytes = [0; 40];
+    memory.read_exact(addr, &mut bytes).is_ok()
+        && decode(SyncKind::Mutex, &bytes, CondLayout::Unknown)
+            .is_some_and(|mutex| mutex.is_plausible && mutex.has_waiters)
 }

@@ -1,18 +1,12 @@
-//! What each kind of object takes. Measured on glibc 2.36; the layouts and the order in which libc itself goes
-//! are the same from 2.31 to 2.43.
-
-pub(super) mod mutex;
-pub(super) mod rust;
-pub(super) mod rwlock;
-pub(super) mod semaphore;
+//! What plans for objects of all runtimes are made of.
 
 use crate::Lwp;
 use crate::model::{HolderStatus, SyncObject};
-use crate::model::{SetPlan as Plan, WordWrite};
+use crate::model::{SetPlan, WordWrite};
 
 /// A plan for `object` that writes nothing yet.
-fn empty(object: &SyncObject, bytes: &[u8], value: i32, becomes: impl Into<String>) -> Plan {
-    Plan {
+pub(super) fn empty(object: &SyncObject, bytes: &[u8], value: i32, becomes: impl Into<String>) -> SetPlan {
+    SetPlan {
         address: object.address,
         kind: object.kind,
         family: object.family,
@@ -26,27 +20,27 @@ fn empty(object: &SyncObject, bytes: &[u8], value: i32, becomes: impl Into<Strin
     }
 }
 
-impl Plan {
+impl SetPlan {
     /// Adds a word, unless it has that value.
-    fn word(&mut self, field: &'static str, at: u64, old: u32, new: u32) {
+    pub(super) fn word(&mut self, field: &'static str, at: u64, old: u32, new: u32) {
         if old != new {
             self.words.push(WordWrite { address: self.address.offset(at), field, old, new });
         }
     }
 
     /// Wakes everybody who waits for `object`.
-    fn kick_all(&mut self, object: &SyncObject) {
+    pub(super) fn kick_all(&mut self, object: &SyncObject) {
         self.wakes = true;
         self.kick = object.waiters.iter().map(|waiter| waiter.lwp).collect();
     }
 
-    fn warn(&mut self, sentence: impl Into<String>) {
+    pub(super) fn warn(&mut self, sentence: impl Into<String>) {
         self.consequences.push(sentence.into());
     }
 }
 
 /// Those who hold it and live, as words: `its holder (lwp 12)`.
-fn living_holders(object: &SyncObject) -> Option<String> {
+pub(super) fn living_holders(object: &SyncObject) -> Option<String> {
     let lwps: Vec<Lwp> = object
         .holders
         .iter()
@@ -61,4 +55,4 @@ fn living_holders(object: &SyncObject) -> Option<String> {
 }
 
 /// What is true of whatever a lock guards.
-const HALF_WRITTEN: &str = "what it guards may be half-written: the holder had not finished";
+pub(super) const HALF_WRITTEN: &str = "what it guards may be half-written: the holder had not finished";

@@ -4,12 +4,11 @@
 //! phase to change; the first writer has marked the lock and waits for the phase too; further writers wait for that
 //! mark to go.
 
-use super::{HALF_WRITTEN, empty};
-use crate::act::set_state::plan::SetError;
-use crate::model::SetPlan as Plan;
 use crate::model::{Side, SyncKind, SyncObject};
 use crate::runtimes::glibc::locks::Rwlock;
 use crate::runtimes::glibc::locks::rwlock::{READER_SHIFT, USED, WRITE_LOCKED, WRITE_PHASE};
+use crate::runtimes::recipe::{HALF_WRITTEN, empty};
+use crate::runtimes::{SetError, SetPlan};
 
 const PHASE_FUTEX: u64 = 8;
 const WRITERS_FUTEX: u64 = 12;
@@ -32,7 +31,7 @@ enum Now {
     },
 }
 
-pub(in super::super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<Plan, SetError> {
+pub(in crate::runtimes::glibc) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
     let lock = Rwlock::new(bytes).ok_or(SetError::Implausible(SyncKind::Rwlock))?;
     let now = now(&lock)?;
     match u32::try_from(value) {
@@ -62,7 +61,7 @@ fn has_waiters(object: &SyncObject, side: Side) -> bool {
     object.waiters.iter().any(|waiter| waiter.side == Some(side))
 }
 
-fn unlock(object: &SyncObject, bytes: &[u8], lock: &Rwlock, now: Now) -> Result<Plan, SetError> {
+fn unlock(object: &SyncObject, bytes: &[u8], lock: &Rwlock, now: Now) -> Result<SetPlan, SetError> {
     let mut plan = empty(object, bytes, 0, "unlocked");
     plan.kick_all(object);
     match now {
@@ -97,7 +96,7 @@ fn unlock(object: &SyncObject, bytes: &[u8], lock: &Rwlock, now: Now) -> Result<
     Ok(plan)
 }
 
-fn read_lock(object: &SyncObject, bytes: &[u8], readers: u32, lock: &Rwlock, now: Now) -> Result<Plan, SetError> {
+fn read_lock(object: &SyncObject, bytes: &[u8], readers: u32, lock: &Rwlock, now: Now) -> Result<SetPlan, SetError> {
     let mut plan = empty(object, bytes, readers as i32, format!("read-locked by {readers}"));
     match now {
         Now::Free => {
@@ -127,7 +126,7 @@ fn read_lock(object: &SyncObject, bytes: &[u8], readers: u32, lock: &Rwlock, now
     Ok(plan)
 }
 
-fn write_lock(object: &SyncObject, bytes: &[u8], value: i32, lock: &Rwlock, now: Now) -> Result<Plan, SetError> {
+fn write_lock(object: &SyncObject, bytes: &[u8], value: i32, lock: &Rwlock, now: Now) -> Result<SetPlan, SetError> {
     let mut plan = empty(object, bytes, value, "write-locked by nobody");
     match now {
         Now::Write { .. } => {
@@ -153,14 +152,14 @@ fn write_lock(object: &SyncObject, bytes: &[u8], value: i32, lock: &Rwlock, now:
 }
 
 /// From a writer to `readers`, in the order in which a writer itself leaves.
-fn leave_write_phase(plan: &mut Plan, lock: &Rwlock, readers: u32) {
+fn leave_write_phase(plan: &mut SetPlan, lock: &Rwlock, readers: u32) {
     plan.word("cur_writer", WRITER, lock.writer, 0);
     plan.word("writers_futex", WRITERS_FUTEX, lock.writers_futex, 0);
     plan.word("readers", 0, lock.readers, readers << READER_SHIFT);
     plan.word("wrphase_futex", PHASE_FUTEX, lock.phase_futex, 0);
 }
 
-fn warn_writer(plan: &mut Plan, lock: &Rwlock) {
+fn warn_writer(plan: &mut SetPlan, lock: &Rwlock) {
     // One that was locked by force has no writer.
     let Some(writer) = lock.owner() else { return };
     plan.warn(HALF_WRITTEN);
@@ -171,7 +170,7 @@ fn warn_writer(plan: &mut Plan, lock: &Rwlock) {
     ));
 }
 
-fn warn_readers(plan: &mut Plan, inside: u32, readers: u32) {
+fn warn_readers(plan: &mut SetPlan, inside: u32, readers: u32) {
     if inside > readers {
         plan.warn(format!(
             "{inside} readers are inside and will still unlock it: the count goes below zero, and no writer comes in \

@@ -1,11 +1,10 @@
 //! The mutex of Rust's standard library since 1.62: one word, 0 free, 1 locked, 2 locked and waited for.
 
-use super::{HALF_WRITTEN, empty};
-use crate::act::set_state::plan::SetError;
-use crate::model::SetPlan as Plan;
 use crate::model::{SyncKind, SyncObject};
+use crate::runtimes::recipe::{HALF_WRITTEN, empty};
+use crate::runtimes::{SetError, SetPlan};
 
-pub(in super::super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<Plan, SetError> {
+pub(super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
     let implausible = SetError::Implausible(SyncKind::Mutex);
     let word: [u8; 4] = bytes.get(..4).and_then(|word| word.try_into().ok()).ok_or(implausible.clone())?;
     let word = u32::from_le_bytes(word);

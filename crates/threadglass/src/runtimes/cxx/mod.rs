@@ -1,0 +1,64 @@
+//! C++'s run-time library: variables of functions that are initialised once, and exceptions.
+
+use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot};
+use crate::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState};
+
+/// Of the guard of a C++ variable: its first byte says that it is initialised, a bit of its second that somebody is
+/// at it.
+const GUARD_DONE: u32 = 1;
+const GUARD_PENDING: u32 = 1 << 8;
+
+const NEVER: [&str; 5] =
+    ["_Unwind_Resume", "_Unwind_RaiseException", "__cxa_throw", "__cxa_rethrow", "__cxa_begin_catch"];
+
+pub(crate) struct Cxx;
+
+impl Runtime for Cxx {
+    fn families(&self) -> &'static [Family] {
+        &[Family::Cxx]
+    }
+
+    fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {
+        // A static variable of a function that another thread initialises.
+        matches!(spot, Spot::Caller("__cxa_guard_acquire")).then_some(Class {
+            kind: SyncKind::Once,
+            family: Family::Cxx,
+            address: seen.futex.word,
+            side: None,
+            evidence: Evidence::Derived,
+        })
+    }
+
+    fn bytes_of(&self, _: SyncKind, _: Family) -> usize {
+        4
+    }
+
+    fn decode(&self, class: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
+        let word = Content::word(bytes);
+        let (size, state) = match (class.kind, word & GUARD_DONE != 0, word & GUARD_PENDING != 0) {
+            (SyncKind::Once, true, _) => (8, SyncState::Done),
+            (SyncKind::Once, false, true) => (8, SyncState::InProgress),
+            (SyncKind::Once, false, false) => (8, SyncState::New),
+            _ => (4, SyncState::Unknown),
+        };
+        Content::plain(bytes, Some(size), state, Detail::Futex { value: word })
+    }
+
+    fn function(&self, name: &str) -> Option<Function> {
+        let throws = name.starts_with("_ZSt") && name.contains("__throw_") || name == "_ZSt9terminatev";
+        match name.trim_start_matches('_') {
+            _ if throws || NEVER.contains(&name) => Some(Function::Never),
+            "cxa_guard_acquire" => Some(Function::Lock(Effect::Take)),
+            "cxa_guard_release" | "cxa_guard_abort" => Some(Function::Lock(Effect::Release)),
+            _ => None,
+        }
+    }
+
+    fn lock_word(&self, _: SyncKind, _: Family) -> LockWord {
+        LockWord { is_called: true, ..LockWord::default() }
+    }
+
+    fn set_state(&self, object: &SyncObject, _: &[u8], _: i32) -> Result<SetPlan, SetError> {
+        Err(SetError::no_state(object.kind))
+    }
+}

@@ -1,0 +1,72 @@
+//! The lists of robust mutexes that threads have registered with the kernel.
+
+use super::Layout;
+use crate::memory::Slot;
+use crate::model::{Evidence, Family, SyncKind};
+use crate::runtimes::Class;
+use crate::target::{LwpFacts, Target};
+use crate::{Lwp, PthreadId, RemoteAddr};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Mutexes on one thread's robust list. The kernel itself gives up after as many.
+const MAX_ROBUST: usize = 2048;
+/// Mutexes on the robust lists of all threads together.
+const MAX_ALL_ROBUST: usize = 1 << 17;
+
+/// The robust mutexes that threads have registered with the kernel as theirs.
+pub(super) fn lists(
+    target: &dyn Target,
+    layout: &Layout,
+    facts: &BTreeMap<Lwp, LwpFacts>,
+    ids: &HashMap<Lwp, Option<PthreadId>>,
+) -> Vec<Class> {
+    let heads: Vec<RemoteAddr> = facts
+        .values()
+        .filter_map(|facts| {
+            let id = ids.get(&facts.lwp).copied().flatten();
+            facts.robust_head.or_else(|| Some(id?.0.offset(layout.robust_head?)))
+        })
+        .collect();
+    let mut firsts = vec![[0; 24]; heads.len()];
+    let mut slots: Vec<_> =
+        heads.iter().zip(&mut firsts).map(|(head, bytes)| Slot::new(*head, &mut bytes[..])).collect();
+    target.read_many(&mut slots);
+    let whole: Vec<bool> = slots.iter().map(Slot::is_whole).collect();
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    for ((head, bytes), _) in heads.iter().zip(&firsts).zip(whole).filter(|(_, whole)| *whole) {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        // Where the lock word lies, as seen from a list entry; glibc's has been the same for ever.
+        if word(8) as i64 != -32 {
+            continue;
+        }
+        let mut next = word(0) & !1;
+        for _ in 0..MAX_ROBUST {
+            if next == head.0 || next == 0 {
+                break;
+            }
+            let Some(address) = RemoteAddr(next).checked_sub(32) else { break };
+            // A mutex is on the list of one thread, and on that once.
+            if !seen.insert(next) {
+                break;
+            }
+            if found.len() >= MAX_ALL_ROBUST || target.limits().is_over() {
+                let why = format!("there are more than {MAX_ALL_ROBUST}, or it took too long to follow their lists");
+                target.limits().leave_out("some robust mutexes that threads hold", why);
+                return found;
+            }
+            found.push(Class {
+                kind: SyncKind::Mutex,
+                family: Family::Pthread,
+                address,
+                side: None,
+                evidence: Evidence::Recorded,
+            });
+            match target.read_u64(RemoteAddr(next)) {
+                Ok(after) => next = after & !1,
+                Err(_) => break,
+            }
+        }
+    }
+    found
+}

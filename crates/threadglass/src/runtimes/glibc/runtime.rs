@@ -1,0 +1,289 @@
+//! glibc's locks, behind the contract of [`crate::runtimes`].
+
+use super::guess::{Around, held_mutex, held_rwlock, is_waited_mutex};
+use super::locks::{CondLayout, Decoded, decode, size_of};
+use super::waits::{Waiting, classify};
+use super::{recipes, robust};
+use crate::model::{Detail, Evidence, Family, MutexProtocol, SyncKind, SyncObject, SyncState};
+use crate::runtimes::{
+    Class, Content, Context, Effect, Function, FutexOp, LockWord, Owner, Runtime, SeenWait, SetError, SetPlan, Spot,
+    WordSize,
+};
+use crate::target::LwpFacts;
+use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+use std::collections::{BTreeMap, HashMap};
+
+const TAKES: [&str; 7] = ["lock", "trylock", "timedlock", "clocklock", "rdlock", "wrlock", "wait"];
+const NEVER: [&str; 13] = [
+    "abort",
+    "exit",
+    "_exit",
+    "_Exit",
+    "quick_exit",
+    "pthread_exit",
+    "thrd_exit",
+    "longjmp",
+    "siglongjmp",
+    "__assert_fail",
+    "__stack_chk_fail",
+    "__fortify_fail",
+    "__chk_fail",
+];
+
+/// POSIX threads, and the locks that the C library keeps for itself.
+pub(crate) struct Glibc;
+
+impl Runtime for Glibc {
+    fn families(&self) -> &'static [Family] {
+        &[Family::Pthread, Family::Libc]
+    }
+
+    fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class> {
+        let (Spot::Entry(name, evidence) | Spot::Frame(name, evidence)) = spot else { return None };
+        let waiting = Waiting::in_libc(name).filter(|_| may_be_glibc(seen, context))?;
+        if waiting == Waiting::Mutex && seen.futex.is_put_off() && matches!(spot, Spot::Entry(..)) {
+            return Some(put_off(seen, evidence, context));
+        }
+        classify(waiting, &seen.futex, evidence, context.cond(), &mut |addr| is_waited_mutex(context.memory, addr))
+    }
+
+    fn by_numbers(&self, seen: &SeenWait<'_>, context: &Context<'_>) -> Option<Class> {
+        let futex = &seen.futex;
+        let class = |kind, family, evidence| Class { kind, family, address: futex.word, side: None, evidence };
+        if joined(futex.word, context).is_some() && !futex.private {
+            return Some(class(SyncKind::Join, Family::Pthread, Evidence::Derived));
+        }
+        // Called by way of syscall(2), none of libc's own objects is meant.
+        if seen.past_libc || seen.function().is_some_and(|function| self.passes_on(function)) {
+            return None;
+        }
+        let guess = || {
+            let is_thread = |tid| context.has_thread(tid);
+            Around { memory: context.memory, cond: context.cond(), is_thread: &is_thread }.guess(futex)
+        };
+        // Some other function of libc waits: for a lock that libc keeps for itself.
+        let is_own = seen.call.is_some() && futex.private && futex.op == FutexOp::Wait && futex.value == 2;
+        let own = || is_own.then(|| class(SyncKind::Mutex, Family::Libc, Evidence::Inferred));
+        context.layout.and_then(|_| guess()).or_else(own)
+    }
+
+    fn passes_on(&self, function: &str) -> bool {
+        Waiting::in_libc(function) == Some(Waiting::Raw)
+    }
+
+    /// libc keeps the pointers to both side by side on the waiter's stack, for the case that it is cancelled.
+    fn given_up(&self, class: &Class, words: &[u64], context: &Context<'_>) -> Option<RemoteAddr> {
+        let cond = class.address;
+        let pairs = words.windows(2).filter(|pair| class.kind == SyncKind::Cond && pair[0] == cond.0);
+        pairs.map(|pair| RemoteAddr(pair[1])).find(|mutex| {
+            let mut bytes = [0; 40];
+            let is_mutex = read_mutex(*mutex, &mut bytes, context).is_some_and(|decoded| decoded.is_plausible);
+            // Waiters are counted as users of the mutex.
+            is_mutex && bytes[12..16] != [0; 4] && *mutex != cond
+        })
+    }
+
+    fn bytes_of(&self, kind: SyncKind, family: Family) -> usize {
+        match family {
+            Family::Pthread => size_of(kind).unwrap_or(4),
+            _ => 16,
+        }
+    }
+
+    fn decode(&self, class: &Class, bytes: &[u8], context: &Context<'_>) -> Content {
+        let word = Content::word(bytes);
+        match (class.family, class.kind) {
+            (Family::Pthread, SyncKind::Join) => {
+                let owner = joined(class.address, context).map_or(Owner::None, Owner::Thread);
+                let state = if word == 0 { SyncState::Exited } else { SyncState::Running };
+                Content { owner, ..Content::plain(bytes, None, state, Detail::None {}) }
+            }
+            (Family::Pthread, kind) => match decode(kind, bytes, context.cond()) {
+                Some(decoded) => content(decoded, bytes),
+                None => Content::plain(bytes, None, SyncState::Unknown, Detail::None {}),
+            },
+            _ => {
+                // The lock of a stream has its owner beside it: a pointer to the thread's descriptor.
+                let owner = bytes.get(8..).map(|bytes| RemoteAddr(Content::long(bytes)));
+                let owner = owner.filter(|id| context.is_descriptor(*id)).map_or(Owner::None, Owner::Thread);
+                let state = if word == 0 { SyncState::Unlocked } else { SyncState::Locked };
+                let plain = Content::plain(bytes, Some(4), state, Detail::Futex { value: word });
+                Content { owner, has_waiters: word == 2, ..plain }
+            }
+        }
+    }
+
+    fn names_descriptor(&self, kind: SyncKind, family: Family) -> bool {
+        kind == SyncKind::Join || family == Family::Libc
+    }
+
+    fn registered(
+        &self,
+        context: &Context<'_>,
+        facts: &BTreeMap<Lwp, LwpFacts>,
+        ids: &HashMap<Lwp, Option<PthreadId>>,
+    ) -> Vec<Class> {
+        context.layout.map_or_else(Vec::new, |layout| robust::lists(context.target, layout, facts, ids))
+    }
+
+    fn held_by_content(&self, bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> Option<SyncKind> {
+        if held_mutex(bytes, is_thread) {
+            return Some(SyncKind::Mutex);
+        }
+        held_rwlock(bytes, is_thread).then_some(SyncKind::Rwlock)
+    }
+
+    fn in_use(&self, kind: SyncKind, bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> Option<SyncKind> {
+        // A semaphore and a barrier are of one size; so are many other things, which are left out unless they
+        // show signs of use.
+        let kind = match kind {
+            SyncKind::Semaphore => SyncKind::Barrier,
+            kind => kind,
+        };
+        let decoded = decode(kind, bytes, CondLayout::Unknown)?;
+        let in_use = match kind {
+            SyncKind::Mutex => decoded.owner.is_some_and(is_thread) || decoded.state == SyncState::OwnerDied,
+            SyncKind::Rwlock => decoded.owner.is_some_and(is_thread),
+            SyncKind::Barrier => decoded.has_waiters,
+            _ => false,
+        };
+        (decoded.is_plausible && in_use).then_some(kind)
+    }
+
+    fn hides_holder(&self, family: Family) -> bool {
+        family == Family::Libc
+    }
+
+    fn function(&self, name: &str) -> Option<Function> {
+        if NEVER.contains(&name) {
+            return Some(Function::Never);
+        }
+        let plain = name.trim_start_matches('_');
+        let rest = ["pthread_mutex_", "pthread_rwlock_", "pthread_spin_", "mtx_"]
+            .iter()
+            .find_map(|prefix| plain.strip_prefix(prefix));
+        let effect = match (rest, plain.strip_prefix("sem_")) {
+            (Some("unlock"), _) | (_, Some("post")) => Some(Effect::Release),
+            (Some(rest), _) => {
+                let rest = rest.trim_start_matches("timed").trim_start_matches("try").trim_start_matches("clock");
+                TAKES.contains(&rest).then_some(Effect::Take)
+            }
+            (_, Some("wait" | "trywait" | "timedwait" | "clockwait")) => Some(Effect::Take),
+            _ => None,
+        };
+        effect.map(Function::Lock)
+    }
+
+    fn lock_word(&self, kind: SyncKind, family: Family) -> LockWord {
+        let word = LockWord { is_called: true, ..LockWord::default() };
+        match (family, kind) {
+            // What can still be taken is in the lower half.
+            (Family::Pthread, SyncKind::Semaphore) => LockWord {
+                size: WordSize::AtLeast(4),
+                held: |word| u64::from(u32::MAX - word as u32),
+                added: |by| i64::from(by as i32).wrapping_neg(),
+                ..word
+            },
+            // Readers, and the bit of a writer.
+            (Family::Pthread, SyncKind::Rwlock) => LockWord {
+                size: WordSize::Exactly(4),
+                held: |word| ((word & u64::from(u32::MAX)) >> 3) + (word >> 1 & 1),
+                added: |by| by >> 3,
+                ..word
+            },
+            _ => word,
+        }
+    }
+
+    fn type_alias(&self, name: &str) -> Option<SyncKind> {
+        Some(match name {
+            "pthread_mutex_t" | "mtx_t" => SyncKind::Mutex,
+            "pthread_cond_t" | "cnd_t" => SyncKind::Cond,
+            "pthread_rwlock_t" => SyncKind::Rwlock,
+            "sem_t" => SyncKind::Semaphore,
+            "pthread_barrier_t" => SyncKind::Barrier,
+            "pthread_spinlock_t" => SyncKind::Spinlock,
+            "pthread_once_t" | "once_flag" => SyncKind::Once,
+            _ => return None,
+        })
+    }
+
+    fn variable_sizes(&self) -> &'static [(u64, SyncKind)] {
+        &[(40, SyncKind::Mutex), (48, SyncKind::Cond), (56, SyncKind::Rwlock), (32, SyncKind::Semaphore)]
+    }
+
+    fn alignment(&self, family: Family) -> u64 {
+        if family == Family::Pthread { 8 } else { 4 }
+    }
+
+    fn set_state(&self, object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
+        if object.family == Family::Libc {
+            return Err(SetError::NotCapable(
+                "a lock that libc keeps for itself is not set: what it guards (a stream, the heap) would be damaged",
+            ));
+        }
+        let recipe = match object.kind {
+            SyncKind::Mutex => recipes::mutex::plan,
+            SyncKind::Semaphore => recipes::semaphore::plan,
+            SyncKind::Rwlock => recipes::rwlock::plan,
+            kind => return Err(SetError::no_state(kind)),
+        };
+        let decoded = decode(object.kind, bytes, CondLayout::Unknown).filter(|decoded| decoded.is_plausible);
+        match decoded.ok_or(SetError::Implausible(object.kind))?.state {
+            SyncState::Destroyed => Err(SetError::Destroyed(object.kind)),
+            _ => recipe(object, bytes, value),
+        }
+    }
+
+    fn is_counted(&self) -> bool {
+        true
+    }
+}
+
+/// Whether a wait can be one of glibc's: there is one, and the system call was not made past it. Objects of
+/// another libc look different, and so do those of libraries that wait by themselves.
+fn may_be_glibc(seen: &SeenWait<'_>, context: &Context<'_>) -> bool {
+    context.layout.is_some() && !seen.past_libc
+}
+
+/// The thread whose end is told by `word`.
+fn joined(word: RemoteAddr, context: &Context<'_>) -> Option<RemoteAddr> {
+    let layout = context.layout?;
+    let words = [Some(layout.tid), layout.joinid].into_iter().flatten();
+    words.filter_map(|at| word.checked_sub(at)).find(|id| context.is_descriptor(*id))
+}
+
+/// What a thread waits for that libc has put to sleep for ever (or until its time is over), because the kernel
+/// found that the mutex it wants can never be had: it waits on a word of its own, and only the argument of the
+/// call says for which mutex.
+fn put_off(seen: &SeenWait<'_>, evidence: Evidence, context: &Context<'_>) -> Class {
+    let inherits = |addr: &RemoteAddr| {
+        read_mutex(*addr, &mut [0; 40], context).is_some_and(|mutex| {
+            let is_inherit = matches!(mutex.detail, Detail::Mutex { protocol: MutexProtocol::Inherit, .. });
+            mutex.is_plausible && is_inherit && mutex.owner.is_some()
+        })
+    };
+    let class = |kind, family, address, evidence| Class { kind, family, address, side: None, evidence };
+    match (seen.first_argument)().filter(inherits) {
+        Some(mutex) => class(SyncKind::Mutex, Family::Pthread, mutex, evidence),
+        None => class(SyncKind::Futex, Family::Libc, seen.futex.word, Evidence::Recorded),
+    }
+}
+
+fn read_mutex(addr: RemoteAddr, bytes: &mut [u8; 40], context: &Context<'_>) -> Option<Decoded> {
+    context.memory.read_exact(addr, bytes).ok()?;
+    decode(SyncKind::Mutex, bytes, CondLayout::Unknown)
+}
+
+fn content(decoded: Decoded, bytes: &[u8]) -> Content {
+    Content {
+        size: Some(decoded.size),
+        shared: decoded.shared,
+        state: decoded.state,
+        detail: decoded.detail,
+        owner: decoded.owner.map_or(Owner::None, Owner::Tid),
+        has_waiters: decoded.has_waiters,
+        is_plausible: decoded.is_plausible,
+        raw: bytes.to_vec(),
+    }
+}

@@ -1,0 +1,136 @@
+//! A wait as it was seen, and what a runtime makes of it.
+
+use super::{Content, FutexWait, LockWord, Runtime, SetError, SetPlan};
+use crate::limits::Limits;
+use crate::memory::Memory;
+use crate::model::{CallSite, Detail, Evidence, Family, Side, SyncKind, SyncObject, SyncState};
+use crate::runtimes::glibc::Layout;
+use crate::runtimes::glibc::locks::CondLayout;
+use crate::target::Target;
+use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+use std::collections::HashSet;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub(crate) kind: SyncKind,
+    pub(crate) family: Family,
+    /// Where the object begins.
+    pub(crate) address: RemoteAddr,
+    pub(crate) side: Option<Side>,
+    pub(crate) evidence: Evidence,
+}
+
+impl Class {
+    /// A word of which nothing is known.
+    pub(crate) fn word(address: RemoteAddr, evidence: Evidence) -> Self {
+        Self { kind: SyncKind::Futex, family: Family::Other, address, side: None, evidence }
+    }
+}
+
+/// A wait of one thread.
+pub(crate) struct SeenWait<'a> {
+    pub(crate) futex: FutexWait,
+    /// The call by which the program entered the C library.
+    pub(crate) call: Option<&'a CallSite>,
+    /// Whether the system call was made past the C library.
+    pub(crate) past_libc: bool,
+    /// Whether that call only passes the system call on, and the function that made it has no name.
+    pub(crate) is_from_nameless: bool,
+    /// The first argument of that call, as far as code and registers tell.
+    pub(crate) first_argument: &'a dyn Fn() -> Option<RemoteAddr>,
+}
+
+impl SeenWait<'_> {
+    /// The function of the C library that the program called.
+    pub(crate) fn function(&self) -> Option<&str> {
+        self.call.map(|call| call.function.as_str())
+    }
+}
+
+/// A function that a waiting thread is in, and the evidence for that.
+#[derive(Clone, Copy)]
+pub(crate) enum Spot<'a> {
+    /// By it the program entered the C library.
+    Entry(&'a str, Evidence),
+    /// It made the system call by a function that only passes it on.
+    Caller(&'a str),
+    /// One on the stack of a program that has the C library inside.
+    Frame(&'a str, Evidence),
+}
+
+/// What is known of the target.
+pub(crate) struct Context<'a> {
+    pub(crate) target: &'a dyn Target,
+    pub(crate) memory: &'a (dyn Memory + Sync),
+    pub(crate) layout: Option<&'a Layout>,
+    threads: HashSet<InnerTid>,
+    /// Descriptors, by which a join and a stream's owner are known.
+    ids: HashSet<RemoteAddr>,
+}
+
+impl<'a> Context<'a> {
+    /// Of `target`, whose memory is read through `memory`, and whose threads are these.
+    pub(crate) fn new(
+        target: &'a dyn Target,
+        memory: &'a (dyn Memory + Sync),
+        layout: Option<&'a Layout>,
+        threads: impl IntoIterator<Item = (Option<InnerTid>, Option<PthreadId>, Option<Lwp>)>,
+    ) -> Self {
+        let (mut inner, mut ids) = (HashSet::new(), HashSet::new());
+        for (tid, id, _) in threads {
+            inner.extend(tid);
+            ids.extend(id.map(|id| id.0));
+        }
+        Self { target, memory, layout, threads: inner, ids }
+    }
+
+    /// What looking may cost.
+    pub(crate) fn limits(&self) -> &'a Limits {
+        self.target.limits()
+    }
+
+    /// Whether the target has a thread of this id.
+    pub(crate) fn has_thread(&self, inner: InnerTid) -> bool {
+        self.threads.contains(&inner)
+    }
+
+    /// Whether a thread's descriptor begins there.
+    pub(crate) fn is_descriptor(&self, addr: RemoteAddr) -> bool {
+        self.ids.contains(&addr)
+    }
+
+    pub(crate) fn cond(&self) -> CondLayout {
+        self.layout.map_or(CondLayout::Unknown, |layout| layout.cond)
+    }
+}
+
+/// Of what no runtime is known.
+pub(super) struct Unknown;
+
+impl Runtime for Unknown {
+    fn families(&self) -> &'static [Family] {
+        &[Family::Other]
+    }
+
+    fn by_function(&self, _: &SeenWait<'_>, _: Spot<'_>, _: &Context<'_>) -> Option<Class> {
+        None
+    }
+
+    fn bytes_of(&self, _: SyncKind, _: Family) -> usize {
+        4
+    }
+
+    fn decode(&self, _: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
+        let value = Content::word(bytes);
+        Content::plain(bytes, Some(4), SyncState::Unknown, Detail::Futex { value })
+    }
+
+    fn lock_word(&self, _: SyncKind, _: Family) -> LockWord {
+        LockWord::default()
+    }
+
+    fn set_state(&self, object: &SyncObject, _: &[u8], _: i32) -> Result<SetPlan, SetError> {
+        Err(SetError::no_state(object.kind))
+    }
+}

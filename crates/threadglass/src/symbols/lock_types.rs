@@ -1,0 +1,32 @@
+//! Which types are locks. That is not known here: those who know tell.
+
+use crate::model::{Family, SyncKind};
+
+/// Knows locks by the names and sizes of their types.
+pub trait LockTypes: Sync {
+    /// The lock that a name for a type in C stands for.
+    fn alias(&self, name: &str) -> Option<(SyncKind, Family)>;
+
+    /// The lock that a structure of Rust is, by the last part of its name; `full` gives the whole of it.
+    fn in_rust(&self, name: &str, full: &mut dyn FnMut() -> Option<String>) -> Option<(SyncKind, Family)>;
+
+    /// Sizes by which variables without a type are known.
+    fn sizes(&self) -> Vec<(u64, SyncKind, Family)>;
+}
+
+/// Knows none.
+pub(crate) struct NoLocks;
+
+impl LockTypes for NoLocks {
+    fn alias(&self, _: &str) -> Option<(SyncKind, Family)> {
+        None
+    }
+
+    fn in_rust(&self, _: &str, _: &mut dyn FnMut() -> Option<String>) -> Option<(SyncKind, Family)> {
+        None
+    }
+
+    fn sizes(&self) -> Vec<(u64, SyncKind, Family)> {
+        Vec::new()
+    }
+}
