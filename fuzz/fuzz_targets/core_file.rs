@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use threadglass::target::{Core, KernelFacts, Target};
 use threadglass::Lwp;
-use threadglass::look::threads;
+use threadglass::look::{Names, Scope, look, threads};
 use threadglass_fuzz::core_file;
 
 /// Choices of the core's shape, patches of its bytes, and where it is cut.
@@ -30,7 +30,7 @@ fuzz_target!(|input: Input| {
     }
     let Ok(core) = Core::from_bytes(bytes) else { return };
     assert!(core.thread_count().is_some_and(|count| count <= (1 << 17) + 1));
-    let _ = threads::collect(&core);
+    let _ = look(&core, Scope::Threads, Names::None);
     let _ = threads::collect_tsd(&core);
     let _ = (core.maps(), core.registers(Lwp(1000)), core.floating_registers(Lwp(1000)));
 });

@@ -11,10 +11,11 @@ use crate::sync::stats::recorded_kind;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadglass::look::waits::{Reread, Scope, by_content, collect_unnamed, reread};
+use threadglass::look::waits::{Reread, by_content, reread};
+use threadglass::look::{Look, Names, Scope};
 use threadglass::model::{Evidence, Family, SyncObject, Thread};
 use threadglass::proc::SyscallFile;
-use threadglass::symbols::{DataNames, LockVariable};
+use threadglass::symbols::LockVariable;
 use threadglass::target::{Live, LwpFacts, Target};
 use threadglass::{Lwp, RemoteAddr};
 
@@ -35,10 +36,7 @@ impl Variables {
         let objects: Vec<_> = target.modules().iter().map(|module| (module.base, module.end)).collect();
         match self.objects == objects {
             true => self,
-            false => Self {
-                objects,
-                locks: Arc::new(DataNames::new(target, &threadglass::runtimes::Types).lock_variables()),
-            },
+            false => Self { objects, locks: Look::new(target).lock_variables().clone() },
         }
     }
 }
@@ -137,7 +135,8 @@ impl Picture {
                 Depth::Waits => (Scope::Waited, known),
                 Depth::All => (Scope::All, known.of(target)),
             };
-            let snapshot = collect_unnamed(target, scope, &variables.locks).map_err(|_| TdErr::DbErr)?;
+            let snapshot =
+                Look::knowing(target, &variables.locks).take(scope, Names::None).map_err(|_| TdErr::DbErr)?;
             Ok((snapshot, before, variables))
         })?;
         // Only what was learned from a whole answer is kept.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use testkit::{Build, Fixture, Tool, Variant, is_hang};
 use threadglass::Pid;
-use threadglass::look::waits;
+use threadglass::look;
+use threadglass::look::{Names, Scope};
 use threadglass::model::{Certainty, Evidence, HolderStatus, Snapshot, SyncKind};
 use threadglass::target::Live;
 
@@ -29,7 +30,7 @@ fn look_often(args: &[&str], mut each: impl FnMut(&BTreeSet<i32>, &Snapshot) -> 
     let (mut waiters, mut checked, mut rounds) = (0, 0, 0);
     let looks = looks();
     for look in 0..looks {
-        let snapshot = waits::collect(&live).unwrap();
+        let snapshot = look::look(&live, Scope::Waited, Names::Findings).unwrap();
         for finding in &snapshot.findings {
             let is_alarm = finding.kind.is_hang() && finding.certainty != Certainty::Possible;
             assert!(!is_alarm, "look {look}: {finding:?}\n{:#?}", snapshot.objects);

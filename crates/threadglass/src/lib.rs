@@ -8,10 +8,11 @@
 //! target. The one exception is named for what it does and lives apart: [`control`].
 //!
 //! ```
-//! use threadglass::{Pid, target::Live, threads};
+//! use threadglass::look::{Names, Scope, look};
+//! use threadglass::{Pid, target::Live};
 //!
 //! let live = Live::open(Pid::me())?;
-//! let snapshot = threads::collect(&live)?;
+//! let snapshot = look(&live, Scope::Threads, Names::None)?;
 //! assert!(snapshot.threads.iter().any(|t| t.lwp.is_some()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -2,7 +2,7 @@
 //! missing thread that was there all the time.
 
 use testkit::{Build, Fixture, Log, Variant, address};
-use threadglass::look::threads;
+use threadglass::look::{Names, Scope, look};
 use threadglass::model::ThreadState;
 use threadglass::target::Live;
 use threadglass::{Lwp, Pid};
@@ -27,12 +27,12 @@ fn no_look_pairs_a_thread_with_anothers_lwp() {
         .collect();
 
     let (mut pairs, mut unpaired, mut zombies) = (0, 0, 0);
-    for look in 0..LOOKS / PER_HANDLE {
+    for round in 0..LOOKS / PER_HANDLE {
         let live = Live::open(Pid(fixture.pid())).unwrap();
         for again in 0..PER_HANDLE {
             let mark = log.mark();
-            let snapshot = threads::collect(&live).unwrap();
-            let which = look * PER_HANDLE + again;
+            let snapshot = look(&live, Scope::Threads, Names::None).unwrap();
+            let which = round * PER_HANDLE + again;
             for (id, lwp) in &idle {
                 let thread = snapshot.threads.iter().find(|thread| thread.lwp == Some(*lwp));
                 let thread = thread.unwrap_or_else(|| panic!("look {which}: {lwp}, which never moved, is missing"));

@@ -6,7 +6,7 @@ mod core_file;
 use core_file::{FIRST, assemble, core, descriptor, header, note, process, thread};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
-use threadglass::look::threads;
+use threadglass::look::{self, Names, Scope, threads};
 use threadglass::memory::Memory;
 use threadglass::model::{Snapshot, ThreadState};
 use threadglass::target::{Core, KernelFacts, Target};
@@ -17,7 +17,7 @@ fn look(bytes: Vec<u8>) -> Option<Snapshot> {
     let core = Core::from_bytes(bytes).ok()?;
     let _ = threads::collect_tsd(&core);
     let _ = (core.maps(), core.modules(), core.extended_registers(Lwp(1000)));
-    threads::collect(&core).ok()
+    look::look(&core, Scope::Threads, Names::None).ok()
 }
 
 fn gaps(snapshot: &Snapshot) -> String {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use testkit::{Build, Fixture, address, wait_asleep};
 use threadglass::look::guards::{Stander, Suspect, Wanted, follow_bytes, landing_pad, suspects};
-use threadglass::look::threads;
+use threadglass::look::{Look, Names, Scope, look};
 use threadglass::model::{Family, SyncKind};
 use threadglass::proc::SyscallFile;
 use threadglass::target::{Bytes, KernelFacts, Live};
@@ -50,7 +50,7 @@ fn standers(live: &Live, pid: i32, truth: &Truth) -> Vec<Stander> {
     for lwp in &lwps {
         wait_asleep(pid, lwp.0);
     }
-    let snapshot = threads::collect(live).unwrap();
+    let snapshot = look(live, Scope::Threads, Names::None).unwrap();
     let stander = |lwp: &Lwp| {
         let thread = snapshot.threads.iter().find(|thread| thread.lwp == Some(*lwp));
         let call = live.wait_call(*lwp)?;
@@ -86,7 +86,7 @@ fn score(program: &str, flags: &[&str]) -> Score {
     let truth = Truth::of(&fixture);
     let live = Live::open(Pid(fixture.pid())).unwrap();
     let standers = standers(&live, fixture.pid(), &truth);
-    let found: Vec<Suspect> = suspects(&live, &truth.wanted, &standers);
+    let found: Vec<Suspect> = suspects(&Look::new(&live), &truth.wanted, &standers);
     let named: BTreeSet<(u64, i32)> = found.iter().map(|suspect| (suspect.object.0, suspect.lwp.0)).collect();
     let mut score = Score::default();
     for ((lock, tid), (what, holds)) in &truth.roles {
@@ -180,7 +180,7 @@ fn many_threads_for_few_locks() {
     let live = Live::open(Pid(fixture.pid())).unwrap();
     let standers = standers(&live, fixture.pid(), &truth);
     let begin = std::time::Instant::now();
-    let found = suspects(&live, &truth.wanted, &standers);
+    let found = suspects(&Look::new(&live), &truth.wanted, &standers);
     println!("{} threads: {:?}", standers.len(), begin.elapsed());
     let named: BTreeSet<_> = found.iter().map(|suspect| (suspect.object.0, suspect.lwp.0)).collect();
     let holders = truth.roles.iter().filter(|(_, (_, holds))| *holds).map(|(key, _)| *key);

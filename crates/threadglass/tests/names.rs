@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use testkit::{Build, Dumpable, Fixture, Value, Variant, address, eventually, has_static_libc};
 use threadglass::limits::Limits;
-use threadglass::look::threads;
+use threadglass::look::{Look, Names, Scope, look};
 use threadglass::memory::Memory;
 use threadglass::model::{Evidence, Snapshot, SyncKind};
 use threadglass::symbols::{DataNames, LockVariable, ObjectNames};
@@ -26,12 +26,12 @@ fn name(value: &Value) -> Option<&str> {
 /// Every variable has its name, and is found among all locks with its kind.
 fn check_variables(fixture: &Fixture) {
     let live = open(fixture);
-    let mut names = DataNames::new(&live, &threadglass::runtimes::Types);
+    let mut names = Look::new(&live).data_names();
     for truth in list(fixture.truth(), "variables") {
         let at = RemoteAddr(address(&truth["at"]));
         assert_eq!(names.variable_at(at).as_deref(), name(truth), "{truth}");
     }
-    let locks = DataNames::new(&live, &threadglass::runtimes::Types).lock_variables();
+    let locks = Look::new(&live).data_names().lock_variables();
     for truth in list(fixture.truth(), "variables") {
         let lock = find(&locks, truth);
         assert_eq!(Some(lock.kind.word()), truth["kind"].as_str(), "{lock:?}");
@@ -60,9 +60,9 @@ fn check_members(fixture: &Fixture) {
         // A futex call, whose number is 202.
         eventually("the thread waits for a lock", || call_of(&live, *lwp).starts_with("202 "));
     }
-    let mut snapshot = threads::collect(&live).expect("its threads");
-    threadglass::look::add_stacks(&live, &mut snapshot);
-    let mut names = DataNames::new(&live, &threadglass::runtimes::Types);
+    let mut snapshot = look(&live, Scope::Threads, Names::None).expect("its threads");
+    Look::new(&live).add_stacks(&mut snapshot);
+    let mut names = Look::new(&live).data_names();
     for (truth, lwp) in members.iter().zip(lwps) {
         let (frames, words) = stack_of(&live, &snapshot, lwp);
         let kind = SyncKind::ALL.into_iter().find(|kind| Some(kind.word()) == truth["kind"].as_str()).expect("a kind");
@@ -161,17 +161,12 @@ fn a_lock_of_unknown_code_is_not_given_the_name_of_a_callers_type() {
     for (library, expected) in [(library(&["-g0"]), None), (library(&[]), Some("struct inside::lock"))] {
         let fixture = Fixture::start(&program, &[&library]);
         let live = open(&fixture);
-        let mut snapshot = threads::collect(&live).expect("its threads");
-        threadglass::look::add_stacks(&live, &mut snapshot);
+        let mut snapshot = look(&live, Scope::Threads, Names::None).expect("its threads");
+        Look::new(&live).add_stacks(&mut snapshot);
         let (frames, words) = stack_of(&live, &snapshot, waiter(&fixture, fixture.truth()));
         let [at, start] = ["at", "start"].map(|member| address(&fixture.truth()[member]));
         assert!(words.contains(&start), "the pointer is on the stack");
-        let found = DataNames::new(&live, &threadglass::runtimes::Types).member_of(
-            RemoteAddr(at),
-            SyncKind::Mutex,
-            &frames,
-            &words,
-        );
+        let found = Look::new(&live).data_names().member_of(RemoteAddr(at), SyncKind::Mutex, &frames, &words);
         assert_eq!(found.as_deref(), expected);
     }
 }
@@ -183,7 +178,7 @@ fn a_core_has_the_same_names() {
     let truth = running.fixture.truth().clone();
     let Some(file) = running.gcore("a_core_has_the_same_names") else { return };
     let core = Core::open(file.path(), CoreOptions::default()).expect("the core can be read");
-    let mut names = DataNames::new(&core, &threadglass::runtimes::Types);
+    let mut names = Look::new(&core).data_names();
     for truth in list(&truth, "variables") {
         assert_eq!(names.variable_at(RemoteAddr(address(&truth["at"]))).as_deref(), name(truth), "{truth}");
     }
@@ -196,7 +191,7 @@ fn symbols_name_variables_without_debug_information() {
     let build = Build::new("names_data.c").variant(Variant::Default).flags(&["-g0"]);
     let fixture = Fixture::start(&build.path(), &[]);
     let live = open(&fixture);
-    let mut names = DataNames::new(&live, &threadglass::runtimes::Types);
+    let mut names = Look::new(&live).data_names();
     let at = |member: &str| RemoteAddr(address(&fixture.truth()[member]));
     assert_eq!(names.variable_at(at("registry")).as_deref(), Some("registry"));
     assert_eq!(names.variable_at(at("registry").offset(0x40)).as_deref(), Some("registry+0x40"));
@@ -216,8 +211,8 @@ fn symbols_name_variables_without_debug_information() {
         assert_eq!(lock.address.0, address(&truth["at"]));
     }
     assert!(locks.iter().all(|lock| lock.name != "room" && lock.name != "registry"));
-    let mut snapshot = threads::collect(&live).expect("its threads");
-    threadglass::look::add_stacks(&live, &mut snapshot);
+    let mut snapshot = look(&live, Scope::Threads, Names::None).expect("its threads");
+    Look::new(&live).add_stacks(&mut snapshot);
     for truth in list(fixture.truth(), "members") {
         let (frames, words) = stack_of(&live, &snapshot, waiter(&fixture, truth));
         assert_eq!(names.member_of(RemoteAddr(address(&truth["at"])), SyncKind::Mutex, &frames, &words), None);
@@ -228,7 +223,7 @@ fn symbols_name_variables_without_debug_information() {
 fn a_stripped_program_has_places_only() {
     let fixture = Fixture::start(&Build::new("names_data.c").variant(Variant::Stripped).path(), &[]);
     let live = open(&fixture);
-    let mut names = DataNames::new(&live, &threadglass::runtimes::Types);
+    let mut names = Look::new(&live).data_names();
     let program = std::fs::read_link(format!("/proc/{}/exe", fixture.pid())).expect("its program");
     let program = program.file_name().expect("a name").to_string_lossy().into_owned();
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", fixture.pid())).expect("its mappings");
@@ -267,7 +262,7 @@ fn debug_information_in_a_file_of_its_own() {
     let fixture = Fixture::start(&program, &[]);
     let live = open(&fixture);
     let at = RemoteAddr(address(&fixture.truth()["registry"])).offset(8);
-    assert_eq!(DataNames::new(&live, &threadglass::runtimes::Types).variable_at(at).as_deref(), Some("registry+0x8"));
+    assert_eq!(Look::new(&live).data_names().variable_at(at).as_deref(), Some("registry+0x8"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::{Build, Fixture};
 use threadglass::act::{LiveWriter, RegisterSet, Tracer};
 use threadglass::look::threads::{Inspector, listed_lwps};
-use threadglass::look::waits::{Scope, collect_scope};
+use threadglass::look::{Names, Scope, look};
 use threadglass::memory::{Memory, MemoryWrite, ReadErrorKind};
 use threadglass::model::{Snapshot, SyncObject, Thread, ThreadState};
 use threadglass::proc::SyscallFile;
@@ -89,8 +89,8 @@ fn everything_that_the_live_process_tells() {
         let layout = layout_of(&service);
         assert!(!service.has_failed_to_read() && !service.has_failed_to_look_up(), "{scenario}");
         let service = Service::knowing(&debugger, known(&layout, Some(&live)));
-        let seen = steady(collect_scope(&service, Scope::All).unwrap());
-        let truth = steady(collect_scope(&live, Scope::All).unwrap());
+        let seen = steady(look(&service, Scope::All, Names::Findings).unwrap());
+        let truth = steady(look(&live, Scope::All, Names::Findings).unwrap());
         assert!(truth.1.iter().any(|object| !object.waiters.is_empty()), "{scenario}: nobody waits");
         assert_eq!(seen, truth, "{scenario}");
         assert!(!service.has_failed(), "{scenario}");
@@ -114,8 +114,8 @@ fn threads_and_locks_by_memory_and_registers_alone() {
     let layout = layout_of(&live);
     let debugger = Debugger::of(&live);
     let service = Service::knowing(&debugger, known(&layout, None));
-    let truth = collect_scope(&live, Scope::Waited).unwrap();
-    let seen = collect_scope(&service, Scope::Waited).unwrap();
+    let truth = look(&live, Scope::Waited, Names::Findings).unwrap();
+    let seen = look(&service, Scope::Waited, Names::Findings).unwrap();
     let told = |thread: &Thread| {
         (thread.id, thread.lwp, thread.state, thread.start, thread.sp, thread.pc, thread.syscall.clone())
     };

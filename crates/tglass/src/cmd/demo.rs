@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
 use threadglass::Pid;
-use threadglass::look::waits;
+use threadglass::look;
 use threadglass::target::Live;
 
 /// Ends the child when the demo ends, also when it fails.
@@ -36,7 +36,7 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     let pid = Pid(child.0.id() as i32);
     let started = Instant::now();
     let live = Live::open(pid)?;
-    let mut snapshot = waits::explain(&live)?;
+    let mut snapshot = look::explain(&live)?;
     remedy::of_gaps(&mut snapshot.gaps);
     if args.json {
         return super::print_json(&snapshot);

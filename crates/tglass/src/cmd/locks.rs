@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use threadglass::act::inject::Options;
-use threadglass::look::waits;
-use threadglass::look::waits::Scope;
+use threadglass::look;
+use threadglass::look::{Names, Scope};
 use threadglass::measure::contend::Counting;
 use threadglass::model::SyncObject;
 use threadglass::{Interrupt, Pid};
@@ -22,8 +22,8 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
     let target = super::open(&args.target)?;
     let _look = target.limits().begin();
     let mut snapshot = match args.address {
-        Some(address) => waits::look_at(&*target, address, args.kind.map(|kind| kind.0))?,
-        None => waits::collect_scope(&*target, if args.all { Scope::All } else { Scope::Held })?,
+        Some(address) => look::look_at(&*target, address, args.kind.map(|kind| kind.0))?,
+        None => look::look(&*target, if args.all { Scope::All } else { Scope::Held }, Names::Findings)?,
     };
     let about = counting.and_then(|counting| counting.end(&*target, &mut snapshot));
     snapshot.objects.retain(|object| is_wanted(args, object));

@@ -5,7 +5,7 @@ use crate::{remedy, render};
 use anyhow::{Result, bail};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use threadglass::measure::stats::{Look, Watch};
+use threadglass::measure::stats::{Known, Watch};
 use threadglass::model::Stats;
 use threadglass::target::Live;
 use threadglass::{Interrupt, Pid};
@@ -23,7 +23,7 @@ pub fn run(args: &StatsArgs) -> Result<ExitCode> {
     };
     let interrupt = Interrupt::watch()?;
     let live = Live::open(pid)?;
-    let look = Look::at(&live)?;
+    let look = Known::of(&live)?;
     let mut watch = Watch::new(&live, &look)?;
     let most = if args.all || !std::io::stdout().is_terminal() { usize::MAX } else { ON_A_TERMINAL };
     let mut shown = 0;

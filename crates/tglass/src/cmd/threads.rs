@@ -5,7 +5,7 @@ use crate::{remedy, render};
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::Instant;
-use threadglass::look::waits;
+use threadglass::look::{Look, Names, Scope};
 use threadglass::target::Live;
 use threadglass::{Pid, act};
 
@@ -13,13 +13,14 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let target = super::open(&args.target)?;
     let _look = target.limits().begin();
-    let mut snapshot = waits::collect_named(&*target)?;
+    let look = Look::new(&*target);
+    let mut snapshot = look.take(Scope::Waited, Names::All)?;
     let all = snapshot.threads.len();
     let filter = args.filter();
     snapshot.threads.retain(|thread| filter.matches(thread));
     match (args.stacks, args.stop, &args.target.target) {
         (false, ..) => {}
-        (true, false, _) => threadglass::look::add_stacks(&*target, &mut snapshot),
+        (true, false, _) => look.add_stacks(&mut snapshot),
         (true, true, WhichTarget::Process(pid)) => {
             act::add_stacks_stopping(&Live::open(Pid(*pid))?.with_limits(target.limits()), &mut snapshot);
         }

@@ -5,7 +5,7 @@ use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Instant;
-use threadglass::look::waits;
+use threadglass::look;
 use threadglass::model::Finding;
 
 /// What it exits with when threads hang for ever.
@@ -15,7 +15,7 @@ pub fn run(args: &TargetArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let target = super::open(args)?;
     let _look = target.limits().begin();
-    let mut snapshot = waits::explain(&*target)?;
+    let mut snapshot = look::explain(&*target)?;
     remedy::of_gaps(&mut snapshot.gaps);
     let hangs = snapshot.findings.iter().any(Finding::is_certain_hang);
     match args.json {

@@ -2,6 +2,7 @@
 
 use super::stopped::{ControlError, StoppedThread};
 use crate::arch::{GeneralRegisters, Registers};
+use crate::look::Look;
 use crate::look::{Moving, Stacks};
 use crate::memory::Memory;
 use crate::model::{Gap, Snapshot};
@@ -50,7 +51,7 @@ pub fn copy_stack(live: &Live, lwp: Lwp, end: Option<RemoteAddr>) -> Result<Stac
 /// Adds to `snapshot` the stacks of its threads. **Stops** those that do not stand still, one after the
 /// other, each for as long as its stack is copied; the snapshot tells for how long.
 pub fn add_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
-    let mut stacks = Stacks::new(live);
+    let mut stacks = Stacks::new(&Look::new(live));
     let moving = stacks.read(&snapshot.threads, &mut snapshot.gaps);
     let (mut total, mut longest) = (Duration::ZERO, Duration::ZERO);
     let mut still: Moving = Moving::default();

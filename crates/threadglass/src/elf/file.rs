@@ -4,9 +4,9 @@ use super::object_file::{Held, Names, ObjectFile, RawSymbol, SHT_NOTE, Table, sy
 use super::{Symbol, holds, image::build_id_in_notes, plainness};
 use crate::RemoteAddr;
 use crate::limits::Limits;
-use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::sync::OnceLock;
 
 /// Functions do not lie in one another by the thousand; a table that claims so is not followed.
 const MAX_MATCHES: usize = 1 << 20;
@@ -22,7 +22,7 @@ const STEP: usize = 1 << 12;
 pub struct FileSymbols {
     file: File,
     limits: Limits,
-    object: OnceCell<Option<Tables>>,
+    object: OnceLock<Option<Tables>>,
 }
 
 struct Tables {
@@ -47,7 +47,7 @@ impl std::fmt::Debug for FileSymbols {
 impl FileSymbols {
     /// Prepares to read `file`, on the budget `limits`.
     pub fn new(file: File, limits: &Limits) -> Self {
-        Self { file, limits: limits.clone(), object: OnceCell::new() }
+        Self { file, limits: limits.clone(), object: OnceLock::new() }
     }
 
     fn tables(&self) -> Option<&Tables> {

@@ -1,7 +1,6 @@
 //! What can be seen from here, and the exact fix for what cannot.
 
 use crate::Pid;
-use crate::look::threads;
 use crate::model::{Check, Doctor, Libc, Provenance, Remedy, SCHEMA, Verdict};
 use crate::target::{CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope};
 use crate::target::{Live, TargetError};
@@ -45,7 +44,7 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
             Check::bad("memory", Verdict::No, "not readable: names, states and CPU times only", denial.to_string())
         }
     });
-    let snapshot = threads::collect(&live)?;
+    let snapshot = super::look(&live, super::Scope::Threads, super::Names::None)?;
     checks.push(match snapshot.target.libc {
         Libc::Glibc { version, layout: Provenance::Described } => Check::ok(
             "libc",

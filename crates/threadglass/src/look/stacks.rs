@@ -1,9 +1,11 @@
 //! The stacks of many threads.
 
+use super::Look;
 use crate::arch::Registers;
 use crate::limits::Running;
 use crate::model::{CallSite, Frame, Gap, Remedy, Snapshot, StackEnd, Thread};
 use crate::proc::SyscallFile;
+use crate::symbols::Objects;
 use crate::sys::parallel::in_parallel;
 use crate::target::Target;
 use crate::unwind::StackWords;
@@ -13,6 +15,7 @@ use crate::unwind::{Known, Space};
 use crate::unwind::{MAX_FRAMES, Place, Walk, Walker};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -34,7 +37,8 @@ const MOVES: (&str, Option<Remedy>) = ("it kept moving while its stack was read"
 /// Reads the stacks of a target's threads.
 pub struct Stacks<'a> {
     target: &'a dyn Target,
-    space: Space<'a>,
+    objects: Arc<Objects<'a>>,
+    space: Arc<Space<'a>>,
     found: HashMap<Lwp, Found>,
     names: FrameNames,
     libc_lines: bool,
@@ -61,12 +65,13 @@ enum Outcome {
 }
 
 impl<'a> Stacks<'a> {
-    /// Prepares to read the stacks of `target`.
-    pub fn new(target: &'a dyn Target) -> Self {
-        let space = Space::of_target(target);
+    /// Prepares to read the stacks of a target.
+    pub fn new(look: &Look<'a>) -> Self {
+        let target = look.target;
         Self {
             target,
-            space,
+            objects: look.objects.clone(),
+            space: look.space.clone(),
             found: HashMap::new(),
             names: FrameNames::default(),
             libc_lines: true,
@@ -93,8 +98,8 @@ impl<'a> Stacks<'a> {
         // Names are looked up while stacks are still read: opening debug information takes a while.
         let (sender, receiver) = channel();
         let (outcomes, names) = thread::scope(|scope| {
-            let (target, libc_lines) = (self.target, self.libc_lines);
-            let namer = thread::Builder::new().spawn_scoped(scope, move || name_all(target, libc_lines, &receiver));
+            let (objects, libc_lines) = (&self.objects, self.libc_lines);
+            let namer = thread::Builder::new().spawn_scoped(scope, move || name_all(objects, libc_lines, &receiver));
             let outcomes = in_parallel(&wanted, |part| {
                 let mut known = Known::default();
                 let outcomes = part.iter().map(|(lwp, start)| {
@@ -184,7 +189,7 @@ impl<'a> Stacks<'a> {
     pub fn finish(mut self, snapshot: &mut Snapshot) {
         let places = self.found.values().flat_map(|found| &found.walk.places);
         let missing: Vec<Place> = places.filter(|place| !self.names.has(place)).copied().collect();
-        let mut namer = Namer::new(self.target, self.libc_lines);
+        let mut namer = Namer::new(&self.objects, self.libc_lines);
         namer.look_up(&missing, &mut self.names);
         let names = &self.names;
         let (mut bytes, limits) = (0, self.target.limits());
@@ -223,8 +228,8 @@ fn bytes_of(frame: &Frame) -> usize {
 }
 
 /// Names the places that come until no more can.
-fn name_all(target: &dyn Target, libc_lines: bool, places: &Receiver<Vec<Place>>) -> FrameNames {
-    let mut namer = Namer::new(target, libc_lines);
+fn name_all(objects: &Arc<Objects<'_>>, libc_lines: bool, places: &Receiver<Vec<Place>>) -> FrameNames {
+    let mut namer = Namer::new(objects, libc_lines);
     let mut names = FrameNames::default();
     while let Ok(mut batch) = places.recv() {
         // All that have come meanwhile, at once: some lookups cost the same for one as for many.
@@ -255,13 +260,6 @@ impl Moving {
             Gap::whole(WHAT, *why).with(*remedy).add_of_thread(gaps, *lwp);
         }
     }
-}
-
-/// Adds to `snapshot` the stacks of its threads that stand still.
-pub fn add_stacks(target: &dyn Target, snapshot: &mut Snapshot) {
-    let mut stacks = Stacks::new(target);
-    stacks.read(&snapshot.threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
-    stacks.finish(snapshot);
 }
 
 /// The stack of one thread in plain memory, for tests and fuzzing.

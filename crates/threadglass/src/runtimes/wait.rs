@@ -2,7 +2,6 @@
 
 use super::{Content, FutexWait, LockWord, Runtime, SetError, SetPlan};
 use crate::limits::Limits;
-use crate::memory::Memory;
 use crate::model::{CallSite, Detail, Evidence, Family, Side, SyncKind, SyncObject, SyncState};
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::glibc::locks::CondLayout;
@@ -62,7 +61,6 @@ pub(crate) enum Spot<'a> {
 /// What is known of the target.
 pub(crate) struct Context<'a> {
     pub(crate) target: &'a dyn Target,
-    pub(crate) memory: &'a (dyn Memory + Sync),
     pub(crate) layout: Option<&'a Layout>,
     threads: HashSet<InnerTid>,
     /// Descriptors, by which a join and a stream's owner are known.
@@ -70,10 +68,9 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Of `target`, whose memory is read through `memory`, and whose threads are these.
+    /// Of `target`, whose threads are these.
     pub(crate) fn new(
         target: &'a dyn Target,
-        memory: &'a (dyn Memory + Sync),
         layout: Option<&'a Layout>,
         threads: impl IntoIterator<Item = (Option<InnerTid>, Option<PthreadId>, Option<Lwp>)>,
     ) -> Self {
@@ -82,7 +79,7 @@ impl<'a> Context<'a> {
             inner.extend(tid);
             ids.extend(id.map(|id| id.0));
         }
-        Self { target, memory, layout, threads: inner, ids }
+        Self { target, layout, threads: inner, ids }
     }
 
     /// What looking may cost.

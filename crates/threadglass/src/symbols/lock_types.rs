@@ -13,20 +13,3 @@ pub trait LockTypes: Sync {
     /// Sizes by which variables without a type are known.
     fn sizes(&self) -> Vec<(u64, SyncKind, Family)>;
 }
-
-/// Knows none.
-pub(crate) struct NoLocks;
-
-impl LockTypes for NoLocks {
-    fn alias(&self, _: &str) -> Option<(SyncKind, Family)> {
-        None
-    }
-
-    fn in_rust(&self, _: &str, _: &mut dyn FnMut() -> Option<String>) -> Option<(SyncKind, Family)> {
-        None
-    }
-
-    fn sizes(&self) -> Vec<(u64, SyncKind, Family)> {
-        Vec::new()
-    }
-}

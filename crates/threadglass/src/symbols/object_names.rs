@@ -7,7 +7,7 @@ use crate::elf::demangle;
 use crate::limits::Limits;
 use crate::model::{Evidence, Family, SyncKind};
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A lock in a variable of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,15 +49,32 @@ pub(super) struct Fits {
 /// Symbols are read when this is made, debug information when it is needed.
 pub struct ObjectNames {
     symbols: DataSymbols,
-    debug: Debug,
+    debug: Arc<Mutex<Debug>>,
     limits: Limits,
     lock_types: &'static dyn LockTypes,
 }
 
-enum Debug {
+/// The debug information of an object, which is read when it is needed.
+#[derive(Default)]
+pub(crate) enum Debug {
     Unread(File),
     Read(Box<DebugInfo>),
+    #[default]
     None,
+}
+
+impl Debug {
+    /// What there is, read.
+    pub(crate) fn read(&mut self, limits: &Limits, lock_types: &'static dyn LockTypes) -> Option<&mut DebugInfo> {
+        if let Self::Unread(file) = self {
+            let read = DebugInfo::open(file, limits, lock_types);
+            *self = read.map_or(Self::None, |debug| Self::Read(Box::new(debug)));
+        }
+        match self {
+            Self::Read(debug) => Some(debug),
+            _ => None,
+        }
+    }
 }
 
 impl std::fmt::Debug for ObjectNames {
@@ -70,33 +87,29 @@ impl ObjectNames {
     /// From the object's file alone, on the budget `limits`.
     pub fn new(file: File, limits: &Limits, lock_types: &'static dyn LockTypes) -> Self {
         let symbols = DataSymbols::read(&file, limits);
-        Self::with(symbols, has_debug_info(&file, limits).then_some(file), limits, lock_types)
+        let debug = if has_debug_info(&file, limits) { Debug::Unread(file) } else { Debug::None };
+        Self::with(symbols, Arc::new(Mutex::new(debug)), limits, lock_types)
     }
 
     /// From its symbols, and the file that has its debug information.
     pub(super) fn with(
         symbols: DataSymbols,
-        debug: Option<File>,
+        debug: Arc<Mutex<Debug>>,
         limits: &Limits,
         lock_types: &'static dyn LockTypes,
     ) -> Self {
-        Self { symbols, debug: debug.map_or(Debug::None, Debug::Unread), limits: limits.clone(), lock_types }
+        Self { symbols, debug, limits: limits.clone(), lock_types }
     }
 
-    fn debug(&mut self) -> Option<&mut DebugInfo> {
-        if let Debug::Unread(file) = &self.debug {
-            self.debug = DebugInfo::open(file, &self.limits, self.lock_types)
-                .map_or(Debug::None, |debug| Debug::Read(Box::new(debug)));
-        }
-        match &mut self.debug {
-            Debug::Read(debug) => Some(debug),
-            _ => None,
-        }
+    /// Asks the debug information, where there is some.
+    fn ask<T>(&self, question: impl FnOnce(&mut DebugInfo) -> Option<T>) -> Option<T> {
+        let mut debug = self.debug.lock().unwrap_or_else(PoisonError::into_inner);
+        question(debug.read(&self.limits, self.lock_types)?)
     }
 
     /// The variable at `addr` with the member there, or the symbol there.
     pub fn variable_at(&mut self, addr: u64) -> Option<String> {
-        let described = self.debug().and_then(|debug| debug.variable_at(addr));
+        let described = self.ask(|debug| debug.variable_at(addr));
         described.or_else(|| {
             let symbol = self.symbols.at(addr)?;
             let name = demangle(&symbol.name);
@@ -107,9 +120,10 @@ impl ObjectNames {
     /// All locks in variables: by their types, or by the size of their symbols in an object without debug
     /// information.
     pub fn lock_variables(&mut self) -> Vec<ObjectLock> {
-        if let Some(debug) = self.debug()
-            && debug.has_variables()
-        {
+        let described = self.ask(|debug| {
+            if !debug.has_variables() {
+                return None;
+            }
             let mut found = Vec::new();
             for (start, name, locks) in debug.lock_variables() {
                 found.extend(locks.iter().filter_map(|lock| {
@@ -122,6 +136,9 @@ impl ObjectNames {
                     })
                 }));
             }
+            Some(found)
+        });
+        if let Some(found) = described {
             return found;
         }
         let sizes = self.lock_types.sizes();
@@ -148,21 +165,24 @@ impl ObjectNames {
     /// The functions at `pc` with their places in the source, those that were inlined there first; nothing without debug
     /// information.
     pub fn functions_at(&mut self, pc: u64) -> Vec<FunctionAt> {
-        self.debug().and_then(|debug| debug.functions_at(&[pc]).pop()).unwrap_or_default()
+        self.ask(|debug| debug.functions_at(&[pc]).pop()).unwrap_or_default()
     }
 
     /// The members that are locks of the types that the functions at `pc` have pointers to.
     pub fn members_at(&mut self, pc: u64) -> Vec<String> {
-        let Some(debug) = self.debug() else { return Vec::new() };
-        let Some(facts) = debug.code_at(pc) else { return Vec::new() };
-        let locks = facts.pointees.iter().flat_map(|pointee| pointee.locks.iter());
-        locks.filter_map(|lock| debug.member_names(lock).pop()).collect()
+        let members = self.ask(|debug| {
+            let facts = debug.code_at(pc)?;
+            let locks = facts.pointees.iter().flat_map(|pointee| pointee.locks.iter());
+            Some(locks.filter_map(|lock| debug.member_names(lock).pop()).collect())
+        });
+        members.unwrap_or_default()
     }
 
     /// What the functions at `pc` say of a lock of `kind` at `addr` (in the target), given the `words` (sorted)
     /// of the stack they run on. `None` where no function is known.
     pub(super) fn fits(&mut self, pc: u64, addr: u64, kind: SyncKind, words: &[u64]) -> Option<Fits> {
-        let debug = self.debug()?;
+        let mut debug = self.debug.lock().unwrap_or_else(PoisonError::into_inner);
+        let debug = debug.read(&self.limits, self.lock_types)?;
         let facts: Arc<CodeFacts> = debug.code_at(pc)?;
         let mut fits = Fits { is_own: facts.is_own, ..Fits::default() };
         for pointee in &facts.pointees {

@@ -6,9 +6,10 @@ use super::stack::StackWords;
 use super::walk::{Place, Walker};
 use crate::RemoteAddr;
 use crate::arch::Registers;
-use crate::memory::{Memory, Slot};
+use crate::memory::Slot;
 use crate::model::CallSite;
 use crate::target::Target;
+use std::sync::Arc;
 
 /// Bytes of each stack that are read at once: libc's frames around a wait are small.
 const TOP: usize = 1024;
@@ -38,8 +39,7 @@ pub(crate) struct Site {
 
 /// Finds call sites.
 pub(crate) struct Sites<'a> {
-    space: Space<'a>,
-    memory: &'a (dyn Memory + Sync),
+    space: Arc<Space<'a>>,
     target: &'a dyn Target,
     known: Known,
     /// Frames outside libc that are looked at.
@@ -49,16 +49,15 @@ pub(crate) struct Sites<'a> {
 }
 
 impl<'a> Sites<'a> {
-    /// For the threads of `target`, whose memory is read through `memory`.
-    pub(crate) fn new(target: &'a dyn Target, memory: &'a (dyn Memory + Sync)) -> Self {
-        let space = Space::of_target(target).through(memory);
+    /// For the threads of `target`, whose code is `space`.
+    pub(crate) fn new(target: &'a dyn Target, space: &Arc<Space<'a>>) -> Self {
         let enough = if space.has_libc() { 1 } else { STATIC };
-        Self { space, memory, target, known: Known::default(), enough, top: TOP }
+        Self { space: space.clone(), target, known: Known::default(), enough, top: TOP }
     }
 
     /// More of the stacks: whoever called those that wait.
-    pub(crate) fn deep(target: &'a dyn Target) -> Self {
-        Self { enough: DEEP, top: DEEP_TOP, ..Self::new(target, target) }
+    pub(crate) fn deep(target: &'a dyn Target, space: &Arc<Space<'a>>) -> Self {
+        Self { enough: DEEP, top: DEEP_TOP, ..Self::new(target, space) }
     }
 
     /// The sites of threads that are blocked with these stack pointers and program counters; `lwp` finds
@@ -69,7 +68,7 @@ impl<'a> Sites<'a> {
             let mut tops = vec![0; part.len() * self.top];
             let mut slots: Vec<_> =
                 part.iter().zip(tops.chunks_exact_mut(self.top)).map(|((_, sp, _), top)| Slot::new(*sp, top)).collect();
-            self.memory.read_many(&mut slots);
+            self.target.read_many(&mut slots);
             let tops: Vec<Vec<u8>> =
                 slots.iter().map(|slot| slot.buf[..slot.outcome.unwrap_or(0).min(self.top)].to_vec()).collect();
             for ((lwp, sp, pc), top) in part.iter().zip(tops) {
@@ -82,7 +81,7 @@ impl<'a> Sites<'a> {
 
     fn one(&mut self, registers: Registers, sp: RemoteAddr, top: Vec<u8>) -> Site {
         let words = top.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
-        let mut stack = StackWords::begun(self.memory, sp, top);
+        let mut stack = StackWords::begun(self.target, sp, top);
         let mut walker =
             Walker { space: &self.space, known: &mut self.known, start_routine: None, enough: self.enough, most: MOST };
         let walk = walker.walk(&mut stack, registers);

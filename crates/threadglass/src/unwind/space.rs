@@ -8,17 +8,14 @@ use crate::elf::Image;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::model::Evidence;
-use crate::target::Target;
+use crate::symbols::{MappedObject, Objects};
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::rc::Rc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// How many objects' tables are read. A stack that leads through more is not a real one.
 const MAX_TABLES: usize = 512;
-
-type Opener<'a> = dyn Fn() -> Option<File> + Send + Sync + 'a;
 
 /// The code of a target.
 pub struct Space<'a> {
@@ -35,12 +32,17 @@ pub struct Space<'a> {
 /// One loaded object.
 pub(crate) struct Object<'a> {
     extent: Extent,
-    /// Name of its file.
-    name: Option<String>,
+    source: Source<'a>,
     /// Whether it is the C library, or a part of it.
     pub(crate) libc: bool,
-    open: Box<Opener<'a>>,
-    names: OnceLock<Option<Image>>,
+}
+
+/// Where an object's headers, symbols and file are to be had.
+enum Source<'a> {
+    /// It is so many of a target's objects.
+    Mapped(Arc<Objects<'a>>, usize),
+    /// It lies in plain memory.
+    Plain(OnceLock<Option<Image>>),
 }
 
 /// A range of addresses with an unwind table of its own, which is read when it is first asked for.
@@ -57,18 +59,16 @@ impl std::fmt::Debug for Space<'_> {
 }
 
 impl<'a> Space<'a> {
-    /// The code of `target`.
-    pub fn of_target(target: &'a dyn Target) -> Self {
+    /// The code of `objects`.
+    pub fn of_objects(objects: &Arc<Objects<'a>>) -> Self {
+        let target = objects.target;
         let mut space = Self { limits: target.limits().clone(), ..Self::new(target, &[]) };
-        space.objects = target
-            .modules()
-            .iter()
-            .map(|module| Object {
-                name: Some(module.name()),
-                libc: module.library().is_libc(),
-                ..Object::new(module.base, module.end, Box::new(move || target.open_module(module)))
-            })
-            .collect();
+        let object = |(number, object): (usize, &MappedObject<'a>)| Object {
+            extent: Extent::new(object.module.base, object.module.end),
+            source: Source::Mapped(objects.clone(), number),
+            libc: object.module.library().is_libc(),
+        };
+        space.objects = objects.all().iter().enumerate().map(object).collect();
         space.find_loose = Box::new(move || {
             let code = target.maps().iter().filter(|map| map.exec && !map.is_file());
             code.map(|map| (map.start, map.end)).collect()
@@ -76,17 +76,11 @@ impl<'a> Space<'a> {
         space
     }
 
-    /// The same code, its memory read by another way.
-    pub(crate) fn through(mut self, memory: &'a (dyn Memory + Sync)) -> Self {
-        self.memory = memory;
-        self
-    }
-
     /// Code in plain memory: objects by their first and one past their last address, in order.
     pub fn new(memory: &'a (dyn Memory + Sync), objects: &[(RemoteAddr, RemoteAddr)]) -> Self {
         Self {
             memory,
-            objects: objects.iter().map(|(base, end)| Object::new(*base, *end, Box::new(|| None))).collect(),
+            objects: objects.iter().map(|(base, end)| Object::plain(*base, *end)).collect(),
             loose: OnceLock::new(),
             find_loose: Box::new(Vec::new),
             tables: AtomicUsize::new(0),
@@ -117,13 +111,12 @@ impl<'a> Space<'a> {
     fn row(&self, addr: u64) -> Option<Row> {
         let object = self.object_at(addr);
         let extent = object.map(|object| &object.extent).or_else(|| self.loose_at(addr))?;
-        let open = || object.and_then(|object| (object.open)());
         let found = match self.limits.is_over() {
             true => Err(Fault::Time),
-            false => extent.row(self, addr, &open),
+            false => extent.row(self, addr, object.and_then(Object::mapped)),
         };
         found.unwrap_or_else(|fault| {
-            let name = object.and_then(|object| object.name.clone());
+            let name = object.and_then(Object::mapped).map(|object| object.module.name());
             let name = name.unwrap_or_else(|| format!("the code at {}", extent.base));
             self.limits.leave_out(format!("the unwind table of {name}"), fault.why());
             None
@@ -162,11 +155,16 @@ impl<'a> Space<'a> {
 
     fn names_at(&self, addr: u64) -> Option<&Image> {
         let object = self.object_at(addr).filter(|_| !self.limits.is_over())?;
-        let load = || {
-            let mut image = Image::load(self.memory, object.extent.base).ok()?;
-            image.load_symbols_within(self.memory, &self.limits).ok().map(|()| image)
-        };
-        object.names.get_or_init(load).as_ref()
+        match &object.source {
+            Source::Mapped(objects, number) => objects.all().get(*number)?.exports(),
+            Source::Plain(image) => {
+                let load = || {
+                    let mut image = Image::load(self.memory, object.extent.base).ok()?;
+                    image.load_symbols_within(self.memory, &self.limits).ok().map(|()| image)
+                };
+                image.get_or_init(load).as_ref()
+            }
+        }
     }
 
     /// `N` bytes of code.
@@ -177,8 +175,15 @@ impl<'a> Space<'a> {
 }
 
 impl<'a> Object<'a> {
-    fn new(base: RemoteAddr, end: RemoteAddr, open: Box<Opener<'a>>) -> Self {
-        Self { extent: Extent::new(base, end), name: None, libc: false, open, names: OnceLock::new() }
+    fn plain(base: RemoteAddr, end: RemoteAddr) -> Self {
+        Self { extent: Extent::new(base, end), source: Source::Plain(OnceLock::new()), libc: false }
+    }
+
+    fn mapped(&self) -> Option<&MappedObject<'a>> {
+        match &self.source {
+            Source::Mapped(objects, number) => objects.all().get(*number),
+            Source::Plain(_) => None,
+        }
     }
 }
 
@@ -187,10 +192,10 @@ impl Extent {
         Self { base, end, table: OnceLock::new() }
     }
 
-    fn row(&self, space: &Space<'_>, addr: u64, open: &dyn Fn() -> Option<File>) -> Result<Option<Row>, Fault> {
+    fn row(&self, space: &Space<'_>, addr: u64, object: Option<&MappedObject<'_>>) -> Result<Option<Row>, Fault> {
         let mut fault = None;
         let table = self.table.get_or_init(|| {
-            self.load(space, open).unwrap_or_else(|why| {
+            self.load(space, object).unwrap_or_else(|why| {
                 fault = Some(why);
                 None
             })
@@ -202,12 +207,21 @@ impl Extent {
         }
     }
 
-    fn load(&self, space: &Space<'_>, open: &dyn Fn() -> Option<File>) -> Result<Option<Table>, Fault> {
-        let Ok(image) = Image::load(space.memory, self.base) else { return Ok(None) };
+    fn load(&self, space: &Space<'_>, object: Option<&MappedObject<'_>>) -> Result<Option<Table>, Fault> {
+        let loaded;
+        let image = match object {
+            Some(object) => object.image(),
+            None => {
+                loaded = Image::load(space.memory, self.base).ok();
+                loaded.as_ref()
+            }
+        };
+        let Some(image) = image else { return Ok(None) };
         if space.tables.fetch_add(1, Ordering::Relaxed) >= MAX_TABLES {
             return Err(Fault::TooMany);
         }
-        Table::load(Means { memory: space.memory, limits: &space.limits }, &image, open)
+        let open = || object.and_then(|object| object.file()?.try_clone().ok());
+        Table::load(Means { memory: space.memory, limits: &space.limits }, image, &open)
     }
 }
 

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use threadglass::act::LiveWriter;
 use threadglass::act::set_state::{Concerned, Kicked, SetError, apply, carry_out, find_sharers, undo_plan};
-use threadglass::look::waits;
+use threadglass::look;
+use threadglass::look::{Names, Scope};
 use threadglass::memory::Memory;
-use threadglass::model::SetPlan as Plan;
+use threadglass::model::SetPlan;
 use threadglass::model::{Holder, SCHEMA, SyncKind, UndoDone, UndoReport};
 use threadglass::target::Live;
 use threadglass::{Lwp, Pid, RemoteAddr};
@@ -45,7 +46,7 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
     tell(args, &plan, &path, Some(&kicked))
 }
 
-fn tell(args: &SetArgs, plan: &Plan, path: &Path, kicked: Option<&Kicked>) -> Result<ExitCode> {
+fn tell(args: &SetArgs, plan: &SetPlan, path: &Path, kicked: Option<&Kicked>) -> Result<ExitCode> {
     if !args.json {
         return crate::cmd::print(&screen::undo(plan, path, kicked));
     }
@@ -59,7 +60,7 @@ fn tell(args: &SetArgs, plan: &Plan, path: &Path, kicked: Option<&Kicked>) -> Re
 }
 
 /// What it takes to undo the change, and who holds the object now.
-fn plan(journal: &Journal, live: &Live) -> Result<(Plan, Vec<Holder>)> {
+fn plan(journal: &Journal, live: &Live) -> Result<(SetPlan, Vec<Holder>)> {
     let bad = || format!("the journal of process {} is damaged", journal.pid);
     ensure!(journal.undone_at_ms.is_none(), "this change has been undone already");
     let address = journal.address.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
@@ -71,7 +72,7 @@ fn plan(journal: &Journal, live: &Live) -> Result<(Plan, Vec<Holder>)> {
     let mut now = vec![0; old.len()];
     live.read_exact(address, &mut now)?;
     ensure!(journal.done || now != old, "nothing to undo: the object has the bytes it had before");
-    let snapshot = waits::collect(live)?;
+    let snapshot = look::look(live, Scope::Waited, Names::Findings)?;
     let object = snapshot.objects.into_iter().find(|object| object.address == address);
     let (waiters, holders) = object.map(|object| (object.waiters, object.holders)).unwrap_or_default();
     let waiters: Vec<Lwp> = waiters.iter().map(|waiter| waiter.lwp).collect();

@@ -284,7 +284,8 @@ mod tests {
         fn victim(&self) -> Victim {
             let mut found = None;
             eventually("a thread should be fit to be stopped", || {
-                let snapshot = crate::look::threads::collect(&self.live).unwrap();
+                let snapshot =
+                    crate::look::look(&self.live, crate::look::Scope::Threads, crate::look::Names::None).unwrap();
                 found = victim::candidates(&self.live, &snapshot).first().copied();
                 found.is_some()
             });
@@ -433,7 +434,7 @@ mod tests {
         let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
         let mut done = [0_u32; 5];
         for round in 0..40 {
-            let snapshot = crate::look::threads::collect(live).unwrap();
+            let snapshot = crate::look::look(live, crate::look::Scope::Threads, crate::look::Names::None).unwrap();
             for victim in victim::candidates(live, &snapshot) {
                 let steps = (round + victim.lwp.0 as u32) % 5;
                 done[steps as usize] += u32::from(abandon(&prepared, &victim, &mem, steps).is_ok());

@@ -24,6 +24,7 @@ pub use control::{Injected, detach, is_preloaded};
 
 use crate::act::ControlError;
 use crate::arch::syscall;
+use crate::look::{Names, Scope, look};
 use crate::memory::{Memory, ReadError};
 use crate::model::Remedy;
 use crate::runtimes::glibc::{Layout, LayoutError};
@@ -207,7 +208,7 @@ fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) 
     let mut tried = 0;
     let mut filtered = None;
     let (made, victim) = loop {
-        let snapshot = crate::look::threads::collect(live)?;
+        let snapshot = look(live, Scope::Threads, Names::None)?;
         let prepared =
             Prepared { live, force: options.force, leftover, layout: &layout, code: &code, room: &room, wanted };
         let mut made = None;

@@ -1,7 +1,6 @@
 //! The object that a user names by its address.
 
-use crate::look::waits;
-use crate::look::waits::Scope;
+use crate::look::{Names, Scope, look, look_at};
 use crate::model::{
     Detail, Evidence, Family, Holder, HolderStatus, Remedy, Side, Snapshot, SyncKind, SyncObject, SyncState, Waiter,
 };
@@ -96,12 +95,12 @@ pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) ->
     if !map.write {
         return Err(FindError::NotWritable(address));
     }
-    let mut snapshot = waits::collect_scope(target, Scope::Held)?;
+    let mut snapshot = look(target, Scope::Held, Names::Findings)?;
     if let Some(around) = snapshot.objects.iter().find(|object| is_inside(address, object)) {
         return Err(FindError::Inside(address, around.kind, around.address));
     }
     if !snapshot.objects.iter().any(|object| object.address == address) {
-        let looked_at = waits::look_at(target, address, kind)?;
+        let looked_at = look_at(target, address, kind)?;
         snapshot.objects.extend(looked_at.objects.into_iter().filter(|object| object.address == address));
     }
     let known = snapshot.objects.iter().find(|object| object.address == address).cloned();

@@ -25,6 +25,7 @@ mod shape;
 
 pub use lsda::{MAX_LSDA, landing_pad};
 
+use crate::look::Look;
 use crate::model::{Family, SyncKind};
 use crate::symbols::Symbolizer;
 use crate::target::Target;
@@ -93,15 +94,10 @@ pub struct Suspect {
 
 /// Those of `standers` that may hold one of `wanted`. Of an exclusive lock only those with the best reason
 /// are given: if these are several, it is not known which.
-pub fn suspects(target: &dyn Target, wanted: &[Wanted], standers: &[Stander]) -> Vec<Suspect> {
-    suspects_in(target, &Space::of_target(target), wanted, standers)
-}
-
-/// [`suspects`], with code of the target that has been looked at before.
-pub fn suspects_in(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], standers: &[Stander]) -> Vec<Suspect> {
-    let mut found = frames::search(target, space, wanted, standers);
+pub fn suspects(look: &Look<'_>, wanted: &[Wanted], standers: &[Stander]) -> Vec<Suspect> {
+    let mut found = frames::search(look.target, &look.space, wanted, standers);
     keep_the_best(&mut found, wanted);
-    let mut names = Names { symbols: Symbolizer::new(target), known: HashMap::new() };
+    let mut names = Names { symbols: look.symbolizer(), known: HashMap::new() };
     let suspects = found.into_iter().map(|clue| {
         let function = names.function(clue.frame);
         let why = match clue.grade {
@@ -116,9 +112,15 @@ pub fn suspects_in(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], st
 
 /// The first argument of the call by which a blocked thread's program entered the C library, as far as its code
 /// and registers tell.
-pub(crate) fn first_argument(target: &dyn Target, lwp: Lwp, sp: RemoteAddr, pc: RemoteAddr) -> Option<RemoteAddr> {
+pub(crate) fn first_argument(
+    target: &dyn Target,
+    space: &Space<'_>,
+    lwp: Lwp,
+    sp: RemoteAddr,
+    pc: RemoteAddr,
+) -> Option<RemoteAddr> {
     let stander = Stander { lwp, sp, pc, stack_base: None, start: None, waits_on: None, futex: None };
-    frames::first_argument(target, &Space::of_target(target), &stander).map(RemoteAddr)
+    frames::first_argument(target, space, &stander).map(RemoteAddr)
 }
 
 /// Follows the code at `pc` in plain memory, for tests and fuzzing; whether it releases a Rust mutex at `lock`.

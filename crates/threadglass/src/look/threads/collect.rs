@@ -4,9 +4,9 @@ use super::describe::Context;
 use super::main_stack::main_stack;
 use super::pairing::{self, Pairs};
 use super::running;
+use crate::look::Look;
 use crate::model::{Gap, Libc, SCHEMA, Snapshot, TargetInfo, Thread};
 use crate::runtimes::glibc::{Layout, LayoutError};
-use crate::symbols::Symbolizer;
 use crate::target::{Identity, Library, LwpFacts, Target, TargetError};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
@@ -31,13 +31,9 @@ pub struct Collected {
     pub facts: BTreeMap<Lwp, LwpFacts>,
 }
 
-/// Looks at the threads of `target`, without stopping it.
-pub fn collect(target: &dyn Target) -> Result<Snapshot, TargetError> {
-    collect_with(target, &mut Symbolizer::new(target)).map(|collected| collected.snapshot)
-}
-
-/// [`collect`], with a symbolizer of the caller's and the layout for further reads.
-pub fn collect_with(target: &dyn Target, symbolizer: &mut Symbolizer<'_>) -> Result<Collected, TargetError> {
+/// Looks at threads, without stopping the target.
+pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError> {
+    let (target, symbolizer) = (look.target, look.symbolizer());
     let _look = target.limits().begin();
     let taken_at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let mut gaps = target.losses();

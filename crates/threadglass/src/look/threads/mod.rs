@@ -10,6 +10,6 @@ mod state;
 mod tsd;
 
 pub(crate) use collect::SUSPENDER;
-pub use collect::{Collected, collect, collect_with};
+pub(crate) use collect::{Collected, collect_threads};
 pub use inspect::{InspectError, Inspector, listed_lwps};
 pub use tsd::collect_tsd;

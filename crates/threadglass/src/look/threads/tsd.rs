@@ -1,9 +1,9 @@
 //! Thread-specific data of all threads.
 
-use super::collect::{Collected, collect_with};
+use super::collect::Collected;
+use crate::look::Look;
 use crate::model::{Gap, KeyInfo, Remedy, SCHEMA, ThreadValues, TsdSnapshot};
 use crate::runtimes::glibc::tsd;
-use crate::symbols::Symbolizer;
 use crate::target::{Module, Target, TargetError};
 
 /// Values of all threads together. A thread has as many as libraries with keys have to do with it.
@@ -12,8 +12,9 @@ const MAX_VALUES: usize = 1 << 21;
 /// Looks at the thread-specific data of `target`, without stopping it.
 pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
     let _look = target.limits().begin();
-    let mut symbolizer = Symbolizer::new(target);
-    let Collected { snapshot, layout, .. } = collect_with(target, &mut symbolizer)?;
+    let look = Look::new(target);
+    let symbolizer = look.symbolizer();
+    let Collected { snapshot, layout, .. } = look.threads()?;
     let mut gaps = snapshot.gaps;
     let unknown = |why: String, remedy| TargetError::NoTsd { pid: target.pid(), why, remedy };
     let Some(layout) = layout else {

@@ -3,7 +3,8 @@
 
 use super::look::object;
 use super::owners::Owners;
-use super::survey::{Sleeper, Survey};
+use super::survey::{Sleeper, Survey, read_objects};
+use crate::look::Look;
 use crate::model::{HolderStatus, SyncObject, Waiter};
 use crate::proc::{MapEntry, map_at};
 use crate::runtimes::glibc::Layout;
@@ -73,12 +74,12 @@ impl Abroad {
         let sleeper = Sleeper { lwp, inner: facts.inner, id: None, call: facts.syscall };
         self.facts.insert(lwp, facts);
         let layout = Layout::discover(other, other, &[]).ok();
-        let wait = Survey::new(other, other, layout.as_ref(), []).waits(&[sleeper]).pop()?;
+        let wait = Survey::new(&Look::new(other), layout.as_ref(), []).waits(&[sleeper]).pop()?;
         let address = translate(other.maps(), target.maps(), wait.class.address)?;
         let class = Class { address, ..wait.class };
         let Known { objects, classes, contents } = known;
         let object = objects.entry(address).or_insert_with(|| {
-            let content = survey.read(&[class]).pop().flatten();
+            let content = read_objects(&survey.context, &[class]).pop().flatten();
             let found = object(target, &class, content.as_ref(), owners);
             classes.insert(address, class);
             contents.extend(content.map(|content| (address, content)));

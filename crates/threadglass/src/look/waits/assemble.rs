@@ -5,11 +5,11 @@ use super::look::{Look, Looker};
 use super::names::Namer;
 use super::survey::Survey;
 use super::{findings, words};
-use crate::look::threads::{Collected, collect_with};
+use crate::look::threads::Collected;
+use crate::look::{Names, Scope};
 use crate::model::{Evidence, Gap, Holds, Snapshot, SyncKind, SyncObject, WaitsFor};
 use crate::proc::SyscallFile;
 use crate::runtimes::{self, Class};
-use crate::symbols::{LockVariable, Symbolizer};
 use crate::target::{LwpFacts, Target, TargetError};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,76 +17,25 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// How often a look is taken again because a circle dissolved while it was looked at.
 const TRIES: usize = 3;
 
-/// Which objects are looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// Those that threads wait for.
-    Waited,
-    /// Those that threads hold as well, as far as they can be found.
-    Held,
-    /// Idle ones too, where a variable's type or symbol names them.
-    All,
-}
-
-/// Looks at the threads of `target` and at what they wait for.
-pub fn collect(target: &dyn Target) -> Result<Snapshot, TargetError> {
-    collect_scope(target, Scope::Waited)
-}
-
-/// [`collect`], with more objects; an error where none can be seen, because the memory may not be read.
-pub fn collect_scope(target: &dyn Target, scope: Scope) -> Result<Snapshot, TargetError> {
-    if let Some(denial) = target.denial() {
-        return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() });
-    }
-    let _look = target.limits().begin();
-    // What the agent knows, of which no variable tells.
-    let tracked = if scope == Scope::All { crate::table::registered(target) } else { Vec::new() };
-    let registered: Vec<Class> = tracked
-        .into_iter()
-        .map(|(address, kind)| Class {
-            kind,
-            family: runtimes::usual(kind),
-            address,
-            side: None,
-            evidence: Evidence::Recorded,
-        })
-        .collect();
-    let mut snapshot = collect_extra(target, scope, &registered)?;
-    crate::table::add_stats(target, &mut snapshot);
-    target.limits().report(&mut snapshot.gaps);
-    Ok(snapshot)
-}
-
-/// [`collect_scope`], with objects that are known from elsewhere.
-pub(super) fn collect_extra(target: &dyn Target, scope: Scope, extra: &[Class]) -> Result<Snapshot, TargetError> {
-    collect_look(target, scope, extra, Namer::new(target), &|object, finding| {
-        scope >= Scope::Held || finding || extra.iter().any(|class| class.address == object.address)
-    })
-}
-
-/// The threads of `target` with what they wait for, and names for all objects that are variables. Where the
-/// memory may not be read, the threads alone.
-pub fn collect_named(target: &dyn Target) -> Result<Snapshot, TargetError> {
-    collect_look(target, Scope::Waited, &[], Namer::new(target), &|_, _| true)
-}
-
-/// [`collect_scope`] for those who look often and show no names: `variables` are all locks in variables, which
-/// [`DataNames::lock_variables`](crate::symbols::DataNames::lock_variables) takes its time to find.
-pub fn collect_unnamed(target: &dyn Target, scope: Scope, variables: &[LockVariable]) -> Result<Snapshot, TargetError> {
-    collect_look(target, scope, &[], Namer::knowing(target, variables), &|_, _| false)
-}
-
-/// Everything. `named` says which objects are to be named: whether it is shown with a finding is its second
-/// argument.
-fn collect_look(
-    target: &dyn Target,
+/// The threads with what they wait for, and the objects of `scope` and `extra`.
+pub(crate) fn collect(
+    look: &crate::look::Look<'_>,
     scope: Scope,
+    names: Names,
     extra: &[Class],
-    namer: Namer<'_>,
-    named: &dyn Fn(&SyncObject, bool) -> bool,
 ) -> Result<Snapshot, TargetError> {
+    let target = look.target;
     let _look = target.limits().begin();
-    let Collected { mut snapshot, layout, mut facts } = collect_with(target, &mut Symbolizer::new(target))?;
+    let known = registered(target, scope);
+    let extra: Vec<Class> = extra.iter().copied().chain(known.into_iter().filter(|_| names != Names::None)).collect();
+    let named = |object: &SyncObject, in_finding: bool| match names {
+        Names::None => false,
+        Names::All => true,
+        Names::Findings => {
+            scope >= Scope::Held || in_finding || extra.iter().any(|class| class.address == object.address)
+        }
+    };
+    let Collected { mut snapshot, layout, mut facts } = look.threads()?;
     if target.denial().is_some() {
         // The threads' gap says why.
         return Ok(snapshot);
@@ -96,8 +45,8 @@ fn collect_look(
         snapshot.gaps.push(Gap::whole("kinds and holders of synchronization objects", why));
     }
     let threads = snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
-    let survey = Survey::new(target, target, layout.as_ref(), threads);
-    let mut looker = Looker { target, survey, namer, scope, extra };
+    let survey = Survey::new(look, layout.as_ref(), threads);
+    let mut looker = Looker { look, survey, namer: Namer::new(look), scope, extra: &extra };
     let mut strangers = BTreeMap::new();
     for attempt in 0..TRIES {
         let Look { objects, classes, contents, abroad } = looker.look(&snapshot.threads, &facts);
@@ -132,6 +81,24 @@ fn collect_look(
     tell_threads(&mut snapshot, &facts);
     target.limits().report(&mut snapshot.gaps);
     Ok(snapshot)
+}
+
+/// Adds what the agent has counted.
+pub(crate) fn add_statistics(target: &dyn Target, snapshot: &mut Snapshot) {
+    crate::table::add_stats(target, snapshot);
+}
+
+/// What the agent knows, of which no variable tells.
+fn registered(target: &dyn Target, scope: Scope) -> Vec<Class> {
+    let tracked = if scope == Scope::All { crate::table::registered(target) } else { Vec::new() };
+    let class = |(address, kind)| Class {
+        kind,
+        family: runtimes::usual(kind),
+        address,
+        side: None,
+        evidence: Evidence::Recorded,
+    };
+    tracked.into_iter().map(class).collect()
 }
 
 /// The objects that are shown with the findings: their own, and all others that their threads wait for or hold.

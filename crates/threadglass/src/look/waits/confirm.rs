@@ -2,7 +2,7 @@
 
 use super::abroad::Abroad;
 use super::look::has_not_moved;
-use super::survey::Survey;
+use super::survey::{Survey, read_objects};
 use crate::model::{Finding, FindingKind, HolderStatus, SyncObject};
 use crate::runtimes::{Class, Content};
 use crate::target::{LwpFacts, Target};
@@ -32,7 +32,7 @@ impl Confirm<'_, '_> {
         let classes: Vec<Class> = addresses.iter().filter_map(|address| self.classes.get(address)).copied().collect();
         // All threads asleep before and after: in between, none of them can have let go of anything.
         let before = self.abroad.facts_of(self.target, &lwps);
-        let contents = self.survey.read(&classes);
+        let contents = read_objects(&self.survey.context, &classes);
         let after = self.abroad.facts_of(self.target, &lwps);
         let still = |(before, after): (&Option<LwpFacts>, &Option<LwpFacts>)| -> bool {
             let (Some(before), Some(after)) = (before, after) else { return false };

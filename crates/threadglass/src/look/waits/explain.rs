@@ -1,13 +1,13 @@
 //! A look with everything that a person wants to see of what is wrong: stacks, names, durations.
 
-use super::assemble::{Scope, collect_scope};
 use super::look::object;
 use super::names::Namer;
 use super::owners::Owners;
-use super::survey::Survey;
+use super::survey::read_objects;
 use super::words::owner_died;
-use crate::look::Stacks;
+use crate::look::{Look, Names, Scope, Stacks};
 use crate::model::{Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncState};
+use crate::runtimes::Context;
 use crate::target::{Target, TargetError};
 use crate::{Lwp, RemoteAddr};
 use std::collections::BTreeSet;
@@ -15,13 +15,17 @@ use std::collections::BTreeSet;
 /// Threads whose stacks and durations are read. More nobody reads.
 const SHOWN: usize = 64;
 
-/// [`super::collect`], and for the threads that findings are about also their stacks and how long they have
+/// A look at what threads wait for, and for those that findings are about also their stacks and how long they have
 /// waited.
 pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
     let _look = target.limits().begin();
-    let mut snapshot = collect_scope(target, Scope::Waited)?;
+    if let Some(denial) = target.denial() {
+        return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() });
+    }
+    let look = Look::new(target);
+    let mut snapshot = look.take(Scope::Waited, Names::Findings)?;
     if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) {
-        add_dead_owners(target, &mut snapshot);
+        add_dead_owners(&look, &mut snapshot);
         target.limits().report(&mut snapshot.gaps);
     }
     let shown: BTreeSet<Lwp> =
@@ -31,7 +35,7 @@ pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
     if threads.is_empty() {
         return Ok(snapshot);
     }
-    let mut stacks = Stacks::new(target).without_libc_lines();
+    let mut stacks = Stacks::new(&look).without_libc_lines();
     stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
     stacks.finish(&mut snapshot);
     let lwps: Vec<Lwp> = shown.into_iter().collect();
@@ -45,14 +49,15 @@ pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
 }
 
 /// Robust mutexes whose owner died while nobody waits for them: known only where they are variables.
-fn add_dead_owners(target: &dyn Target, snapshot: &mut Snapshot) {
+fn add_dead_owners(look: &Look<'_>, snapshot: &mut Snapshot) {
+    let target = look.target;
     let known: BTreeSet<RemoteAddr> = snapshot.objects.iter().map(|object| object.address).collect();
     let owners = Owners::new(target, &snapshot.threads);
     let is_thread = |inner| snapshot.threads.iter().any(|thread| thread.inner_lwp == Some(inner));
-    let variables = Namer::new(target).variables(&is_thread);
+    let variables = Namer::new(look).variables(&is_thread);
     let mutexes = variables.into_iter().filter(|(class, _)| class.kind == SyncKind::Mutex);
     let (mutexes, names): (Vec<_>, Vec<_>) = mutexes.filter(|(class, _)| !known.contains(&class.address)).unzip();
-    let contents = Survey::new(target, target, None, []).read(&mutexes);
+    let contents = read_objects(&Context::new(target, None, []), &mutexes);
     let mut found = Vec::new();
     for ((class, name), content) in mutexes.into_iter().zip(names).zip(contents) {
         let Some(content) = content else { continue };

@@ -1,11 +1,11 @@
 //! One look at what threads wait for: objects with their state, holders and waiters.
 
 use super::abroad::{Abroad, Known};
-use super::assemble::Scope;
 use super::names::Namer;
 use super::owners::Owners;
-use super::survey::{Sleeper, Survey, Wait};
+use super::survey::{Sleeper, Survey, Wait, read_objects};
 use super::{held, suspects};
+use crate::look::Scope;
 use crate::model::{Detail, Evidence, SyncKind, SyncObject, SyncState, Thread, Waiter};
 use crate::proc::map_at;
 use crate::runtimes::{self, Class, Content, FutexWait};
@@ -18,7 +18,7 @@ const MANY: usize = 1024;
 
 /// Looks, as often as it takes.
 pub(super) struct Looker<'a> {
-    pub(super) target: &'a dyn Target,
+    pub(super) look: &'a crate::look::Look<'a>,
     pub(super) survey: Survey<'a>,
     pub(super) namer: Namer<'a>,
     pub(super) scope: Scope,
@@ -65,20 +65,20 @@ impl Looker<'_> {
             add_classes(&mut classes, self.not_waited_for(&waits, facts, &ids, &mut names));
         }
         let list: Vec<Class> = classes.values().copied().collect();
-        let contents = self.survey.read(&list);
+        let contents = read_objects(&self.survey.context, &list);
         let mut contents: HashMap<RemoteAddr, Content> =
             list.iter().zip(contents).filter_map(|(class, content)| Some((class.address, content?))).collect();
-        let stable = settle(self.target, &mut waits, facts);
-        let owners = Owners::new(self.target, threads);
+        let stable = settle(self.look.target, &mut waits, facts);
+        let owners = Owners::new(self.look.target, threads);
         let mut objects: BTreeMap<RemoteAddr, SyncObject> = classes
             .values()
-            .map(|class| (class.address, object(self.target, class, contents.get(&class.address), &owners)))
+            .map(|class| (class.address, object(self.look.target, class, contents.get(&class.address), &owners)))
             .collect();
         add_waiters(&mut objects, &waits, &stable, &ids);
         let mut abroad = Abroad::default();
         let mut known = Known { objects: &mut objects, classes: &mut classes, contents: &mut contents };
-        abroad.follow(self.target, &self.survey, &owners, &mut known);
-        suspects::infer(self.target, threads, facts, &mut objects);
+        abroad.follow(self.look.target, &self.survey, &owners, &mut known);
+        suspects::infer(self.look, threads, facts, &mut objects);
         for (address, object) in &mut objects {
             object.name = names.remove(address);
         }
@@ -110,7 +110,7 @@ impl Looker<'_> {
         found.extend(given_up);
         found.extend(runtimes::registered(&survey.context, facts, ids));
         if survey.context.layout.is_some() {
-            found.extend(held::on_stacks(self.target, &survey.context, facts));
+            found.extend(held::on_stacks(self.look.target, &survey.context, facts));
         }
         found
     }

@@ -1,7 +1,8 @@
 //! One object that the user names by its address.
 
-use super::assemble::{Scope, collect_extra};
+use super::assemble::collect;
 use crate::RemoteAddr;
+use crate::look::{Look, Names, Scope};
 use crate::model::{Evidence, Family, Gap, Remedy, Snapshot, SyncKind, SyncState};
 use crate::proc::map_at;
 use crate::runtimes::{self, Class};
@@ -15,7 +16,8 @@ pub fn look_at(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>)
     }
     let _look = target.limits().begin();
     check_place(target, address)?;
-    let mut snapshot = super::collect_scope(target, Scope::All)?;
+    let look = Look::new(target);
+    let mut snapshot = look.take(Scope::All, Names::Findings)?;
     let known =
         snapshot.objects.iter().any(|object| object.address == address && kind.is_none_or(|kind| object.kind == kind));
     if !known {
@@ -31,7 +33,7 @@ pub fn look_at(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>)
             return Err(no_object(address, why));
         }
         let class = by_user_or_content(target, address, kind, &snapshot)?;
-        snapshot = collect_extra(target, Scope::Waited, &[class])?;
+        snapshot = collect(&look, Scope::Waited, Names::Findings, &[class])?;
         if class.evidence == Evidence::Unknown {
             let why = "no thread waits for it, and no symbol or debug information names its type";
             snapshot.gaps.push(Gap::whole(format!("kind of {address}"), why).with(Remedy::NameKind));

@@ -22,7 +22,7 @@ mod survey;
 mod suspects;
 mod words;
 
-pub use assemble::{Scope, collect, collect_named, collect_scope, collect_unnamed};
+pub(crate) use assemble::{add_statistics, collect};
 pub use explain::explain;
 pub use look_at::look_at;
 pub use reread::{Reread, by_content, reread};

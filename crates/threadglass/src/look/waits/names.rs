@@ -1,8 +1,9 @@
 //! Names for objects: the variable, the member of a type, or at least the place and who waits there.
 
+use crate::look::Look;
 use crate::model::{Evidence, Snapshot, SyncKind, SyncObject};
 use crate::runtimes::{self, Class};
-use crate::symbols::{DataNames, LockVariable, Symbolizer};
+use crate::symbols::{DataNames, LockVariable};
 use crate::table::FILE_NAME as AGENT;
 use crate::target::{LwpFacts, Target};
 use crate::unwind::Sites;
@@ -13,29 +14,21 @@ use std::collections::{BTreeMap, HashMap};
 const MAX_BY_STACK: usize = 256;
 
 /// Names objects.
-pub(super) struct Namer<'a> {
-    target: &'a dyn Target,
+pub(crate) struct Namer<'a> {
+    look: &'a Look<'a>,
     data: DataNames<'a>,
-    /// The target's variables, once they are known.
-    variables: Option<Vec<LockVariable>>,
 }
 
 impl<'a> Namer<'a> {
-    pub(super) fn new(target: &'a dyn Target) -> Self {
-        Self { target, data: DataNames::new(target, &runtimes::Types), variables: None }
-    }
-
-    /// One that need not look for variables: these are all.
-    pub(super) fn knowing(target: &'a dyn Target, variables: &[LockVariable]) -> Self {
-        Self { variables: Some(variables.to_vec()), ..Self::new(target) }
+    pub(super) fn new(look: &'a Look<'a>) -> Self {
+        Self { look, data: look.data_names() }
     }
 
     /// The locks that variables of the target are, those of which only a symbol's size speaks only if their
     /// contents do as well.
-    pub(super) fn variables(&mut self, is_thread: &dyn Fn(InnerTid) -> bool) -> Vec<(Class, String)> {
-        let data = &mut self.data;
-        let found = self.variables.get_or_insert_with(|| data.lock_variables()).iter();
-        found.filter_map(|it| Some((classify(self.target, it, is_thread)?, it.name.clone()))).collect()
+    pub(super) fn variables(&self, is_thread: &dyn Fn(InnerTid) -> bool) -> Vec<(Class, String)> {
+        let found = self.look.lock_variables().iter();
+        found.filter_map(|it| Some((classify(self.look.target, it, is_thread)?, it.name.clone()))).collect()
     }
 
     /// Names those of the snapshot's objects that are `wanted` and have no name yet.
@@ -80,8 +73,8 @@ impl<'a> Namer<'a> {
         let users: Vec<Option<(Lwp, RemoteAddr, RemoteAddr)>> =
             indices.iter().map(|index| user(&snapshot.objects[*index])).collect();
         let known: Vec<_> = users.iter().flatten().copied().collect();
-        let mut sites = Sites::deep(self.target).find(&known).into_iter();
-        let mut functions = Symbolizer::new(self.target);
+        let mut sites = Sites::deep(self.look.target, &self.look.space).find(&known).into_iter();
+        let functions = self.look.symbolizer();
         for (index, user) in indices.iter().zip(&users) {
             let object = &mut snapshot.objects[*index];
             let site = user.and_then(|_| sites.next());
@@ -89,8 +82,8 @@ impl<'a> Namer<'a> {
             if let Some(site) = site {
                 let frames: Vec<RemoteAddr> = site.places.iter().map(|place| place.lookup()).collect();
                 member = self.data.member_of(object.address, object.kind, &frames, &site.words);
-                let is_agent = |pc| self.target.module_at(pc).is_some_and(|module| module.name().contains(AGENT));
-                let outside = frames.iter().find(|pc| !self.target.is_in_libc(**pc) && !is_agent(**pc));
+                let is_agent = |pc| self.look.target.module_at(pc).is_some_and(|module| module.name().contains(AGENT));
+                let outside = frames.iter().find(|pc| !self.look.target.is_in_libc(**pc) && !is_agent(**pc));
                 function = outside.and_then(|pc| functions.enclosing_function(*pc));
             }
             object.name = member.or_else(|| {

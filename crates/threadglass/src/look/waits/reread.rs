@@ -2,11 +2,11 @@
 
 use super::look::object;
 use super::owners::Owners;
-use super::survey::Survey;
+use super::survey::read_objects;
 use crate::memory::Memory;
 use crate::model::{SyncKind, SyncObject, Thread};
 use crate::runtimes::glibc::Layout;
-use crate::runtimes::{self, Class, Owner, held_by_content};
+use crate::runtimes::{self, Class, Context, Owner, held_by_content};
 use crate::target::Target;
 use crate::{InnerTid, RemoteAddr};
 
@@ -29,7 +29,7 @@ pub fn reread(target: &dyn Target, layout: Option<&Layout>, threads: &[Thread], 
         Class { kind: seen.kind, family: seen.family, address: seen.address, side: None, evidence: seen.evidence };
     let needs_threads = runtimes::of(seen.family).names_descriptor(seen.kind, seen.family);
     let ids = threads.iter().filter(|_| needs_threads).map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
-    let content = Survey::new(target, target, layout, ids).read(&[class]).pop().flatten()?;
+    let content = read_objects(&Context::new(target, layout, ids), &[class]).pop().flatten()?;
     let is_owner = |thread: &&Thread| match content.owner {
         Owner::None => false,
         Owner::Tid(inner) => thread.inner_lwp == Some(inner),

@@ -1,16 +1,16 @@
 //! Which object each blocked thread waits for, and what that object says.
 
-use crate::look::guards;
-use crate::memory::{Memory, Slot};
+use crate::look::{Look, guards};
+use crate::memory::Slot;
 use crate::model::Evidence;
 use crate::proc::SyscallFile;
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::{self, Class, Content, Context, FutexWait, SeenWait, Spot};
 use crate::symbols::Symbolizer;
-use crate::target::Target;
-use crate::unwind::{Site, Sites};
+use crate::unwind::{Site, Sites, Space};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A thread, as far as its waits go.
 #[derive(Clone, Debug)]
@@ -38,23 +38,24 @@ pub(super) struct Wait {
 /// Looks for what threads wait for.
 pub struct Survey<'a> {
     pub(super) context: Context<'a>,
+    space: Arc<Space<'a>>,
     sites: Sites<'a>,
     symbolizer: Symbolizer<'a>,
     names: HashMap<RemoteAddr, Option<String>>,
 }
 
 impl<'a> Survey<'a> {
-    /// Of `target`, whose memory is read through `memory`, and whose threads are these.
+    /// Of a target whose threads are these.
     pub fn new(
-        target: &'a dyn Target,
-        memory: &'a (dyn Memory + Sync),
+        look: &Look<'a>,
         layout: Option<&'a Layout>,
         threads: impl IntoIterator<Item = (Option<InnerTid>, Option<PthreadId>, Option<Lwp>)>,
     ) -> Self {
         Self {
-            context: Context::new(target, memory, layout, threads),
-            sites: Sites::new(target, memory),
-            symbolizer: Symbolizer::new(target),
+            context: Context::new(look.target, layout, threads),
+            space: look.space.clone(),
+            sites: Sites::new(look.target, &look.space),
+            symbolizer: look.symbolizer(),
             names: HashMap::new(),
         }
     }
@@ -109,13 +110,13 @@ impl<'a> Survey<'a> {
         let is_passed_on = call.is_some_and(|call| runtimes::passes_on(&call.function));
         let caller = site.places.last().filter(|_| is_passed_on).and_then(|place| self.name_of(place.lookup()));
         let (lwp, sp, pc) = *at;
-        let target = self.context.target;
+        let (target, space) = (self.context.target, self.space.clone());
         let seen = SeenWait {
             futex: *futex,
             call,
             past_libc: site.past_libc,
             is_from_nameless: is_passed_on && caller.is_none(),
-            first_argument: &|| guards::first_argument(target, lwp, sp, pc),
+            first_argument: &|| guards::first_argument(target, &space, lwp, sp, pc),
         };
         let may_tell = !futex.restarted || seen.is_from_nameless;
         let class = match (call, caller) {
@@ -139,24 +140,24 @@ impl<'a> Survey<'a> {
     }
 
     fn name_of(&mut self, addr: RemoteAddr) -> Option<String> {
-        let symbolizer = &mut self.symbolizer;
+        let symbolizer = &self.symbolizer;
         self.names.entry(addr).or_insert_with(|| symbolizer.enclosing_function(addr)).clone()
     }
+}
 
-    /// What the objects say now, read in few calls; `None` for one that cannot be read.
-    pub(super) fn read(&self, objects: &[Class]) -> Vec<Option<Content>> {
-        let sizes: Vec<usize> =
-            objects.iter().map(|class| runtimes::of(class.family).bytes_of(class.kind, class.family)).collect();
-        let mut bytes = vec![0; sizes.iter().sum()];
-        let mut rest = bytes.as_mut_slice();
-        let mut slots = Vec::with_capacity(objects.len());
-        for (class, size) in objects.iter().zip(&sizes) {
-            let (mine, others) = rest.split_at_mut(*size);
-            slots.push(Slot::new(class.address, mine));
-            rest = others;
-        }
-        self.context.memory.read_many(&mut slots);
-        let decode = |class: &Class, bytes: &[u8]| runtimes::of(class.family).decode(class, bytes, &self.context);
-        slots.iter().zip(objects).map(|(slot, class)| slot.is_whole().then(|| decode(class, slot.buf))).collect()
+/// What the objects say now, read in few calls; `None` for one that cannot be read.
+pub(super) fn read_objects(context: &Context<'_>, objects: &[Class]) -> Vec<Option<Content>> {
+    let sizes: Vec<usize> =
+        objects.iter().map(|class| runtimes::of(class.family).bytes_of(class.kind, class.family)).collect();
+    let mut bytes = vec![0; sizes.iter().sum()];
+    let mut rest = bytes.as_mut_slice();
+    let mut slots = Vec::with_capacity(objects.len());
+    for (class, size) in objects.iter().zip(&sizes) {
+        let (mine, others) = rest.split_at_mut(*size);
+        slots.push(Slot::new(class.address, mine));
+        rest = others;
     }
+    context.target.read_many(&mut slots);
+    let decode = |class: &Class, bytes: &[u8]| runtimes::of(class.family).decode(class, bytes, context);
+    slots.iter().zip(objects).map(|(slot, class)| slot.is_whole().then(|| decode(class, slot.buf))).collect()
 }

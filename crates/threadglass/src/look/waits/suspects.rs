@@ -1,10 +1,10 @@
 //! Holders of what does not say who holds it, by what threads at rest are about to release.
 
-use crate::look::guards;
 use crate::look::guards::{Stander, Wanted};
+use crate::look::{Look, guards};
 use crate::model::{Detail, Evidence, Holder, HolderStatus, Side, SyncKind, SyncObject, SyncState, Thread};
 use crate::runtimes::{self, FutexWait};
-use crate::target::{LwpFacts, Target};
+use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,11 +16,12 @@ const MAX_PAIRS: usize = 2 << 20;
 
 /// Adds to `objects` the threads that seem to hold them, where nothing is recorded.
 pub(super) fn infer(
-    target: &dyn Target,
+    look: &Look<'_>,
     threads: &[Thread],
     facts: &BTreeMap<Lwp, LwpFacts>,
     objects: &mut BTreeMap<RemoteAddr, SyncObject>,
 ) {
+    let target = look.target;
     let mut wanted: Vec<Wanted> = objects.values().filter_map(wanted).collect();
     if let Some(more) = wanted.len().checked_sub(MAX_LOCKS).filter(|more| *more > 0) {
         let why = format!("holders are looked for of the first {MAX_LOCKS} locks that do not record them");
@@ -51,7 +52,7 @@ pub(super) fn infer(
         .collect();
     let ids: HashMap<Lwp, _> = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
     let mut left = MAX_PAIRS;
-    for suspect in guards::suspects(target, &wanted, &standers) {
+    for suspect in guards::suspects(look, &wanted, &standers) {
         let Some(object) = objects.get_mut(&suspect.object) else { continue };
         match left.checked_sub(object.waiters.len().max(1)) {
             Some(rest) => left = rest,

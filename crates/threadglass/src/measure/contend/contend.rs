@@ -7,8 +7,7 @@ use crate::Pid;
 use crate::act::LiveWriter;
 use crate::act::Wanted;
 use crate::act::inject::{InjectError, Options};
-use crate::look::waits;
-use crate::look::waits::Scope;
+use crate::look::{Names, Scope, look};
 use crate::model::{ContentionReport, SCHEMA, Snapshot};
 use crate::sys::interrupt::Interrupt;
 use crate::table::{Agent, TrackError};
@@ -205,7 +204,7 @@ impl Watch {
         let Ok(live) = Live::open(self.live.pid()) else { return false };
         self.live = live;
         let now = Instant::now();
-        if let Ok(snapshot) = waits::collect_scope(&self.live, Scope::All) {
+        if let Ok(snapshot) = look(&self.live, Scope::All, Names::Findings) {
             self.names = Some(snapshot);
             self.counted.name_functions(&self.live);
         }

@@ -2,7 +2,7 @@
 
 use super::watch::Contention;
 use crate::RemoteAddr;
-use crate::look::waits;
+use crate::look::{Look, Names, Scope};
 use crate::model::{Family, Frame, Sampled, Snapshot, SyncKind};
 use crate::runtimes;
 use crate::target::{Library, Target};
@@ -32,7 +32,8 @@ impl Samples {
     /// Looks once. Nothing is stopped.
     pub(super) fn look(&mut self, target: &dyn Target) {
         let _look = target.limits().begin();
-        let Ok(mut snapshot) = waits::collect_unnamed(target, waits::Scope::Waited, &[]) else { return };
+        let look = Look::new(target);
+        let Ok(mut snapshot) = look.take(Scope::Waited, Names::None) else { return };
         self.looks += 1;
         // What libc has is counted, and a parked thread waits for work.
         snapshot.objects.retain(|object| {
@@ -43,7 +44,7 @@ impl Samples {
         if self.looks % STACKS_EVERY == 1 && !snapshot.objects.is_empty() {
             let is_waiter = |lwp| snapshot.objects.iter().any(|o| o.waiters.iter().any(|w| Some(w.lwp) == lwp));
             snapshot.threads.retain(|thread| is_waiter(thread.lwp));
-            crate::look::add_stacks(target, &mut snapshot);
+            look.add_stacks(&mut snapshot);
         }
         for object in &snapshot.objects {
             let key = (object.address, object.kind, object.family);

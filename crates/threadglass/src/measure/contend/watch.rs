@@ -1,9 +1,9 @@
 //! Contention over a stretch of time.
 
 use crate::RemoteAddr;
+use crate::look::Look;
 use crate::model::{Contended, Snapshot, SyncKind, SyncStats};
 use crate::runtimes::glibc::locks::size_of;
-use crate::symbols::Symbolizer;
 use crate::table::{Agent, MOST_KEPT, Tracked};
 use crate::target::Target;
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ impl Contention {
     /// Names the functions that have waited and made others wait, while the program is there to tell.
     pub(super) fn name_functions(&mut self, target: &dyn Target) {
         let _look = target.limits().begin();
-        let mut symbols = Symbolizer::new(target);
+        let symbols = Look::new(target).symbolizer();
         let contentions = self.rows.iter().filter_map(|row| row.stats.contention());
         let sites = contentions.flat_map(|contention| &contention.sites);
         for address in sites.flat_map(|site| [Some(site.waiter), site.holder]).flatten() {

@@ -2,14 +2,16 @@
 
 use crate::RemoteAddr;
 use crate::arch::Registers;
-use crate::elf;
+use crate::look::Look;
 use crate::model::{Evidence, Frame};
-use crate::target::{Live, Module, Target};
+use crate::symbols::{MappedObject, Objects};
+use crate::target::{Live, Module};
 use crate::unwind::{FrameNames, Namer};
 use crate::unwind::{Known, MAX_FRAMES, Place, Space, StackWords, Walk, Walker};
 use profil::perf::Sample;
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Processes that were opened, kept where they are until the end of a recording, so that what is learned of
@@ -41,12 +43,11 @@ pub(super) struct Image<'a> {
     pub(super) live: &'a Live,
     namer: Namer<'a>,
     names: FrameNames,
-    space: Space<'a>,
+    objects: Arc<Objects<'a>>,
+    space: Arc<Space<'a>>,
     known: Known,
     /// Objects whose names are taken care of, which must happen while the process lives.
     pinned: HashSet<RemoteAddr>,
-    /// Where the segments of objects are: between them there may be generated code, which is not theirs.
-    objects: HashMap<RemoteAddr, elf::Image>,
     /// When its maps are to be compared again, and how long after that.
     next_check: Instant,
     pause: Duration,
@@ -57,15 +58,15 @@ const FIRST_CHECK: Duration = Duration::from_millis(5);
 const LAST_CHECK: Duration = Duration::from_secs(2);
 
 impl<'a> Image<'a> {
-    pub(super) fn new(live: &'a Live) -> Self {
+    pub(super) fn new(live: &'a Live, look: &Look<'a>) -> Self {
         Self {
             live,
-            namer: Namer::new(live, false),
+            namer: Namer::new(&look.objects, false),
             names: FrameNames::default(),
-            space: Space::of_target(live),
+            objects: look.objects.clone(),
+            space: look.space.clone(),
             known: Known::default(),
             pinned: HashSet::new(),
-            objects: HashMap::new(),
             next_check: Instant::now() + FIRST_CHECK,
             pause: FIRST_CHECK,
         }
@@ -96,13 +97,10 @@ impl<'a> Image<'a> {
 
     /// Takes what names the object around `addr` later.
     pub(super) fn pin(&mut self, addr: u64) {
-        if let Some(module) = self.live.module_at(RemoteAddr(addr))
-            && self.pinned.insert(module.base)
+        if let Some(object) = self.objects.at(RemoteAddr(addr))
+            && self.pinned.insert(object.module.base)
         {
-            self.namer.pin(module);
-            if let Ok(elf) = elf::Image::load(self.live, module.base) {
-                self.objects.insert(module.base, elf);
-            }
+            object.pin();
         }
     }
 
@@ -138,9 +136,10 @@ impl<'a> Image<'a> {
     /// name of its mapping.
     pub(super) fn frames(&self, place: &Place) -> Vec<Frame> {
         let mut frames = self.names.frames(place);
-        let module = self.live.module_at(place.lookup());
-        let elf = module.and_then(|module| self.objects.get(&module.base));
-        if elf.is_some_and(|elf| elf.segment_end(place.lookup()).is_none()) {
+        // Between the segments of an object there may be generated code, which is not its own.
+        let object = self.objects.at(place.lookup()).filter(|object| self.pinned.contains(&object.module.base));
+        let image = object.and_then(MappedObject::image);
+        if image.is_some_and(|image| image.segment_end(place.lookup()).is_none()) {
             let frame =
                 frames.pop().map(|frame| Frame { function: None, module: None, file: None, line: None, ..frame });
             frames = frame.into_iter().collect();

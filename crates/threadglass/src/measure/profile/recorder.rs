@@ -5,6 +5,7 @@ use super::image::{Image, Opened, here};
 use super::region::Place as RegionPlace;
 use super::{Options, ProfileError, percent};
 use crate::limits::Limits;
+use crate::look::Look;
 use crate::model::{
     Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SCHEMA,
     StackShare,
@@ -96,7 +97,7 @@ impl<'a> Recorder<'a> {
     /// Takes a process, or what has become of it, as an image.
     pub(super) fn add(&mut self, pid: i32, live: Live) -> Result<(), ProfileError> {
         let live = self.opened.keep(live.with_limits(&self.limits));
-        let mut image = Image::new(live);
+        let mut image = Image::new(live, &Look::new(live));
         if pid == self.pid.0 {
             let identity = live.identity();
             self.process = Process { pid: self.pid, name: identity.name, exe: identity.exe };

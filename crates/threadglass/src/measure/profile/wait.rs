@@ -5,7 +5,7 @@ use super::image::Image;
 use super::recorder::mapped;
 use super::{Options, ProfileError, Progress, percent};
 use crate::arch::Registers;
-use crate::look::waits::{Scope, collect_unnamed};
+use crate::look::{Look, Names, Scope};
 use crate::model::{
     Gap, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SCHEMA, Snapshot, StackShare,
     SyncKind, Thread, ThreadState, WaitShare, WaitsFor,
@@ -41,10 +41,11 @@ pub fn record_waits(
     if let Some(denial) = live.denial() {
         return Err(ProfileError::Denied(pid, denial));
     }
+    let look = Look::new(&live);
     let mut waits = Waits {
         live: &live,
-        image: Image::new(&live),
-        data: DataNames::new(&live, &crate::runtimes::Types),
+        image: Image::new(&live, &look),
+        data: look.data_names(),
         names: HashMap::new(),
         stacks: HashMap::new(),
         causes: HashMap::new(),
@@ -56,7 +57,7 @@ pub fn record_waits(
     let (mut looks, mut gaps) = (0, Vec::new());
     let end = loop {
         let started = Instant::now();
-        match collect_unnamed(&live, Scope::Waited, &[]) {
+        match look.take(Scope::Waited, Names::None) {
             Ok(snapshot) => waits.take(&snapshot),
             Err(TargetError::Execed(_)) => break End::Execed,
             Err(_) if looks > 0 => break End::Exited,

@@ -26,4 +26,4 @@ mod watch;
 
 pub use averages::{Averages, Fractions};
 pub use sampler::{Sampler, SamplerError};
-pub use watch::{Look, Watch};
+pub use watch::{Known, Watch};

@@ -4,11 +4,11 @@ use super::locks::{Locks, Tally};
 use super::meter::{Depth, Meter};
 use super::tasks::Tasks;
 use crate::Lwp;
-use crate::look::threads::{Collected, collect_with};
+use crate::look::Look;
+use crate::look::threads::Collected;
 use crate::look::waits::{Sleeper, Survey};
 use crate::model::{Evidence, Gap, ProcessStats, SCHEMA, Stats, ThreadStats};
 use crate::runtimes::glibc::requested_concurrency;
-use crate::symbols::Symbolizer;
 use crate::sys::clock::own_cpu;
 use crate::sys::interrupt::Interrupt;
 use crate::target::{Live, TargetError};
@@ -26,12 +26,12 @@ const SHARE: u32 = 10;
 
 /// What is found out about a process before it is watched.
 #[derive(Debug)]
-pub struct Look(Collected);
+pub struct Known(Collected);
 
-impl Look {
+impl Known {
     /// Looks at `live`.
-    pub fn at(live: &Live) -> Result<Self, TargetError> {
-        collect_with(live, &mut Symbolizer::new(live)).map(Self)
+    pub fn of(live: &Live) -> Result<Self, TargetError> {
+        Look::new(live).threads().map(Self)
     }
 }
 
@@ -47,7 +47,7 @@ pub struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Begins to watch `live`, of which this is known already.
-    pub fn new(live: &'a Live, Look(look): &'a Look) -> Result<Self, TargetError> {
+    pub fn new(live: &'a Live, Known(look): &'a Known) -> Result<Self, TargetError> {
         let failed = |errno| match errno {
             Errno::ESRCH | Errno::ENOENT => TargetError::Exited(live.pid()),
             errno => TargetError::Proc { what: format!("/proc/{}/task/*/schedstat", live.pid()), errno },
@@ -55,7 +55,7 @@ impl<'a> Watch<'a> {
         let tasks = Tasks::of(live).map_err(failed)?;
         let locks = live.denial().is_none().then(|| {
             let threads = look.snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
-            Locks::new(Survey::new(live, live, look.layout.as_ref(), threads))
+            Locks::new(Survey::new(&Look::new(live), look.layout.as_ref(), threads))
         });
         let meter = Meter::new(tasks, Depth::Calls).map_err(failed)?;
         Ok(Self { live, look, meter, locks, ended: false })

@@ -44,7 +44,7 @@ impl Runtime for Glibc {
         if waiting == Waiting::Mutex && seen.futex.is_put_off() && matches!(spot, Spot::Entry(..)) {
             return Some(put_off(seen, evidence, context));
         }
-        classify(waiting, &seen.futex, evidence, context.cond(), &mut |addr| is_waited_mutex(context.memory, addr))
+        classify(waiting, &seen.futex, evidence, context.cond(), &mut |addr| is_waited_mutex(context.target, addr))
     }
 
     fn by_numbers(&self, seen: &SeenWait<'_>, context: &Context<'_>) -> Option<Class> {
@@ -59,7 +59,7 @@ impl Runtime for Glibc {
         }
         let guess = || {
             let is_thread = |tid| context.has_thread(tid);
-            Around { memory: context.memory, cond: context.cond(), is_thread: &is_thread }.guess(futex)
+            Around { memory: context.target, cond: context.cond(), is_thread: &is_thread }.guess(futex)
         };
         // Some other function of libc waits: for a lock that libc keeps for itself.
         let is_own = seen.call.is_some() && futex.private && futex.op == FutexOp::Wait && futex.value == 2;
@@ -271,7 +271,7 @@ fn put_off(seen: &SeenWait<'_>, evidence: Evidence, context: &Context<'_>) -> Cl
 }
 
 fn read_mutex(addr: RemoteAddr, bytes: &mut [u8; 40], context: &Context<'_>) -> Option<Decoded> {
-    context.memory.read_exact(addr, bytes).ok()?;
+    context.target.read_exact(addr, bytes).ok()?;
     decode(SyncKind::Mutex, bytes, CondLayout::Unknown)
 }
 

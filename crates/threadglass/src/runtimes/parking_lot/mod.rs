@@ -105,11 +105,11 @@ fn by_name(function: &str) -> Option<(SyncKind, Option<Side>)> {
 /// The lock that a thread is queued for.
 fn queued_for(futex: &FutexWait, context: &Context<'_>) -> Option<RemoteAddr> {
     KEYS.iter().find_map(|offset| {
-        let key = context.memory.read_u64(RemoteAddr(futex.word.0.wrapping_add_signed(*offset))).ok()?;
+        let key = context.target.read_u64(RemoteAddr(futex.word.0.wrapping_add_signed(*offset))).ok()?;
         // Writers that wait for readers are queued at the next address.
         let lock = RemoteAddr(key & !1);
         // What the key leads to has a byte or word that says that threads are parked.
-        let word = context.memory.read_u64(lock).ok()?;
+        let word = context.target.read_u64(lock).ok()?;
         (key != 0 && word & 3 != 0).then_some(lock)
     })
 }

@@ -1,0 +1,103 @@
+//! What one look has read, for all its parts.
+
+use super::Stacks;
+use super::threads::{Collected, collect_threads};
+use super::waits::{add_statistics, collect};
+use crate::model::Snapshot;
+use crate::runtimes::Types;
+use crate::symbols::{DataNames, LockVariable, Objects, Symbolizer};
+use crate::target::{Target, TargetError};
+use crate::unwind::Space;
+use std::sync::{Arc, OnceLock};
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Threads alone.
+    Threads,
+    /// What threads wait for, too, and what is wrong with that. Where memory may not be read, threads alone.
+    Waited,
+    /// Locks that threads hold as well, as far as they can be found.
+    Held,
+    /// Idle ones too, where a variable's type or symbol names them.
+    All,
+}
+
+/// Which objects get names, where names can be found. That may take longer than all the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// None, and no statistics: for those who look often.
+    None,
+    /// Those that a finding is about; with [`Scope::Held`] all.
+    Findings,
+    /// All.
+    All,
+}
+
+/// One look at a target: its objects and their code, of which each is read once. Several snapshots of a process
+/// that loads nothing new may be taken with one.
+pub struct Look<'t> {
+    pub(crate) target: &'t dyn Target,
+    pub(crate) objects: Arc<Objects<'t>>,
+    pub(crate) space: Arc<Space<'t>>,
+    /// All locks in variables, once they are known.
+    variables: OnceLock<Arc<Vec<LockVariable>>>,
+}
+
+impl<'t> Look<'t> {
+    /// Begins to look at `target`; reads nothing yet.
+    pub fn new(target: &'t dyn Target) -> Self {
+        let objects = Objects::new(target, &Types);
+        let space = Arc::new(Space::of_objects(&objects));
+        Self { target, objects, space, variables: OnceLock::new() }
+    }
+
+    /// [`Look::new`] for who knows the locks in variables from an earlier look: finding them takes its time.
+    pub fn knowing(target: &'t dyn Target, variables: &Arc<Vec<LockVariable>>) -> Self {
+        Self { variables: OnceLock::from(variables.clone()), ..Self::new(target) }
+    }
+
+    /// Looks, without stopping the target.
+    pub fn take(&self, scope: Scope, names: Names) -> Result<Snapshot, TargetError> {
+        if scope == Scope::Threads {
+            return self.threads().map(|collected| collected.snapshot);
+        }
+        if let Some(denial) = self.target.denial().filter(|_| scope >= Scope::Held) {
+            return Err(TargetError::NoLocks { pid: self.target.pid(), why: denial.to_string() });
+        }
+        let limits = self.target.limits();
+        let _look = limits.begin();
+        let mut snapshot = collect(self, scope, names, &[])?;
+        if names != Names::None {
+            add_statistics(self.target, &mut snapshot);
+            limits.report(&mut snapshot.gaps);
+        }
+        Ok(snapshot)
+    }
+
+    /// Adds the stacks of the threads of `snapshot` that stand still.
+    pub fn add_stacks(&self, snapshot: &mut Snapshot) {
+        let mut stacks = Stacks::new(self);
+        stacks.read(&snapshot.threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
+        stacks.finish(snapshot);
+    }
+
+    /// Names for addresses of its code.
+    pub fn symbolizer(&self) -> Symbolizer<'t> {
+        Symbolizer::new(&self.objects)
+    }
+
+    /// Names for addresses of its data.
+    pub fn data_names(&self) -> DataNames<'t> {
+        DataNames::new(&self.objects)
+    }
+
+    /// All locks in variables.
+    pub fn lock_variables(&self) -> &Arc<Vec<LockVariable>> {
+        self.variables.get_or_init(|| Arc::new(self.data_names().lock_variables()))
+    }
+
+    pub(crate) fn threads(&self) -> Result<Collected, TargetError> {
+        collect_threads(self)
+    }
+}

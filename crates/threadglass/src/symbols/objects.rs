@@ -1,0 +1,183 @@
+//! The objects of a target, each opened once for everybody who names or unwinds.
+
+use super::debug_file::find_debug_file;
+use super::debug_info::has_debug_info;
+use super::object_names::{Debug, ObjectNames};
+use super::{FunctionAt, LockTypes, passes_on};
+use crate::RemoteAddr;
+use crate::elf::{DataSymbols, FileSymbols, Image, ObjectFile, Symbol};
+use crate::target::{Module, Target};
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The objects of one target. Nothing of an object is read before it is asked for.
+pub struct Objects<'t> {
+    pub(crate) target: &'t dyn Target,
+    /// In address order.
+    all: Vec<MappedObject<'t>>,
+}
+
+impl std::fmt::Debug for Objects<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Objects").field("all", &self.all.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'t> Objects<'t> {
+    /// The objects of `target`; `lock_types` says which types are locks.
+    pub fn new(target: &'t dyn Target, lock_types: &'static dyn LockTypes) -> Arc<Self> {
+        let all = target.modules().iter().map(|module| MappedObject::new(target, module, lock_types)).collect();
+        Arc::new(Self { target, all })
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[MappedObject<'t>] {
+        &self.all
+    }
+
+    /// The one that has `addr` among the mappings of its file.
+    pub(crate) fn at(&self, addr: RemoteAddr) -> Option<&MappedObject<'t>> {
+        let behind = self.all.partition_point(|object| object.module.base <= addr);
+        self.all.get(behind.checked_sub(1)?).filter(|object| object.module.contains(addr))
+    }
+
+    /// The one that has `addr` in it. Its variables may lie beyond the last mapping of its file.
+    pub(crate) fn around(&self, addr: RemoteAddr) -> Option<&MappedObject<'t>> {
+        self.at(addr).or_else(|| {
+            let before = self.all.iter().filter(|object| object.module.end <= addr);
+            let object = before.max_by_key(|object| object.module.end)?;
+            object.image()?.segment_end(addr).map(|_| object)
+        })
+    }
+}
+
+/// One object: what is in memory, its file, its separate debug file, and what was read of them.
+pub(crate) struct MappedObject<'t> {
+    pub(crate) module: &'t Module,
+    target: &'t dyn Target,
+    lock_types: &'static dyn LockTypes,
+    image: OnceLock<Option<Image>>,
+    exports: OnceLock<Option<Image>>,
+    build_id: OnceLock<Option<Vec<u8>>>,
+    file: OnceLock<Option<File>>,
+    functions: OnceLock<Option<FileSymbols>>,
+    debug: OnceLock<Arc<Mutex<Debug>>>,
+    names: OnceLock<Mutex<ObjectNames>>,
+}
+
+impl<'t> MappedObject<'t> {
+    fn new(target: &'t dyn Target, module: &'t Module, lock_types: &'static dyn LockTypes) -> Self {
+        Self {
+            module,
+            target,
+            lock_types,
+            image: OnceLock::new(),
+            exports: OnceLock::new(),
+            build_id: OnceLock::new(),
+            file: OnceLock::new(),
+            functions: OnceLock::new(),
+            debug: OnceLock::new(),
+            names: OnceLock::new(),
+        }
+    }
+
+    /// Its headers in memory; `None` where no object begins.
+    pub(crate) fn image(&self) -> Option<&Image> {
+        self.image.get_or_init(|| Image::load(self.target, self.module.base).ok()).as_ref()
+    }
+
+    /// Its image with the symbols that other objects may use.
+    pub(crate) fn exports(&self) -> Option<&Image> {
+        let load = || {
+            let mut image = Image::load(self.target, self.module.base).ok()?;
+            image.load_symbols_within(self.target, self.target.limits()).ok().map(|()| image)
+        };
+        self.exports.get_or_init(load).as_ref()
+    }
+
+    /// Its file, if that can be shown to be the one that is mapped.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.get_or_init(|| self.target.open_module(self.module)).as_ref()
+    }
+
+    fn build_id(&self) -> Option<&[u8]> {
+        self.build_id.get_or_init(|| self.image()?.build_id(self.target)).as_deref()
+    }
+
+    /// The symbols of its file.
+    pub(crate) fn functions(&self) -> Option<&FileSymbols> {
+        let open = || Some(FileSymbols::new(self.file()?.try_clone().ok()?, self.target.limits()));
+        self.functions.get_or_init(open).as_ref()
+    }
+
+    /// The function that holds `addr`, as the file or the image has it, at its run-time address.
+    pub(crate) fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
+        let bias = self.image()?.bias();
+        let in_file = self.functions().and_then(|file| file.function_at(addr.0.wrapping_sub(bias)));
+        match in_file {
+            Some(symbol) => Some(Symbol { addr: symbol.addr.offset(bias), ..symbol }),
+            None if self.functions().is_none() => self.exports()?.function_at(addr),
+            None => None,
+        }
+    }
+
+    /// Its debug information, of its own file or a separate one.
+    fn debug(&self) -> &Arc<Mutex<Debug>> {
+        self.debug.get_or_init(|| {
+            let own = self.file().filter(|file| has_debug_info(file, self.target.limits()));
+            let own = own.and_then(|file| file.try_clone().ok());
+            let file = own.or_else(|| find_debug_file(self.module, self.file(), self.build_id()));
+            Arc::new(Mutex::new(file.map_or(Debug::None, Debug::Unread)))
+        })
+    }
+
+    /// The functions at each of the link-time addresses `offsets`, as its debug information has them, the innermost
+    /// first.
+    pub(crate) fn described_at(&self, offsets: &[u64]) -> Vec<Vec<FunctionAt>> {
+        let mut debug = self.debug().lock().unwrap_or_else(PoisonError::into_inner);
+        match debug.read(self.target.limits(), self.lock_types) {
+            Some(debug) => debug.functions_at(offsets),
+            None => vec![Vec::new(); offsets.len()],
+        }
+    }
+
+    /// Names of its variables and types; `None` where no object begins.
+    pub(crate) fn names(&self) -> Option<MutexGuard<'_, ObjectNames>> {
+        self.image()?;
+        let names = self.names.get_or_init(|| {
+            let symbols = self.data_symbols();
+            // libc's own types are nobody's business, and there are very many of them.
+            let debug = if passes_on(self.module) { Arc::default() } else { self.debug().clone() };
+            Mutex::new(ObjectNames::with(symbols, debug, self.target.limits(), self.lock_types))
+        });
+        Some(names.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn data_symbols(&self) -> DataSymbols {
+        let limits = self.target.limits();
+        let has_symbols = |file: &&File| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols());
+        let mut symbols = self.file().map(|file| DataSymbols::read(file, limits)).unwrap_or_default();
+        if self.file().filter(has_symbols).is_none()
+            && let Debug::Unread(debug) = &*self.debug().lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            let full = DataSymbols::read(debug, limits);
+            symbols = if full.is_empty() { symbols } else { full };
+        }
+        if symbols.is_empty()
+            && let Some(exports) = self.exports()
+        {
+            symbols = DataSymbols::from_symbols(exports.data_symbols(), limits);
+        }
+        symbols
+    }
+
+    /// Takes what is needed to name its functions later, when its process may have ended. Quick: nothing is
+    /// searched.
+    #[cfg(feature = "profile")]
+    pub(crate) fn pin(&self) {
+        self.build_id();
+        if self.file().is_none() {
+            self.exports();
+        }
+    }
+}
