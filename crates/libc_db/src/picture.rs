@@ -11,7 +11,7 @@ use crate::sync::stats::recorded_kind;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadglass::look::waits::{Reread, by_content, reread};
+use threadglass::look::waits::{Reread, around, by_content, reread};
 use threadglass::look::{Look, Names, Scope};
 use threadglass::model::{Evidence, Family, SyncObject, Thread};
 use threadglass::proc::SyscallFile;
@@ -209,9 +209,8 @@ impl Picture {
             return reread(target, layout, &self.threads, object).map(Some).ok_or(TdErr::DbErr);
         }
         target.read_u32(address).map_err(|_| TdErr::DbErr)?;
-        // Inside of one object begins no other.
-        let before = self.objects.range(..address).next_back();
-        if before.is_some_and(|(at, object)| address.0 - at.0 < object.size.unwrap_or(0)) {
+        let before = self.objects.range(..address).next_back().map(|(_, object)| object);
+        if around(before, address).is_some() {
             return Ok(None);
         }
         let is_thread = |inner| self.threads.iter().any(|thread| thread.inner_lwp == Some(inner));

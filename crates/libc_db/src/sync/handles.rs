@@ -9,6 +9,7 @@ use crate::sessions;
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use threadglass::RemoteAddr;
+use threadglass::look::waits::{NoPlace, check_place};
 use threadglass::model::{SyncObject, SyncState};
 use threadglass::target::Target;
 
@@ -48,18 +49,18 @@ fn may_be_object(session: &Session, address: RemoteAddr) -> Td<bool> {
         return Ok(false);
     }
     if let Some(core) = session.core() {
-        return Ok(is_writable(core, address));
+        return Ok(is_place(core, address));
     }
     // Mappings come and go, so they are those of a recent look. Without any, what can be read must do.
     match session.live() {
-        Some(_) => session.recent_picture(Depth::Waits)?.0.looking(session, |target| Ok(is_writable(target, address))),
+        Some(_) => session.recent_picture(Depth::Waits)?.0.looking(session, |target| Ok(is_place(target, address))),
         None => Ok(true),
     }
 }
 
-fn is_writable(target: &dyn Target, address: RemoteAddr) -> bool {
-    let map = target.maps().iter().find(|map| map.contains(address));
-    map.is_none_or(|map| map.write)
+/// What can be read but is in no list of mappings may be one.
+fn is_place(target: &dyn Target, address: RemoteAddr) -> bool {
+    matches!(check_place(target, address), Ok(()) | Err(NoPlace::Unmapped))
 }
 
 /// Calls back for every synchronization object that threads wait for or hold, as far as they are found, and for

@@ -62,7 +62,7 @@ impl SyncKind {
 }
 
 /// Whose object it is, which decides its layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Family {
     /// POSIX threads, and what is built on them (C11, C++).
@@ -76,6 +76,7 @@ pub enum Family {
     /// C++'s atomic waits, and what libstdc++ builds on them.
     Cxx,
     /// Not known.
+    #[default]
     Other,
 }
 

@@ -194,8 +194,8 @@ pub(crate) fn held_by_content(
 }
 
 /// Whose an object of `kind` is that a user names without saying whose.
-pub(crate) fn usual(kind: SyncKind) -> Family {
-    if glibc::locks::size_of(kind).is_some() { Family::Pthread } else { Family::Other }
+pub(crate) fn usual(kind: SyncKind) -> Option<Family> {
+    glibc::locks::size_of(kind).map(|_| Family::Pthread)
 }
 
 /// The types of all runtimes.

@@ -1,11 +1,9 @@
 //! The object that a user names by its address.
 
+use crate::look::waits::{NoPlace, around, check_place, reread};
 use crate::look::{Names, Scope, look, look_at};
-use crate::model::{
-    Detail, Evidence, Family, Holder, HolderStatus, Remedy, Side, Snapshot, SyncKind, SyncObject, SyncState, Waiter,
-};
+use crate::model::{Evidence, Remedy, Snapshot, SyncKind, SyncObject};
 use crate::runtimes;
-use crate::runtimes::glibc::locks::{CondLayout, decode, size_of};
 use crate::target::{Target, TargetError};
 use crate::{Lwp, RemoteAddr};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -91,12 +89,14 @@ impl FindError {
 /// Finds the object at `address` of `target`: one that threads wait for or hold, or that is named by
 /// something; or, if the user says of which `kind` it is, whatever can be one.
 pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) -> Result<Found, FindError> {
-    let map = target.maps().iter().find(|map| map.contains(address)).ok_or(FindError::Unmapped(address))?;
-    if !map.write {
-        return Err(FindError::NotWritable(address));
+    match check_place(target, address) {
+        Err(NoPlace::Unmapped | NoPlace::Unread(_)) => return Err(FindError::Unmapped(address)),
+        Err(NoPlace::Code | NoPlace::NotWritable) => return Err(FindError::NotWritable(address)),
+        // How it must be aligned depends on what it is.
+        Err(NoPlace::Unaligned) | Ok(()) => {}
     }
     let mut snapshot = look(target, Scope::Held, Names::Findings)?;
-    if let Some(around) = snapshot.objects.iter().find(|object| is_inside(address, object)) {
+    if let Some(around) = around(&snapshot.objects, address) {
         return Err(FindError::Inside(address, around.kind, around.address));
     }
     if !snapshot.objects.iter().any(|object| object.address == address) {
@@ -128,11 +128,6 @@ pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) ->
     Ok(Found { snapshot, object, bytes })
 }
 
-fn is_inside(address: RemoteAddr, object: &SyncObject) -> bool {
-    let size = object.size.unwrap_or(1);
-    object.kind != SyncKind::Futex && address.0.checked_sub(object.address.0).is_some_and(|at| at > 0 && at < size)
-}
-
 /// What the bytes at `address` are, given that they are a `kind` of libc's.
 fn assume(
     target: &dyn Target,
@@ -141,45 +136,18 @@ fn assume(
     kind: SyncKind,
 ) -> Result<SyncObject, FindError> {
     let implausible = || FindError::Implausible(address, kind);
-    if !address.0.is_multiple_of(8) {
-        return Err(FindError::Unaligned(address, 8, kind));
+    let family = runtimes::usual(kind).ok_or_else(implausible)?;
+    let align = runtimes::of(family).alignment(family);
+    if !address.0.is_multiple_of(align) {
+        return Err(FindError::Unaligned(address, align, kind));
     }
-    let mut bytes = vec![0; size_of(kind).ok_or_else(implausible)?];
-    target.read_exact(address, &mut bytes).map_err(|_| FindError::Unmapped(address))?;
-    let decoded = decode(kind, &bytes, CondLayout::Unknown).ok_or_else(implausible)?;
-    if !decoded.is_plausible {
+    let bare = SyncObject::bare(address, kind, family, Evidence::Inferred);
+    let read = reread(target, None, &snapshot.threads, &bare).ok_or(FindError::Unmapped(address))?;
+    if !read.is_plausible {
         return Err(implausible());
     }
-    let holder = decoded.owner.map(|inner| {
-        let lwp = target.lwp_of_inner(inner).filter(|lwp| target.has_thread(*lwp));
-        let thread = snapshot.threads.iter().find(|thread| lwp.is_some() && thread.lwp == lwp);
-        Holder {
-            lwp: lwp.or(Some(Lwp(inner.0))),
-            thread: thread.and_then(|thread| thread.id),
-            recorded: Some(inner),
-            pid: None,
-            side: (decoded.state == SyncState::WriteLocked).then_some(Side::Write),
-            status: if lwp.is_some() { HolderStatus::Alive } else { HolderStatus::Unknown },
-            evidence: Evidence::Recorded,
-            why: None,
-        }
-    });
-    let end = address.offset(bytes.len() as u64);
+    let end = address.offset(read.object.size.ok_or_else(implausible)?);
     let words = snapshot.objects.iter().filter(|other| other.address >= address && other.address < end);
-    let waiters: Vec<Waiter> = words.flat_map(|object| object.waiters.iter().cloned()).collect();
-    let detail: Detail = decoded.detail;
-    Ok(SyncObject {
-        address,
-        kind,
-        family: Family::Pthread,
-        evidence: Evidence::Inferred,
-        name: None,
-        stats: None,
-        size: Some(decoded.size),
-        shared: decoded.shared,
-        state: decoded.state,
-        detail,
-        holders: holder.into_iter().collect(),
-        waiters,
-    })
+    let waiters = words.flat_map(|object| object.waiters.iter().cloned()).collect();
+    Ok(SyncObject { waiters, ..read.object })
 }

@@ -93,7 +93,7 @@ fn registered(target: &dyn Target, scope: Scope) -> Vec<Class> {
     let tracked = if scope == Scope::All { crate::table::registered(target) } else { Vec::new() };
     let class = |(address, kind)| Class {
         kind,
-        family: runtimes::usual(kind),
+        family: runtimes::usual(kind).unwrap_or_default(),
         address,
         side: None,
         evidence: Evidence::Recorded,

@@ -44,11 +44,16 @@ pub fn reread(target: &dyn Target, layout: Option<&Layout>, threads: &[Thread], 
 /// The kind of a pthread object at `address`, where its bytes alone say so: one that is held, and names its
 /// holder, whom `is_thread` must know. An idle object says nothing of itself.
 pub fn by_content(memory: &dyn Memory, address: RemoteAddr, is_thread: &dyn Fn(InnerTid) -> bool) -> Option<SyncKind> {
+    held_at(memory, address, is_thread).map(|class| class.kind)
+}
+
+/// What is at `address`, as [`by_content`] tells it.
+pub(super) fn held_at(memory: &dyn Memory, address: RemoteAddr, is_thread: &dyn Fn(InnerTid) -> bool) -> Option<Class> {
     /// As many as the largest of them has.
     const MOST: usize = 56;
     let mut bytes = [0; MOST];
     let got = memory.read_at(address, &mut bytes).ok()?.min(MOST);
-    Some(held_by_content(address, &bytes[..got], is_thread)?.kind)
+    held_by_content(address, &bytes[..got], is_thread)
 }
 
 #[cfg(test)]
