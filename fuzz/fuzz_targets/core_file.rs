@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use threadglass::target::{Core, KernelFacts, Target};
 use threadglass::Lwp;
 use threadglass::look::{Names, Scope, look, threads};
+use threadglass::target::{Core, KernelFacts, Target};
 use threadglass_fuzz::core_file;
 
 /// Choices of the core's shape, patches of its bytes, and where it is cut.

@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Write;
-use threadglass::symbols::ObjectNames;
 use threadglass::limits::Limits;
+use threadglass::symbols::ObjectNames;
 
 /// No name or path is longer, however it is made: four parts of a path, or the scopes of a name.
 const LONGEST: usize = 64 * 3 * 4096;

@@ -6,8 +6,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Write;
 use threadglass::elf::{DataSymbols, FileSymbols, build_id_of_file};
-use threadglass::runtimes::glibc::SYMBOLS;
 use threadglass::limits::Limits;
+use threadglass::target::SYMBOLS;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(fd) = memfd_create(c"object", MFdFlags::MFD_CLOEXEC) else { return };

@@ -3,10 +3,10 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use threadglass::RemoteAddr;
 use threadglass::elf::Image;
 use threadglass::target::Bytes;
-use threadglass::RemoteAddr;
-use threadglass::runtimes::glibc::SYMBOLS;
+use threadglass::target::SYMBOLS;
 use threadglass_fuzz::object::{BASE, Object};
 
 #[derive(Arbitrary, Debug)]

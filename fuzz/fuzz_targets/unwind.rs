@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
-use threadglass::unwind::{MAX_FRAMES, Registers, Space};
 use threadglass::look::walk_bytes;
+use threadglass::unwind::{MAX_FRAMES, Registers, Space};
 use threadglass_fuzz::unwind::{BASE, STACK, Scene};
 
 fuzz_target!(|scene: Scene| {

@@ -2,8 +2,8 @@
 
 use crate::object::Claim;
 use arbitrary::Arbitrary;
-use threadglass::target::{Anchor, Hint};
 use threadglass::target::Bytes;
+use threadglass::target::{Anchor, Hint};
 use threadglass::{InnerTid, RemoteAddr};
 
 const FIELDS_AT: RemoteAddr = RemoteAddr(0x50_0000);

@@ -135,8 +135,9 @@ impl Picture {
                 Depth::Waits => (Scope::Waited, known),
                 Depth::All => (Scope::All, known.of(target)),
             };
-            let snapshot =
-                Look::knowing(target, &variables.locks).take(scope, Names::None).map_err(|_| TdErr::DbErr)?;
+            let look = Look::new(target).with_variables(&variables.locks);
+            let look = if session.client().is_some() { look.with_layout(session.layout()) } else { look };
+            let snapshot = look.take(scope, Names::None).map_err(|_| TdErr::DbErr)?;
             Ok((snapshot, before, variables))
         })?;
         // Only what was learned from a whole answer is kept.

@@ -15,10 +15,10 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use threadglass::act::{LiveWriter, Tracer};
-use threadglass::look::threads::{InspectError, Inspector, listed_lwps};
+use threadglass::look::threads::{InspectError, Inspector};
 use threadglass::memory::{Memory, MemoryWrite};
-use threadglass::runtimes::glibc::{Layout, LayoutError, SYMBOLS};
-use threadglass::target::{Core, KernelFacts, Known, Live, LwpFacts, ProcService, Service, Symbols, Target};
+use threadglass::runtimes::glibc::{Layout, LayoutError};
+use threadglass::target::{Core, KernelFacts, Known, Live, LwpFacts, ProcService, SYMBOLS, Service, Symbols, Target};
 use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
 /// Where a session's answers come from.
@@ -145,7 +145,7 @@ impl Session {
 
     /// The client's process as a target. `live` was shown to be the same.
     pub(crate) fn service<'a>(&'a self, client: Client, live: Option<&'a Live>) -> Service<'a, Client> {
-        Service::knowing(client, Known { layout: &self.layout, live, list: listed_lwps })
+        Service::knowing(client, Known { live, list: &self.layout })
     }
 
     /// Whether what was learned from the client's process is all there was: no routine has failed, nor does one now.

@@ -211,6 +211,7 @@ proptest! {
         target.map(RemoteAddr(0x1000), code);
         target.map(RemoteAddr(0x9000), stack.into_iter().flat_map(u64::to_le_bytes).collect());
         let space = Space::new(&target, &[(RemoteAddr(0x1000), RemoteAddr(end))]);
-        follow_bytes(&space, RemoteAddr(0x1000), RemoteAddr(0x9000), RemoteAddr(lock));
+        let lock = Wanted { address: RemoteAddr(lock), size: 4, kind: SyncKind::Mutex, family: Family::RustStd };
+        follow_bytes(&space, RemoteAddr(0x1000), RemoteAddr(0x9000), &lock);
     }
 }

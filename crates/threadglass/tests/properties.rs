@@ -11,9 +11,9 @@ use threadglass::proc::{
     SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
 };
 use threadglass::runtimes::glibc::locks::{CondLayout, decode, size_of};
-use threadglass::runtimes::glibc::{DescriptorReader, Layout, MAX_NODES, SYMBOLS, tsd, walk};
+use threadglass::runtimes::glibc::{DescriptorReader, Layout, MAX_NODES, tsd, walk};
 use threadglass::target::Bytes;
-use threadglass::target::{Anchor, Hint};
+use threadglass::target::{Anchor, Hint, SYMBOLS};
 use threadglass::{InnerTid, PthreadId, RemoteAddr};
 
 /// Where the invented libc keeps its descriptors, its list heads, and its key table.

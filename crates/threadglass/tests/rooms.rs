@@ -3,15 +3,87 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crate's source files outside of `src/arch`.
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("src/arch") {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
+/// The rooms of the crate, from bottom to top: each uses those before it and none behind it.
+const ROOMS: [&str; 19] = [
+    "ids", "model", "memory", "arch", "proc", "sys", "own_dir", "limits", "elf", "target", "symbols", "unwind",
+    "runtimes", "host", "table", "perf", "look", "act", "measure",
+];
+
+/// The crate's source files, with the room that each belongs to.
+fn sources() -> Vec<(String, PathBuf)> {
+    fn gather(dir: &Path, room: Option<&str>, found: &mut Vec<(String, PathBuf)>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let room = room.unwrap_or(&stem);
+            if path.is_dir() {
+                gather(&path, Some(room), found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push((room.to_owned(), path));
+            }
         }
+    }
+    let mut found = Vec::new();
+    gather(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), None, &mut found);
+    assert!(found.len() > 100, "{} files", found.len());
+    found
+}
+
+/// The code of a file without its comments and its tests: those may use anything.
+fn code(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+/// The rooms that code names: `crate::room`, and each in `crate::{room::x, other::y}`.
+fn rooms_used(code: &str) -> Vec<String> {
+    let mut used = Vec::new();
+    for (at, path) in code.match_indices("crate::") {
+        let rest = &code[at + path.len()..];
+        let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+        match rest.strip_prefix('{') {
+            None => used.push(name(rest)),
+            Some(list) => {
+                let (mut depth, mut part) = (0, String::new());
+                for c in list.chars() {
+                    match c {
+                        '}' if depth == 0 => break,
+                        ',' if depth == 0 => used.push(name(std::mem::take(&mut part).trim())),
+                        _ => {
+                            depth += i32::from(c == '{') - i32::from(c == '}');
+                            part.push(c);
+                        }
+                    }
+                }
+                used.push(name(part.trim()));
+            }
+        }
+    }
+    used
+}
+
+#[test]
+fn a_room_uses_only_rooms_below_it() {
+    assert_eq!(rooms_used("use crate::{Lwp, act::{a, b}, look::X};"), ["Lwp", "act", "look"]);
+    assert_eq!(rooms_used("let x = crate::sys::vm::read(); use crate::model;"), ["sys", "model"]);
+    let level = |room: &str| ROOMS.iter().position(|known| *known == room);
+    let mut wrong = Vec::new();
+    for (room, file) in sources().into_iter().filter(|(room, _)| room != "lib") {
+        let own = level(&room).unwrap_or_else(|| panic!("{room} is in no row of ROOMS"));
+        let code = code(&fs::read_to_string(&file).unwrap());
+        let above = rooms_used(&code).into_iter().filter(|used| level(used).is_some_and(|used| used > own));
+        wrong.extend(above.map(|used| format!("{}: {room} uses {used}", file.display())));
+    }
+    assert!(wrong.is_empty(), "against the order of the rooms:\n{}", wrong.join("\n"));
+}
+
+/// A family of locks is a folder in `runtimes`: who looks asks it through the contract.
+#[test]
+fn nothing_that_looks_names_a_family() {
+    let rooms = ["symbols", "unwind", "look", "act", "measure"];
+    for (_, file) in sources().into_iter().filter(|(room, _)| rooms.contains(&room.as_str())) {
+        let code = code(&fs::read_to_string(&file).unwrap());
+        assert!(!code.contains("Family::"), "{} names a family of locks", file.display());
     }
 }
 
@@ -41,11 +113,8 @@ fn nothing_outside_arch_names_a_register() {
         assert!(named(line).is_some(), "{line}");
     }
     assert_eq!(named("let strip = 2024; // rax"), None);
-    let mut files = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
-    assert!(files.len() > 100, "{} files", files.len());
     let mut wrong = Vec::new();
-    for file in files {
+    for (_, file) in sources().into_iter().filter(|(room, _)| room != "arch") {
         for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
             wrong.extend(named(line).map(|word| format!("{}:{}: {word}", file.display(), number + 1)));
         }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::{Build, Fixture};
 use threadglass::act::{LiveWriter, RegisterSet, Tracer};
-use threadglass::look::threads::{Inspector, listed_lwps};
-use threadglass::look::{Names, Scope, look};
+use threadglass::look::threads::Inspector;
+use threadglass::look::{Look, Names, Scope, look};
 use threadglass::memory::{Memory, MemoryWrite, ReadErrorKind};
 use threadglass::model::{Snapshot, SyncObject, Thread, ThreadState};
 use threadglass::proc::SyscallFile;
@@ -71,7 +71,7 @@ fn layout_of(target: &(impl Memory + Symbols)) -> Layout {
 }
 
 fn known<'a>(layout: &'a Layout, live: Option<&'a Live>) -> Known<'a> {
-    Known { layout, live, list: listed_lwps }
+    Known { live, list: layout }
 }
 
 /// What does not depend on the moment.
@@ -89,7 +89,7 @@ fn everything_that_the_live_process_tells() {
         let layout = layout_of(&service);
         assert!(!service.has_failed_to_read() && !service.has_failed_to_look_up(), "{scenario}");
         let service = Service::knowing(&debugger, known(&layout, Some(&live)));
-        let seen = steady(look(&service, Scope::All, Names::Findings).unwrap());
+        let seen = steady(Look::new(&service).with_layout(&layout).take(Scope::All, Names::Findings).unwrap());
         let truth = steady(look(&live, Scope::All, Names::Findings).unwrap());
         assert!(truth.1.iter().any(|object| !object.waiters.is_empty()), "{scenario}: nobody waits");
         assert_eq!(seen, truth, "{scenario}");
@@ -115,7 +115,7 @@ fn threads_and_locks_by_memory_and_registers_alone() {
     let debugger = Debugger::of(&live);
     let service = Service::knowing(&debugger, known(&layout, None));
     let truth = look(&live, Scope::Waited, Names::Findings).unwrap();
-    let seen = look(&service, Scope::Waited, Names::Findings).unwrap();
+    let seen = Look::new(&service).with_layout(&layout).take(Scope::Waited, Names::Findings).unwrap();
     let told = |thread: &Thread| {
         (thread.id, thread.lwp, thread.state, thread.start, thread.sp, thread.pc, thread.syscall.clone())
     };

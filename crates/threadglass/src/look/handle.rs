@@ -5,6 +5,7 @@ use super::threads::{Collected, collect_threads};
 use super::waits::{add_statistics, collect};
 use crate::model::Snapshot;
 use crate::runtimes::Types;
+use crate::runtimes::glibc::Layout;
 use crate::symbols::{DataNames, LockVariable, Objects, Symbolizer};
 use crate::target::{Target, TargetError};
 use crate::unwind::Space;
@@ -40,6 +41,8 @@ pub struct Look<'t> {
     pub(crate) target: &'t dyn Target,
     pub(crate) objects: Arc<Objects<'t>>,
     pub(crate) space: Arc<Space<'t>>,
+    /// Where things are in the target's memory, if that was known before.
+    pub(crate) layout: Option<Layout>,
     /// All locks in variables, once they are known.
     variables: OnceLock<Arc<Vec<LockVariable>>>,
 }
@@ -49,12 +52,17 @@ impl<'t> Look<'t> {
     pub fn new(target: &'t dyn Target) -> Self {
         let objects = Objects::new(target, &Types);
         let space = Arc::new(Space::of_objects(&objects));
-        Self { target, objects, space, variables: OnceLock::new() }
+        Self { target, objects, space, layout: None, variables: OnceLock::new() }
     }
 
-    /// [`Look::new`] for who knows the locks in variables from an earlier look: finding them takes its time.
-    pub fn knowing(target: &'t dyn Target, variables: &Arc<Vec<LockVariable>>) -> Self {
-        Self { variables: OnceLock::from(variables.clone()), ..Self::new(target) }
+    /// The same look, by one who knows where things are in the target's memory.
+    pub fn with_layout(self, layout: &Layout) -> Self {
+        Self { layout: Some(layout.clone()), ..self }
+    }
+
+    /// The same look, by one who knows the locks in variables: finding them takes its time.
+    pub fn with_variables(self, variables: &Arc<Vec<LockVariable>>) -> Self {
+        Self { variables: OnceLock::from(variables.clone()), ..self }
     }
 
     /// Looks, without stopping the target.

@@ -4,6 +4,7 @@
 //! and its threads; [`KernelFacts`] adds what only the kernel knows. Live processes have all three.
 
 mod access;
+mod announced;
 mod bytes;
 mod core;
 mod facts;
@@ -19,18 +20,18 @@ pub use access::Denial;
 pub(crate) use access::{
     CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope,
 };
+pub use announced::SYMBOLS;
 pub use bytes::Bytes;
 pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, SchedCounters};
 pub use library::Library;
 pub use live::Live;
 pub use module::Module;
-pub use service::{Known, ProcService, RoutineFailed, Service};
+pub use service::{Known, ProcService, RoutineFailed, Service, ThreadList};
 
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::model::{CoreInfo, Gap, Remedy, SignalSet};
 use crate::proc::{MapEntry, StackLimit};
-use crate::runtimes::glibc::Layout;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use std::fs::File;
 
@@ -115,11 +116,6 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
     /// will need all of them should ask for all at once.
     fn gives_facts_in_bulk(&self) -> bool {
         false
-    }
-
-    /// Where things are in its memory, if that has been learned already.
-    fn known_layout(&self) -> Option<&Layout> {
-        None
     }
 
     /// Another process on the same machine, with which this one shares memory; `None` where there is no such

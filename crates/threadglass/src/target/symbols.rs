@@ -1,9 +1,9 @@
 //! Where the glibc symbols of a target are: in the loaded images first, then in the files.
 
+use super::SYMBOLS;
 use super::{Library, Module, Target};
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};
-use crate::runtimes::glibc::SYMBOLS;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ impl GlibcSymbols {
 
     /// Address of `name`, one of [`SYMBOLS`].
     pub(super) fn address_of(&self, name: &str) -> Option<RemoteAddr> {
-        debug_assert!(SYMBOLS.contains(&name), "{name} is missing from glibc::SYMBOLS");
+        debug_assert!(SYMBOLS.contains(&name), "{name} is missing from target::SYMBOLS");
         self.found.get(name).copied()
     }
 }

@@ -123,10 +123,9 @@ pub(crate) fn first_argument(
     frames::first_argument(target, space, &stander).map(RemoteAddr)
 }
 
-/// Follows the code at `pc` in plain memory, for tests and fuzzing; whether it releases a Rust mutex at `lock`.
-pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: RemoteAddr) -> bool {
-    let lock = Wanted { address: lock, size: 4, kind: SyncKind::Mutex, family: Family::RustStd };
-    frames::follow(space, pc, sp, &lock)
+/// Follows the code at `pc` in plain memory, for tests and fuzzing; whether it releases `lock`.
+pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &Wanted) -> bool {
+    frames::follow(space, pc, sp, lock)
 }
 
 /// A suspicion before it is put into words.

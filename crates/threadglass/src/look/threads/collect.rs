@@ -39,7 +39,7 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
     let mut gaps = target.losses();
     let mut facts: BTreeMap<Lwp, LwpFacts> = BTreeMap::new();
     let mut pairs = Pairs::default();
-    let mut layout: Option<Result<Layout, LayoutError>> = target.known_layout().cloned().map(Ok);
+    let mut layout: Option<Result<Layout, LayoutError>> = look.layout.clone().map(Ok);
     let denial = target.denial();
 
     for round in 0..ROUNDS {

@@ -10,7 +10,7 @@ use super::running;
 use crate::memory::{Memory, ReadError, ReadErrorKind};
 use crate::model::{Evidence, Thread, ThreadState};
 use crate::runtimes::glibc::{Descriptor, DescriptorReader, Layout, ListFault};
-use crate::target::{LwpFacts, Target};
+use crate::target::{LwpFacts, Target, ThreadList};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::HashMap;
 
@@ -38,10 +38,12 @@ fn fault_error(fault: ListFault) -> InspectError {
     }
 }
 
-/// The LWPs of the threads on libc's lists, by memory alone.
-pub fn listed_lwps(memory: &dyn Memory, layout: &Layout) -> Option<Vec<Lwp>> {
-    let threads = Inspector { memory, layout, target: None }.list().ok()?;
-    Some(threads.iter().filter(|thread| thread.tid > 0).map(|thread| Lwp(thread.tid)).collect())
+/// Of the threads on libc's lists, by memory alone.
+impl ThreadList for Layout {
+    fn lwps(&self, memory: &dyn Memory) -> Option<Vec<Lwp>> {
+        let threads = Inspector { memory, layout: self, target: None }.list().ok()?;
+        Some(threads.iter().filter(|thread| thread.tid > 0).map(|thread| Lwp(thread.tid)).collect())
+    }
 }
 
 /// Looks at the threads of one target, one at a time.

@@ -11,5 +11,5 @@ mod tsd;
 
 pub(crate) use collect::SUSPENDER;
 pub(crate) use collect::{Collected, collect_threads};
-pub use inspect::{InspectError, Inspector, listed_lwps};
+pub use inspect::{InspectError, Inspector};
 pub use tsd::collect_tsd;

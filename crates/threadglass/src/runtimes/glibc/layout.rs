@@ -332,7 +332,7 @@ pub(super) struct Fields {
 
 impl Fields {
     fn read(memory: &dyn Memory, symbols: &dyn Symbols) -> Self {
-        let names: Vec<_> = super::SYMBOLS
+        let names: Vec<_> = crate::target::SYMBOLS
             .iter()
             .filter(|name| name.starts_with("_thread_db_"))
             .filter_map(|name| Some((*name, symbols.address_of(name)?)))

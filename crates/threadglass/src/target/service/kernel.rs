@@ -9,7 +9,7 @@ impl<S: ProcService> Service<'_, S> {
     /// The threads on libc's lists.
     fn listed(&self) -> &[Lwp] {
         self.lwps.get_or_init(|| {
-            let listed = self.known.and_then(|known| (known.list)(self, known.layout));
+            let listed = self.known.and_then(|known| known.list.lwps(self));
             listed.unwrap_or_else(|| {
                 self.fail();
                 Vec::new()

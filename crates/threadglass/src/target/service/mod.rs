@@ -9,7 +9,6 @@ use crate::arch::GeneralRegisters;
 use crate::limits::Limits;
 use crate::memory::{Memory, MemoryWrite, ReadError, ReadErrorKind};
 use crate::proc::{MapEntry, StackLimit};
-use crate::runtimes::glibc::Layout;
 use crate::target::Denial;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use std::fs::File;
@@ -44,15 +43,19 @@ pub trait ProcService: Sync {
     fn registers(&self, lwp: Lwp) -> Result<GeneralRegisters, RoutineFailed>;
 }
 
+/// Knows where a program's threads are in its memory.
+pub trait ThreadList: Sync {
+    /// Their LWPs.
+    fn lwps(&self, memory: &dyn Memory) -> Option<Vec<Lwp>>;
+}
+
 /// What is known of a debugger's process beforehand.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
-    /// Where things are in its memory.
-    pub layout: &'a Layout,
     /// The live process behind it, once that was shown to be the same.
     pub live: Option<&'a Live>,
-    /// Lists the LWPs of its threads from its memory: no routine of a debugger does.
-    pub list: fn(&dyn Memory, &Layout) -> Option<Vec<Lwp>>,
+    /// Lists its threads: no routine of a debugger does.
+    pub list: &'a dyn ThreadList,
 }
 
 /// Which routines have failed.
@@ -244,9 +247,5 @@ impl<S: ProcService> Target for Service<'_, S> {
 
     fn other(&self, pid: Pid) -> Option<Box<dyn Target>> {
         self.live()?.other(pid)
-    }
-
-    fn known_layout(&self) -> Option<&Layout> {
-        self.known.map(|known| known.layout)
     }
 }
