@@ -31,6 +31,6 @@ fuzz_target!(|input: Input| {
     let Ok(core) = Core::from_bytes(bytes) else { return };
     assert!(core.thread_count().is_some_and(|count| count <= (1 << 17) + 1));
     let _ = look(&core, Scope::Threads, Names::None);
-    let _ = threads::collect_tsd(&core);
+    let _ = threads::thread_data(&core);
     let _ = (core.maps(), core.registers(Lwp(1000)), core.floating_registers(Lwp(1000)));
 });

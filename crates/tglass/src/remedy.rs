@@ -3,9 +3,9 @@
 use threadglass::act::ControlError;
 use threadglass::act::inject::InjectError;
 use threadglass::act::set_state::FindError;
+use threadglass::measure::TrackError;
 use threadglass::measure::profile::ProfileError;
 use threadglass::model::{Check, Gap, Remedy};
-use threadglass::table::TrackError;
 use threadglass::target::TargetError;
 
 /// An error with its causes and what to do about it.

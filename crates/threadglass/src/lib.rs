@@ -20,26 +20,64 @@
 //! Data goes one way: [`target`] (bytes, kernel facts) → [`glibc`], [`symbols`] (knowledge) →
 //! [`model`] (plain data) → whoever prints it.
 #![deny(unsafe_code)]
+// What only the inside is for would be called dead where that is closed.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
 pub mod act;
 mod arch;
-pub mod elf;
 mod ids;
-pub mod limits;
 pub mod look;
 pub mod measure;
 pub mod memory;
 pub mod model;
-pub mod own_dir;
-pub mod proc;
-pub mod runtimes;
-pub mod symbols;
 #[allow(unsafe_code)]
-pub(crate) mod sys;
-pub mod table;
+mod sys;
 pub mod target;
-pub mod unwind;
 
+pub use arch::syscall_name;
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
+pub use limits::{Limits, Running};
 pub use sys::interrupt::{Asked, Interrupt};
 pub use sys::terminal::lines as terminal_lines;
+
+// The inside: open to the C library, tests and fuzz targets of this workspace, without any promise.
+#[cfg(not(feature = "internals"))]
+pub(crate) mod elf;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod elf;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod limits;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod limits;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod own_dir;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod own_dir;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod proc;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod proc;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod runtimes;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod runtimes;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod symbols;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod symbols;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod table;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod table;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod unwind;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod unwind;

@@ -15,7 +15,7 @@ use threadglass::{Lwp, RemoteAddr};
 /// Looks at everything; `None` when it is refused.
 fn look(bytes: Vec<u8>) -> Option<Snapshot> {
     let core = Core::from_bytes(bytes).ok()?;
-    let _ = threads::collect_tsd(&core);
+    let _ = threads::thread_data(&core);
     let _ = (core.maps(), core.modules(), core.extended_registers(Lwp(1000)));
     look::look(&core, Scope::Threads, Names::None).ok()
 }

@@ -5,10 +5,10 @@ use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
 use threadglass::Pid;
-use threadglass::look::doctor;
+use threadglass::look;
 
 pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
-    let mut report = doctor::check(args.pid.map(Pid))?;
+    let mut report = look::check(args.pid.map(Pid))?;
     report.target.iter_mut().flatten().for_each(remedy::of_check);
     if args.json {
         return super::print_json(&report);

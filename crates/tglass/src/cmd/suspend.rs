@@ -4,7 +4,7 @@ use crate::cli::SuspendArgs;
 use anyhow::{Result, anyhow};
 use std::process::ExitCode;
 use threadglass::act::{ControlError, HoldEnd, Suspended};
-use threadglass::proc::syscall_name;
+use threadglass::syscall_name;
 use threadglass::target::Live;
 use threadglass::{Lwp, Pid};
 

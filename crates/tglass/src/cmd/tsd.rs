@@ -4,12 +4,12 @@ use crate::cli::TargetArgs;
 use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
-use threadglass::look::threads;
+use threadglass::look;
 
 pub fn run(args: &TargetArgs) -> Result<ExitCode> {
     let target = super::open(args)?;
     let _look = target.limits().begin();
-    let mut snapshot = threads::collect_tsd(&*target)?;
+    let mut snapshot = look::thread_data(&*target)?;
     remedy::of_gaps(&mut snapshot.gaps);
     if args.json {
         return super::print_json(&snapshot);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use threadglass::act::set_state::{Applied, Found, Kicked, Sharers};
 use threadglass::model::{Evidence, Side};
 use threadglass::model::{SetPlan as Plan, WordWrite};
-use threadglass::proc::syscall_name;
+use threadglass::syscall_name;
 use threadglass::{Lwp, RemoteAddr};
 
 /// Threads listed by name.

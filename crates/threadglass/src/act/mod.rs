@@ -16,6 +16,7 @@ mod switch;
 mod tracer;
 mod write;
 
+pub use crate::own_dir::{Access, own_dir};
 pub use crate::sys::ptrace::RegisterSet;
 pub use adjust::{AdjustError, raise_signals, set_priority};
 pub use copy_stack::{StackCopy, add_stacks_stopping, copy_stack};

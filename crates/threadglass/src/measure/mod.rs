@@ -5,3 +5,5 @@ pub mod contend;
 #[cfg(feature = "profile")]
 pub mod profile;
 pub mod stats;
+
+pub use crate::table::TrackError;

@@ -15,14 +15,19 @@ mod service;
 mod symbols;
 
 pub use self::core::{Core, CoreError, CoreFault, CoreOptions};
+#[doc(hidden)]
 pub use crate::arch::GeneralRegisters;
 pub use access::Denial;
 pub(crate) use access::{
     CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope,
 };
+#[doc(hidden)]
 pub use announced::SYMBOLS;
+#[doc(hidden)]
 pub use bytes::Bytes;
+#[doc(hidden)]
 pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, SchedCounters};
+#[doc(hidden)]
 pub use library::Library;
 pub use live::Live;
 pub use module::Module;

@@ -9,9 +9,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use threadglass::act::set_state::Sharers;
+use threadglass::act::{Access, own_dir};
 use threadglass::model::Family;
 use threadglass::model::SetPlan as Plan;
-use threadglass::own_dir::{Access, own_dir};
 use threadglass::target::Live;
 
 const SCHEMA: &str = "threadglass/set/1";

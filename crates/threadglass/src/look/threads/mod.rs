@@ -12,4 +12,4 @@ mod tsd;
 pub(crate) use collect::SUSPENDER;
 pub(crate) use collect::{Collected, collect_threads};
 pub use inspect::{InspectError, Inspector};
-pub use tsd::collect_tsd;
+pub use tsd::thread_data;

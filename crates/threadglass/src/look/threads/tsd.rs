@@ -10,7 +10,7 @@ use crate::target::{Module, Target, TargetError};
 const MAX_VALUES: usize = 1 << 21;
 
 /// Looks at the thread-specific data of `target`, without stopping it.
-pub fn collect_tsd(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
+pub fn thread_data(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
     let _look = target.limits().begin();
     let look = Look::new(target);
     let symbolizer = look.symbolizer();
