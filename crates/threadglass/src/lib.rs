@@ -1,24 +1,96 @@
-//! Look inside a running multithreaded native Linux process from outside, without stopping it.
+//! Look inside a multithreaded native Linux process, alive or in a core file, without stopping it.
 //!
-//! **What you give:** a pid ([`target::Live::open`]) or a core file ([`target::Core::open`]). **What you
-//! get:** a [`model::Snapshot`] of its
-//! threads (and, with [`glibc::tsd`], their thread-specific data) as plain data in which every fact
-//! that was not simply read carries its [`model::Evidence`], and whatever could not be read is
-//! listed as a [`model::Gap`]. **What it will not do:** stop, signal, write to or inject into the
-//! target. The one exception is named for what it does and lives apart: [`control`].
+//! # Open a target and look
+//!
+//! [`target::Live`] is a running process, [`target::Core`] a core file; every function that looks takes either.
+//! [`look::look`] returns a [`model::Snapshot`]. [`look::Scope`] says what to look for: threads alone, locks that threads
+//! wait for, locks that they hold, all locks. [`look::look_at`] looks at one lock, [`look::Look`] is for repeated looks,
+//! [`look::threads::collect_tsd`] reads thread-specific data.
 //!
 //! ```
 //! use threadglass::look::{Names, Scope, look};
 //! use threadglass::{Pid, target::Live};
 //!
 //! let live = Live::open(Pid::me())?;
-//! let snapshot = look(&live, Scope::Threads, Names::None)?;
-//! assert!(snapshot.threads.iter().any(|t| t.lwp.is_some()));
+//! let snapshot = look(&live, Scope::Waited, Names::None)?;
+//! for thread in &snapshot.threads {
+//!     println!("{:?} {}", thread.name, thread.state.word());
+//! }
+//! # assert!(snapshot.threads.iter().any(|thread| thread.lwp.is_some()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Data goes one way: [`target`] (bytes, kernel facts) → [`glibc`], [`symbols`] (knowledge) →
-//! [`model`] (plain data) → whoever prints it.
+//! # The model
+//!
+//! Everything in [`model`] is plain data, and serialisable with the feature `serde`. A fact that was not simply read says
+//! how it is known ([`model::Evidence`]), and what could not be read is a [`model::Gap`].
+//!
+//! ```
+//! # use threadglass::look::{Names, Scope, look};
+//! # use threadglass::{Pid, target::Live};
+//! use threadglass::model::Evidence;
+//!
+//! # let snapshot = look(&Live::open(Pid::me())?, Scope::Threads, Names::None)?;
+//! let guessed = snapshot.threads.iter().filter(|thread| thread.state_evidence >= Evidence::Inferred);
+//! println!("{} states are guesses", guessed.count());
+//! for gap in &snapshot.gaps {
+//!     println!("not seen: {}: {}", gap.what, gap.why);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Explain
+//!
+//! [`look::explain`] is for a process that hangs. It adds [`model::Finding`]s, such as a deadlock or a lock whose owner has
+//! ended, and the stacks of the threads that they concern.
+//!
+//! ```
+//! use threadglass::{Pid, look::explain, target::Live};
+//!
+//! let snapshot = explain(&Live::open(Pid::me())?)?;
+//! assert!(!snapshot.findings.iter().any(|finding| finding.is_certain_hang()), "this program does not hang");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Act
+//!
+//! Looking never stops, signals or writes to a process. What does is in [`act`]: stop a thread ([`act::StoppedThread`]), set
+//! a lock by force ([`act::set_state`]), load an agent that counts ([`act::inject`]).
+//!
+//! ```
+//! use threadglass::{Pid, act::StoppedThread};
+//!
+//! let mut child = std::process::Command::new("sleep").arg("60").spawn()?;
+//! let pid = Pid(child.id() as i32);
+//! let stopped = StoppedThread::stop(pid, pid.leader())?;
+//! drop(stopped); // and it goes on
+//! child.kill()?;
+//! # child.wait()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Measure
+//!
+//! [`measure`] watches a process for a while: what its threads do with their time ([`measure::stats`]), which locks they
+//! contend for ([`measure::contend`]), which functions run or wait ([`measure::profile`]).
+//!
+//! ```
+//! use std::time::Duration;
+//! use threadglass::measure::stats::{Known, Watch};
+//! use threadglass::{Interrupt, Pid, target::Live};
+//!
+//! let live = Live::open(Pid::me())?;
+//! let known = Known::of(&live)?;
+//! let stats = Watch::new(&live, &known)?.interval(Duration::from_millis(50), &Interrupt::watch()?)?;
+//! println!("{:.1} threads ran, on average", stats.process.a_concurrency);
+//! # assert!(stats.process.nlwps >= 1.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Examples
+//!
+//! Three complete programs are in `examples/`: `watchdog` explains its own process when it is stuck, `waits` lists what each
+//! thread of a process waits for, `follow_lock` prints each change of one lock.
 #![deny(unsafe_code)]
 // What only the inside is for would be called dead where that is closed.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]

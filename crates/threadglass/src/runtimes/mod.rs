@@ -1,7 +1,7 @@
 //! What a thread, a lock and a wait are, one folder for each system that makes them.
 //!
-//! [`Runtime`] is the one contract: what a lock family answers, and all that the rest of the crate asks of it. A new
-//! family is a folder with an implementation, and a line in [`ALL`].
+//! `Runtime` is the one contract: what a lock family answers, and all that the rest of the crate asks of it. A new
+//! family is a folder with an implementation, and a line in `ALL`.
 
 mod content;
 pub(crate) mod cxx;

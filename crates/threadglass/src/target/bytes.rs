@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Memory that is a set of byte ranges, and a list of symbols.
 ///
 /// ```
-/// use threadglass::{RemoteAddr, target::{Bytes, Memory}};
+/// use threadglass::{RemoteAddr, memory::Memory, target::Bytes};
 ///
 /// let mut target = Bytes::default();
 /// target.map(RemoteAddr(0x1000), vec![1, 0, 0, 0, 9]);

@@ -1,6 +1,6 @@
 //! Stacks: from registers, memory and unwind tables to frames.
 //!
-//! **What you give:** a target ([`add_stacks`], [`Stacks`]). **What you get:** the frames of every thread
+//! **What you give:** a target ([`Space`]). **What you get:** the frames of every thread
 //! that stands still, with its evidence, and why each stack ends. **What it will not do:** stop a thread
 //! (that is [`crate::act::copy_stack`]), or go on by a guess: a frame that cannot be undone by its
 //! own unwind rule ends the stack.

@@ -1,6 +1,6 @@
 //! Who waits for what, who holds it, and what is wrong with that.
 //!
-//! **What you give:** a target ([`collect`]). **What you get:** its threads with `waits_for` and `holds`, the
+//! **What you give:** a target ([`explain`]). **What you get:** its threads with `waits_for` and `holds`, the
 //! objects that are waited for or held, and the findings: circles, owners that are gone, the longest chain.
 //! **What it will not do:** stop the target. A thread that is asleep cannot let go of anything; so a circle
 //! of threads that were all seen not to move, around the time at which the objects were read, is one.
