@@ -22,7 +22,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let pid = std::env::args().nth(1).ok_or("which process? usage: waits PID")?;
     let live = Live::open(Pid(pid.parse()?))?;
     // `Waited` finds what threads wait for; `Held` and `All` would find more locks, and take longer.
-    // `Names::All` has every lock named after the variable or the type that it lies in, where there is debug information.
+    // `Names::All` has every lock named after the variable or type that it lies in, where there is debug information.
     let snapshot = look(&live, Scope::Waited, Names::All)?;
     println!("{:>7}  {:<15}  {:<14}  WAITS FOR", "LWP", "NAME", "STATE");
     for thread in &snapshot.threads {

@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     clerk("saver", &SALARY, &SAVINGS)?;
     clerk("spender", &SAVINGS, &SALARY)?;
     // A process may always look at itself: this takes no privileges. The watchdog must not need the locks that it
-    // watches. Looking allocates memory, so a program that may hang inside its allocator is better looked at by another.
+    // watches. Looking allocates memory, so a program that may hang in its allocator is better looked at by another.
     let live = Live::open(Pid::me())?;
     let mut last = None;
     loop {

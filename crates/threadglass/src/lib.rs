@@ -3,9 +3,9 @@
 //! # Open a target and look
 //!
 //! [`target::Live`] is a running process, [`target::Core`] a core file; every function that looks takes either.
-//! [`look::look`] returns a [`model::Snapshot`]. [`look::Scope`] says what to look for: threads alone, locks that threads
-//! wait for, locks that they hold, all locks. [`look::look_at`] looks at one lock, [`look::Look`] is for repeated looks,
-//! [`look::threads::collect_tsd`] reads thread-specific data.
+//! [`look::look`] returns a [`model::Snapshot`]. [`look::Scope`] says what to look for: threads alone, locks that
+//! threads wait for, locks that they hold, all locks. [`look::look_at`] looks at one lock, [`look::Look`] is for
+//! repeated looks, [`look::threads::collect_tsd`] reads thread-specific data.
 //!
 //! ```
 //! use threadglass::look::{Names, Scope, look};
@@ -22,8 +22,8 @@
 //!
 //! # The model
 //!
-//! Everything in [`model`] is plain data, and serialisable with the feature `serde`. A fact that was not simply read says
-//! how it is known ([`model::Evidence`]), and what could not be read is a [`model::Gap`].
+//! Everything in [`model`] is plain data, and serialisable with the feature `serde`. A fact that was not simply read
+//! says how it is known ([`model::Evidence`]), and what could not be read is a [`model::Gap`].
 //!
 //! ```
 //! # use threadglass::look::{Names, Scope, look};
@@ -41,8 +41,8 @@
 //!
 //! # Explain
 //!
-//! [`look::explain`] is for a process that hangs. It adds [`model::Finding`]s, such as a deadlock or a lock whose owner has
-//! ended, and the stacks of the threads that they concern.
+//! [`look::explain`] is for a process that hangs. It adds [`model::Finding`]s, such as a deadlock or a lock whose owner
+//! has ended, and the stacks of the threads that they concern.
 //!
 //! ```
 //! use threadglass::{Pid, look::explain, target::Live};
@@ -54,8 +54,8 @@
 //!
 //! # Act
 //!
-//! Looking never stops, signals or writes to a process. What does is in [`act`]: stop a thread ([`act::StoppedThread`]), set
-//! a lock by force ([`act::set_state`]), load an agent that counts ([`act::inject`]).
+//! Looking never stops, signals or writes to a process. What does is in [`act`]: stop a thread
+//! ([`act::StoppedThread`]), set a lock by force ([`act::set_state`]), load an agent that counts ([`act::inject`]).
 //!
 //! ```
 //! use threadglass::{Pid, act::StoppedThread};
@@ -71,8 +71,8 @@
 //!
 //! # Measure
 //!
-//! [`measure`] watches a process for a while: what its threads do with their time ([`measure::stats`]), which locks they
-//! contend for ([`measure::contend`]), which functions run or wait ([`measure::profile`]).
+//! [`measure`] watches a process for a while: what its threads do with their time ([`measure::stats`]), which locks
+//! they contend for ([`measure::contend`]), which functions run or wait ([`measure::profile`]).
 //!
 //! ```
 //! use std::time::Duration;
@@ -89,8 +89,8 @@
 //!
 //! # Examples
 //!
-//! Three complete programs are in `examples/`: `watchdog` explains its own process when it is stuck, `waits` lists what each
-//! thread of a process waits for, `follow_lock` prints each change of one lock.
+//! Three complete programs are in `examples/`: `watchdog` explains its own process when it is stuck, `waits` lists what
+//! each thread of a process waits for, `follow_lock` prints each change of one lock.
 #![deny(unsafe_code)]
 // What only the inside is for would be called dead where that is closed.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
