@@ -42,7 +42,7 @@ enum Source<'a> {
     /// It is so many of a target's objects.
     Mapped(Arc<Objects<'a>>, usize),
     /// It lies in plain memory.
-    Plain(OnceLock<Option<Image>>),
+    Plain(Box<OnceLock<Option<Image>>>),
 }
 
 /// A range of addresses with an unwind table of its own, which is read when it is first asked for.
@@ -176,7 +176,7 @@ impl<'a> Space<'a> {
 
 impl<'a> Object<'a> {
     fn plain(base: RemoteAddr, end: RemoteAddr) -> Self {
-        Self { extent: Extent::new(base, end), source: Source::Plain(OnceLock::new()), libc: false }
+        Self { extent: Extent::new(base, end), source: Source::Plain(Box::default()), libc: false }
     }
 
     fn mapped(&self) -> Option<&MappedObject<'a>> {
@@ -221,7 +221,7 @@ impl Extent {
             return Err(Fault::TooMany);
         }
         let open = || object.and_then(|object| object.file()?.try_clone().ok());
-        Table::load(Means { memory: space.memory, limits: &space.limits }, image, &open)
+        Table::load(Means { memory: space.memory, limits: &space.limits }, image, open)
     }
 }
 

@@ -138,7 +138,7 @@ pub(super) fn check(pid: Pid, filters: &[Filter]) -> Result<(), InjectError> {
             Verdict::Worse => false,
         };
         if !is_fine {
-            let name = crate::arch::syscall_word(call.number.into());
+            let name = crate::arch::syscall_word(call.number);
             return Err(InjectError::Seccomp(pid, format!("{name} is not allowed, or not in every form")));
         }
     }
