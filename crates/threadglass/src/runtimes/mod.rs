@@ -35,7 +35,7 @@ pub(crate) trait Runtime: Sync {
     /// Whose objects it explains.
     fn families(&self) -> &'static [Family];
 
-    /// What a thread waits for, by the `function` it is in at `spot`, a name that has `evidence`.
+    /// What a thread waits for, by the function that it is in at `spot`.
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class>;
 
     /// What a thread waits for, by the numbers it gave to the kernel and what lies around the word, where no
@@ -49,7 +49,7 @@ pub(crate) trait Runtime: Sync {
         false
     }
 
-    /// The mutex that who waits for the object given up, if `words` of its stack tell.
+    /// The mutex that whoever waits for the object has given up, if the `words` of its stack tell.
     fn given_up(&self, _class: &Class, _words: &[u64], _context: &Context<'_>) -> Option<RemoteAddr> {
         None
     }
@@ -91,9 +91,14 @@ pub(crate) trait Runtime: Sync {
         false
     }
 
-    /// What a call of `function` means for the code that follows.
+    /// What a call of the function `name` means for the code that follows.
     fn function(&self, _name: &str) -> Option<Function> {
         None
+    }
+
+    /// Whether `function`, as symbols have its name, is a part of how its locks are taken, which programs may contain.
+    fn is_part(&self, _function: &str) -> bool {
+        false
     }
 
     /// How the word of an object tells that it is held.
@@ -212,6 +217,10 @@ impl LockTypes for Types {
             let full = full()?;
             prefixes.iter().any(|prefix| full.starts_with(prefix)).then_some((kind, *runtime.families().first()?))
         })
+    }
+
+    fn is_function(&self, function: &str) -> bool {
+        ALL.iter().any(|runtime| runtime.is_part(function))
     }
 
     fn sizes(&self) -> Vec<(u64, SyncKind, Family)> {

@@ -3,7 +3,6 @@
 use super::object_names::Fit;
 use super::objects::{MappedObject, Objects};
 use crate::RemoteAddr;
-use crate::elf::demangle;
 use crate::model::{Evidence, Family, SyncKind};
 use crate::proc::map_at;
 use crate::target::Module;
@@ -153,17 +152,11 @@ impl<'a> DataNames<'a> {
         found
     }
 
-    /// Whether the function at `pc`, of which debug information says nothing, is one of libc's that take
-    /// locks, linked into the program.
+    /// Whether the function at `pc`, of which debug information says nothing, is one of a runtime that is linked into
+    /// the program.
     fn is_locking(&mut self, object: &MappedObject<'_>, pc: RemoteAddr) -> bool {
-        const NAMES: [&str; 10] =
-            ["pthread_", "lll_", "futex_", "sem_", "new_sem_", "old_sem_", "mtx_", "cnd_", "libc_lock", "syscall"];
-        *self.locking.entry(pc).or_insert_with(|| {
-            object.function_at(pc).is_some_and(|symbol| {
-                let name = symbol.name.trim_start_matches('_');
-                NAMES.iter().any(|prefix| name.starts_with(prefix)) || demangle(&symbol.name).starts_with("std::")
-            })
-        })
+        let is_locking = || object.function_at(pc).is_some_and(|symbol| object.lock_types.is_function(&symbol.name));
+        *self.locking.entry(pc).or_insert_with(is_locking)
     }
 }
 

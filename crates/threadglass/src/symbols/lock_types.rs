@@ -10,6 +10,9 @@ pub trait LockTypes: Sync {
     /// The lock that a structure of Rust is, by the last part of its name; `full` gives the whole of it.
     fn in_rust(&self, name: &str, full: &mut dyn FnMut() -> Option<String>) -> Option<(SyncKind, Family)>;
 
+    /// Whether `function`, as symbols have its name, is a part of how locks are taken.
+    fn is_function(&self, function: &str) -> bool;
+
     /// Sizes by which variables without a type are known.
     fn sizes(&self) -> Vec<(u64, SyncKind, Family)>;
 }

@@ -55,7 +55,7 @@ impl<'t> Objects<'t> {
 pub(crate) struct MappedObject<'t> {
     pub(crate) module: &'t Module,
     target: &'t dyn Target,
-    lock_types: &'static dyn LockTypes,
+    pub(super) lock_types: &'static dyn LockTypes,
     image: OnceLock<Option<Image>>,
     exports: OnceLock<Option<Image>>,
     build_id: OnceLock<Option<Vec<u8>>>,

@@ -174,6 +174,12 @@ impl Runtime for Glibc {
         effect.map(Function::Lock)
     }
 
+    fn is_part(&self, function: &str) -> bool {
+        const PREFIXES: [&str; 10] =
+            ["pthread_", "lll_", "futex_", "sem_", "new_sem_", "old_sem_", "mtx_", "cnd_", "libc_lock", "syscall"];
+        PREFIXES.iter().any(|prefix| function.trim_start_matches('_').starts_with(prefix))
+    }
+
     fn lock_word(&self, kind: SyncKind, family: Family) -> LockWord {
         let word = LockWord { is_called: true, ..LockWord::default() };
         match (family, kind) {

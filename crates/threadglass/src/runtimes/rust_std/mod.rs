@@ -8,6 +8,7 @@ mod recipe;
 use super::{
     Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WordSize,
 };
+use crate::elf::demangle;
 use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
 
 /// Readers are counted below these bits; all of them set is a writer.
@@ -44,6 +45,10 @@ impl Runtime for RustStd {
     fn decode(&self, class: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
         let (size, state, detail) = decode(class.kind, Content::word(bytes));
         Content::plain(bytes, Some(size), state, detail)
+    }
+
+    fn is_part(&self, function: &str) -> bool {
+        demangle(function).starts_with("std::")
     }
 
     fn lock_word(&self, kind: SyncKind, _: Family) -> LockWord {
