@@ -1,58 +1,31 @@
-//! `libprofil.so`: the functions of `<profil.h>` under the names that C knows.
+//! profil(2) and pcsample(2) for Linux: where a process spends its CPU time, as a histogram over its code.
 //!
-//! A library of its own, because whatever links the crate `profil` would have these names too.
+//! The shared library `libprofil.so` has the functions of `<profil.h>` ([`c`]). From Rust, [`Profiler`] gives a guard
+//! that owns the histogram. **A Rust program that links this crate has the C names too**: calls of `profil` in it and in
+//! its libraries come here, not to the C library. Whoever only wants samples or cells takes the crate `perf`, on which
+//! this one stands.
+//!
+//! # How it works
+//!
+//! While a profile is taken there is one more thread, named `profil`. It opens a perf event for every thread
+//! and CPU in a table of open files of its own, collects their samples about ten times a second, and counts
+//! them with `process_vm_writev` on its own process, so that a bad buffer is an error code and not a crash.
+//! The program's threads run no code of ours, and see no signal, timer or file. Where perf events are denied,
+//! each thread gets a CPU-time timer and a real-time signal that was free.
+#![deny(unsafe_code)]
 
-use functions::c;
-use std::ffi::{c_char, c_int, c_long, c_uint, c_ushort, c_void};
+mod api;
+pub mod c;
+mod clock;
+mod session;
+mod sink;
+mod state;
+#[allow(unsafe_code, reason = "system calls, and memory shared with the kernel and with signal handlers")]
+mod sys;
+mod threads;
 
-/// `profil(3)`.
-#[unsafe(no_mangle)]
-pub extern "C" fn profil(buffer: *mut c_ushort, size: usize, offset: usize, scale: c_uint) -> c_int {
-    c::profil(buffer, size, offset, scale)
-}
-
-/// `pcsample(3)`.
-#[unsafe(no_mangle)]
-pub extern "C" fn pcsample(samples: *mut usize, count: c_long) -> c_long {
-    c::pcsample(samples, count)
-}
-
-/// Starts a histogram that the library keeps.
-#[unsafe(no_mangle)]
-pub extern "C" fn profil_start(low: *const c_void, high: *const c_void) -> c_int {
-    c::profil_start(low, high)
-}
-
-/// Ends it.
-#[unsafe(no_mangle)]
-pub extern "C" fn profil_stop() -> c_int {
-    c::profil_stop()
-}
-
-/// Pauses it, or goes on.
-#[unsafe(no_mangle)]
-pub extern "C" fn profil_control(mode: c_int) -> c_int {
-    c::profil_control(mode)
-}
-
-/// Writes it to a file that gprof reads.
-///
-/// # Safety
-///
-/// `path` is NULL (for `gmon.out`) or a string.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn profil_write_gmon(path: *const c_char) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { c::profil_write_gmon(path) }
-}
-
-/// Tells how the latest profile goes, or went.
-///
-/// # Safety
-///
-/// `info` is NULL or points to a `struct profil_info`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn profil_get_info(info: *mut c::Info) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { c::profil_get_info(info) }
-}
+pub use api::{Builder, DEFAULT_RATE, Error, Histogram, Profile, Profiler};
+pub use clock::Clock;
+pub use perf::{HIGHEST_RATE, histogram::Layout};
+pub use session::Stats;
+pub use sink::Ended;

@@ -4,7 +4,7 @@ use super::output::Output;
 use crate::cli::{ProfilArgs, WhichTarget};
 use crate::{remedy, render};
 use anyhow::{Context, Result, bail};
-use profil::histogram::Layout;
+use perf::histogram::Layout;
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -143,7 +143,7 @@ impl Files {
                 let mut bytes = Vec::new();
                 let cells = histogram.cells.len() as u64;
                 let layout = Layout { offset: histogram.start, scale: histogram.scale, cells };
-                profil::gmon::write(&mut bytes, &layout, &histogram.counts, profile.rate, histogram.bias)
+                perf::gmon::write(&mut bytes, &layout, &histogram.counts, profile.rate, histogram.bias)
                     .context("cannot make a gmon.out of this")?;
                 file.write(&bytes)?;
             }

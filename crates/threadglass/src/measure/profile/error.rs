@@ -4,7 +4,6 @@ use crate::Pid;
 use crate::model::Remedy;
 use crate::target::Denial;
 use crate::target::TargetError;
-use profil::perf;
 
 /// Why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use crate::symbols::{MappedObject, Objects};
 use crate::target::{Live, Module};
 use crate::unwind::{FrameNames, Namer};
 use crate::unwind::{Known, MAX_FRAMES, Place, Space, StackWords, Walk, Walker};
-use profil::perf::Sample;
+use ::perf::Sample;
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::sync::Arc;

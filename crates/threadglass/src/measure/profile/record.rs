@@ -8,7 +8,7 @@ use super::{Launched, Options, ProfileError, Progress};
 use crate::Pid;
 use crate::model::{Profile, ProfileClock as Clock, ProfileEnd as End};
 use crate::target::Live;
-use profil::perf::{Record, Sample, online_cpus};
+use ::perf::{Record, Sample, online_cpus};
 use std::time::{Duration, Instant};
 
 /// How often samples are collected: each time somebody may have to give way for it.

@@ -14,7 +14,7 @@ use crate::proc::parse_stat;
 use crate::target::{Live, Target, TargetError};
 use crate::unwind::{Place, Walk};
 use crate::{Pid, RemoteAddr};
-use profil::perf::Sample;
+use ::perf::Sample;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 

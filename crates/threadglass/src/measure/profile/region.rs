@@ -5,7 +5,7 @@ use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};
 use crate::model::{Histogram, Remedy};
 use crate::target::{Live, Module, Target};
-use profil::histogram::{LARGEST, Layout};
+use ::perf::histogram::{LARGEST, Layout};
 use std::ops::Range;
 
 /// Bytes of the largest histogram.

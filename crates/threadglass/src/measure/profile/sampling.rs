@@ -4,7 +4,7 @@ use super::{Options, ProfileError};
 use crate::Pid;
 use crate::model::ProfileClock as Clock;
 use crate::sys::limits;
-use profil::perf::{self, Losses, Record, Sampler};
+use ::perf::{self, Losses, Record, Sampler};
 
 /// Bytes of stack that a sample carries. Deeper stacks are cut.
 const STACK: u32 = 16 << 10;

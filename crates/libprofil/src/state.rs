@@ -1,9 +1,9 @@
 //! The one profile that a process has, and what happens to it at a fork.
 
-use crate::histogram::Layout;
 use crate::session::{Session, Settings, StartError};
 use crate::sink::Sink;
 use crate::sys::timers;
+use perf::histogram::Layout;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU32;

@@ -3,12 +3,12 @@
 
 use crate::api::{DEFAULT_RATE, counts, write_gmon};
 use crate::clock::{Choice, Clock};
-use crate::histogram::Layout;
-use crate::perf::HIGHEST_RATE;
 use crate::session::{Settings, StartError};
 use crate::sink::{Ended, Sink};
 use crate::state::{self, Region};
 use crate::sys::process;
+use perf::HIGHEST_RATE;
+use perf::histogram::Layout;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_long, c_uint, c_ushort, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,6 +54,7 @@ fn errno(error: &StartError) -> c_int {
 
 /// Counts ticks of all threads in `buffer`: see `profil(3)`. A `scale` of 0 or 1, or a NULL buffer, turns
 /// profiling off.
+#[unsafe(no_mangle)]
 pub extern "C" fn profil(buffer: *mut c_ushort, size: usize, offset: usize, scale: c_uint) -> c_int {
     status(guarded(|| {
         let layout = Layout::of_buffer(size as u64, offset as u64, scale);
@@ -73,6 +74,7 @@ pub extern "C" fn profil(buffer: *mut c_ushort, size: usize, offset: usize, scal
 
 /// Stores the program counter of every tick in `samples`: see `pcsample(3)`. Gives the number of those stored
 /// since the last call.
+#[unsafe(no_mangle)]
 pub extern "C" fn pcsample(samples: *mut usize, count: c_long) -> c_long {
     let result = guarded(|| {
         let most = u64::try_from(count).map_err(|_| libc::EINVAL)?;
@@ -95,6 +97,7 @@ pub extern "C" fn pcsample(samples: *mut usize, count: c_long) -> c_long {
 
 /// Starts a histogram that the library keeps, for the code from `low` up to `high`, or for all of the program
 /// when both are NULL.
+#[unsafe(no_mangle)]
 pub extern "C" fn profil_start(low: *const c_void, high: *const c_void) -> c_int {
     status(guarded(|| {
         let (low, high) = (low as u64, high as u64);
@@ -114,6 +117,7 @@ pub extern "C" fn profil_start(low: *const c_void, high: *const c_void) -> c_int
 }
 
 /// Ends whatever profile there is. The histogram of `profil_start` is kept.
+#[unsafe(no_mangle)]
 pub extern "C" fn profil_stop() -> c_int {
     status(guarded(|| {
         state::lock().stop();
@@ -122,6 +126,7 @@ pub extern "C" fn profil_stop() -> c_int {
 }
 
 /// Lets the profile stand still (`mode` 0) or go on, as `moncontrol` does.
+#[unsafe(no_mangle)]
 pub extern "C" fn profil_control(mode: c_int) -> c_int {
     status(guarded(|| {
         let state = state::lock();
@@ -140,6 +145,7 @@ pub extern "C" fn profil_control(mode: c_int) -> c_int {
 /// # Safety
 ///
 /// `path` is NULL (for `gmon.out`) or a string.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn profil_write_gmon(path: *const c_char) -> c_int {
     status(guarded(|| {
         let path: &[u8] = if path.is_null() {
@@ -192,6 +198,7 @@ pub struct Info {
 /// # Safety
 ///
 /// `info` is NULL or points to a `struct profil_info`.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn profil_get_info(info: *mut Info) -> c_int {
     status(guarded(|| {
         if info.is_null() {

@@ -1,13 +1,13 @@
 //! Profiling from Rust: a guard that owns the histogram.
 
 use crate::clock::{Choice, Clock};
-use crate::gmon;
-use crate::histogram::{Layout, ONE};
-use crate::perf::HIGHEST_RATE;
 use crate::session::{Session, Settings, StartError, Stats};
 use crate::sink::Sink;
 use crate::state;
 use crate::sys::process;
+use perf::HIGHEST_RATE;
+use perf::gmon;
+use perf::histogram::{Layout, ONE};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

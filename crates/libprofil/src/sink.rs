@@ -1,7 +1,7 @@
 //! Where ticks go: the program's histogram, its array of samples, or a histogram of our own.
 
-use crate::histogram::{LARGEST, Layout};
 use crate::sys::vm::{self, PIECES, Pipe};
+use perf::histogram::{LARGEST, Layout};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

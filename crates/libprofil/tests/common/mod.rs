@@ -69,7 +69,7 @@ pub fn case(mut command: Command, name: &str) -> String {
 
 /// Whether this machine allows perf events; if not, the test is skipped.
 pub fn have_perf(test: &str) -> bool {
-    let opened = profil::perf::Sampler::of_threads(&[0], profil::perf::Options::new(100));
+    let opened = perf::Sampler::of_threads(&[0], perf::Options::new(100));
     match opened {
         Ok(_) => true,
         Err(error) => {

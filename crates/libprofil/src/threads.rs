@@ -1,8 +1,8 @@
 //! A CPU-time timer for each thread of this process, found by looking again and again.
 
-use crate::perf::tasks;
 use crate::sys::process::gettid;
 use crate::sys::timers::{self, Timer};
+use perf::tasks;
 use std::collections::{HashMap, HashSet};
 use std::io;
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::have_perf;
-use profil::perf::{Options, Record, Sampler};
+use perf::{Options, Record, Sampler};
 use profil::{Clock, Ended, Error, Profiler};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! perf_event_open(2), its ioctls, and the ring buffer that the kernel fills.
+//! The only `unsafe` of the crate: perf_event_open(2), its ioctls, and the ring buffer that the kernel fills.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -93,7 +93,7 @@ impl Event {
     /// Maps a ring of `pages` (a power of two) for its records.
     pub fn ring(&self, pages: usize) -> io::Result<Ring> {
         debug_assert!(pages.is_power_of_two());
-        let page = super::process::page_size();
+        let page = page_size();
         let len = (pages + 1) * page;
         // SAFETY: a new mapping at an address of the kernel's choice; nothing of ours is replaced.
         let base = unsafe {
@@ -169,4 +169,24 @@ impl Drop for Ring {
         // SAFETY: exactly what `Event::ring` mapped, and no reference into it is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.size + self.page) };
     }
+}
+
+/// The size of a page.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: no pointers are involved.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Number of CPUs that are online, for systems without sysfs.
+pub(crate) fn online_cpus() -> usize {
+    // SAFETY: no pointers are involved.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
+}
+
+/// Most descriptors that the calling process may have.
+pub(crate) fn open_files_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills `limit`.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }

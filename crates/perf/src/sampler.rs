@@ -1,20 +1,8 @@
-//! Samples of running threads from the kernel's `cpu-clock` event, of this process or another.
-//!
-//! A [`Sampler`] has one event for each thread and CPU, because the kernel allows threads created later to
-//! inherit an event, and a ring to be read, only together with one CPU. The events of one CPU share its ring.
-//! Nothing happens in the sampled threads but the timer interrupt: no signal, no code of ours.
+//! Events for threads or CPUs, and the rings they share.
 
-mod cover;
-pub mod record;
-
-pub use record::{Record, Registers, Sample};
-
-use crate::sys::{
-    perf::{Attr, Event, Ring},
-    process,
-};
-use cover::Cover;
-use record::Parts;
+use crate::cover::Cover;
+use crate::record::{self, Parts, Record};
+use crate::sys::{self, Attr, Event, Ring};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -204,7 +192,7 @@ impl Sampler {
         if !(1..=HIGHEST_RATE).contains(&options.rate) {
             return Err(Error::Rate(options.rate));
         }
-        let (attr, cpus, limit) = (options.attr(), online_cpus(), process::open_files_limit());
+        let (attr, cpus, limit) = (options.attr(), online_cpus(), sys::open_files_limit());
         let (mut events, mut leaders): (Vec<(i32, Event)>, Vec<Option<usize>>) = (Vec::new(), vec![None; cpus.len()]);
         let mut known = BTreeSet::new();
         let mut rings = Vec::new();
@@ -311,7 +299,7 @@ impl Sampler {
 /// A ring for a second and more of ticks on one CPU; smaller where the limit on locked memory asks for it.
 fn ring(event: &Event, options: &Options) -> io::Result<Ring> {
     let bytes = options.sample_size().saturating_mul(options.rate as usize + 100).min(4 << 20);
-    let mut pages = bytes.div_ceil(process::page_size()).next_power_of_two();
+    let mut pages = bytes.div_ceil(sys::page_size()).next_power_of_two();
     loop {
         match event.ring(pages) {
             Err(error) if pages > 1 && matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM)) => pages /= 2,
@@ -330,7 +318,7 @@ pub fn tasks(pid: i32) -> io::Result<Vec<i32>> {
 pub fn online_cpus() -> Vec<i32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let cpus = parse_cpus(&text);
-    if cpus.is_empty() { (0..process::online_cpus() as i32).collect() } else { cpus }
+    if cpus.is_empty() { (0..sys::online_cpus() as i32).collect() } else { cpus }
 }
 
 /// A list like `0-3,8`.
@@ -355,13 +343,13 @@ mod tests {
 
     #[test]
     fn odd_requests_are_refused() {
-        let rate = Sampler::of_threads(&[process::gettid()], Options::new(0));
+        let rate = Sampler::of_threads(&[std::process::id() as i32], Options::new(0));
         assert!(matches!(rate, Err(Error::Rate(0))), "{rate:?}");
-        let rate = Sampler::of_threads(&[process::gettid()], Options::new(HIGHEST_RATE + 1));
+        let rate = Sampler::of_threads(&[std::process::id() as i32], Options::new(HIGHEST_RATE + 1));
         assert!(matches!(rate, Err(Error::Rate(10_001))), "{rate:?}");
         let nobody = Sampler::of_threads(&[], Options::new(100));
         assert!(matches!(nobody, Err(Error::NoThreads)), "{nobody:?}");
-        let many: Vec<_> = (1..=i32::MAX).take(process::open_files_limit().min(1 << 20)).collect();
+        let many: Vec<_> = (1..=i32::MAX).take(sys::open_files_limit().min(1 << 20)).collect();
         let many = Sampler::of_threads(&many, Options::new(100));
         assert!(matches!(many, Err(Error::TooMany { .. })), "{many:?}");
     }

@@ -3,30 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-/// The size of a page.
-pub(crate) fn page_size() -> usize {
-    // SAFETY: no pointers are involved.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-/// Number of CPUs that are online, for systems without sysfs.
-pub(crate) fn online_cpus() -> usize {
-    // SAFETY: no pointers are involved.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
-}
-
 /// The kernel's number of the calling thread.
 pub(crate) fn gettid() -> i32 {
     // SAFETY: no pointers are involved.
     unsafe { libc::gettid() }
-}
-
-/// Most descriptors that the calling process may have.
-pub(crate) fn open_files_limit() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel fills `limit`.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 /// Gives the calling thread an empty table of open files of its own: what it opens has no number in the

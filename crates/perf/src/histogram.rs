@@ -54,7 +54,7 @@ impl Layout {
     /// The cell of a program counter; `None` outside the region.
     ///
     /// ```
-    /// use profil::histogram::Layout;
+    /// use perf::histogram::Layout;
     /// let layout = Layout::of_buffer(1000, 0x40_0000, 0x4000);
     /// assert_eq!(layout.cell(0x40_0017), Some(2));
     /// assert_eq!(layout.cell(0x3f_ffff), None);

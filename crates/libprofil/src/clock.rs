@@ -1,8 +1,8 @@
 //! Where ticks come from: perf events, or where they are denied CPU-time timers of each thread.
 
-use crate::perf::{Options, Record, Sampler};
 use crate::sys::{process, timers};
 use crate::threads::Threads;
+use perf::{Options, Record, Sampler};
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub enum Choice {
 /// Why there are no ticks.
 #[derive(Debug)]
 pub struct Refused {
-    pub perf: Option<crate::perf::Error>,
+    pub perf: Option<perf::Error>,
     pub timers: Option<io::Error>,
 }
 
@@ -41,8 +41,8 @@ impl Refused {
     /// The error number that tells most.
     pub fn errno(&self) -> i32 {
         let perf = match &self.perf {
-            Some(crate::perf::Error::Open(error) | crate::perf::Error::Map(error)) => error.raw_os_error(),
-            Some(crate::perf::Error::TooMany { .. }) => Some(libc::EMFILE),
+            Some(perf::Error::Open(error) | perf::Error::Map(error)) => error.raw_os_error(),
+            Some(perf::Error::TooMany { .. }) => Some(libc::EMFILE),
             _ => None,
         };
         self.timers.as_ref().and_then(io::Error::raw_os_error).or(perf).unwrap_or(libc::EAGAIN)
@@ -72,13 +72,13 @@ pub(crate) enum Source {
 
 impl Source {
     /// Starts one, and says why it is not perf if it could have been.
-    pub fn open(choice: Choice, rate: u32) -> Result<(Self, Option<crate::perf::Error>), Refused> {
+    pub fn open(choice: Choice, rate: u32) -> Result<(Self, Option<perf::Error>), Refused> {
         let mut refused = Refused { perf: None, timers: None };
         // Without a table of its own the helper's files would have numbers in the program, which may close them
         // at any time. Timers need files only for moments.
         let private = process::private_files();
         if choice != Choice::Only(Clock::Timers) {
-            match private.map_err(crate::perf::Error::Open).and_then(|()| perf(rate)) {
+            match private.map_err(perf::Error::Open).and_then(|()| perf(rate)) {
                 Ok(sampler) => return Ok((Self::Perf(sampler), None)),
                 Err(error) => refused.perf = Some(error),
             }
@@ -147,7 +147,7 @@ impl Source {
     }
 }
 
-fn perf(rate: u32) -> Result<Sampler, crate::perf::Error> {
+fn perf(rate: u32) -> Result<Sampler, perf::Error> {
     let options = Options { remove_on_exec: true, ..Options::new(rate) };
     Sampler::of_process(std::process::id() as i32, Some(process::gettid()), options)
 }
