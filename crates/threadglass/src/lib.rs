@@ -102,6 +102,8 @@ pub mod look;
 pub mod measure;
 pub mod memory;
 pub mod model;
+#[cfg(feature = "profile")]
+mod perf;
 #[allow(unsafe_code)]
 mod sys;
 pub mod target;

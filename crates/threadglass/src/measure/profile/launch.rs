@@ -1,8 +1,8 @@
 //! A command that is profiled from its first instruction.
 
-use super::sampling::{self, Ticker};
 use super::{Options, ProfileError};
 use crate::Pid;
+use crate::perf::{Begin, Ticker};
 use crate::sys::limits;
 use crate::sys::spawn::Held;
 use nix::sys::signal::Signal;
@@ -27,11 +27,11 @@ impl Launched {
             Ok(held) => held,
             Err(error) => return Err(ProfileError::Launch(name, error)),
         };
-        let ticker = match sampling::open(Pid(held.pid()), options, sampling::Begin::AtExec) {
+        let ticker = match Ticker::open(Pid(held.pid()), options.ticks(Begin::AtExec)) {
             Ok(ticker) => Some(ticker),
             Err(error) => {
                 held.cancel();
-                return Err(error);
+                return Err(error.into());
             }
         };
         match held.release() {

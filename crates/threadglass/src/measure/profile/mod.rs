@@ -12,8 +12,6 @@ mod launch;
 mod record;
 mod recorder;
 mod region;
-mod sampling;
-mod switches;
 mod wait;
 
 pub use error::ProfileError;
@@ -22,6 +20,8 @@ pub use record::{Source, record};
 pub use region::Region;
 pub use wait::record_waits;
 
+pub use crate::perf::SamplingError;
+use crate::perf::{Begin, Ticks};
 use std::time::Duration;
 
 /// The rate that is used when none is asked for: a prime number, so that the ticks do not run in step with the
@@ -55,6 +55,10 @@ impl Options {
     /// Functions only, for a time.
     pub fn new(rate: u32, duration: Option<Duration>) -> Self {
         Self { rate, duration, stacks: false, children: false, region: None, scale: 0x4000, histogram: false }
+    }
+
+    fn ticks(&self, begin: Begin) -> Ticks {
+        Ticks { rate: self.rate, children: self.children, stacks: self.stacks, begin }
     }
 }
 

@@ -2,13 +2,11 @@
 
 use super::image::Opened;
 use super::recorder::Recorder;
-use super::sampling::{self, Begin};
-use super::switches::{Switches, are_dear};
 use super::{Launched, Options, ProfileError, Progress};
 use crate::Pid;
 use crate::model::{Profile, ProfileClock as Clock, ProfileEnd as End};
+use crate::perf::{Begin, Record, Sample, Switches, Ticker, are_dear, online_cpus};
 use crate::target::Live;
-use ::perf::{Record, Sample, online_cpus};
 use std::time::{Duration, Instant};
 
 /// How often samples are collected: each time somebody may have to give way for it.
@@ -47,7 +45,7 @@ pub fn record(
                 return Err(ProfileError::Denied(pid, denial));
             }
             recorder.add(pid.0, live)?;
-            (sampling::open(pid, options, Begin::Now)?, None)
+            (Ticker::open(pid, options.ticks(Begin::Now))?, None)
         }
         Some(launched) => {
             // It may have ended already.

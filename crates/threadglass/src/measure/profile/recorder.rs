@@ -10,11 +10,11 @@ use crate::model::{
     Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SCHEMA,
     StackShare,
 };
+use crate::perf::Sample;
 use crate::proc::parse_stat;
 use crate::target::{Live, Target, TargetError};
 use crate::unwind::{Place, Walk};
 use crate::{Pid, RemoteAddr};
-use ::perf::Sample;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 use super::flat::{self, Tick};
 use super::image::Image;
 use super::recorder::mapped;
-use super::{Options, ProfileError, Progress, percent};
+use super::{Options, ProfileError, Progress, SamplingError, percent};
 use crate::arch::Registers;
 use crate::look::{Look, Names, Scope};
 use crate::model::{
@@ -35,7 +35,8 @@ pub fn record_waits(
     wait: &mut dyn FnMut(Duration, &Progress) -> bool,
 ) -> Result<Profile, ProfileError> {
     if !(1..=HIGHEST_RATE).contains(&options.rate) {
-        return Err(ProfileError::Rate { rate: options.rate, limit: format!("1 to {HIGHEST_RATE} looks are") });
+        let limit = format!("1 to {HIGHEST_RATE} looks are");
+        return Err(SamplingError::Rate { rate: options.rate, limit }.into());
     }
     let live = Live::open(pid)?;
     if let Some(denial) = live.denial() {

@@ -20,7 +20,7 @@ const LAST: Duration = Duration::from_millis(250);
 const SHARE: u32 = 50;
 
 /// How often the threads of a process get a CPU.
-pub(super) struct Switches {
+pub(crate) struct Switches {
     last: HashMap<Lwp, u64>,
     looked: Instant,
     nap: Duration,
@@ -28,7 +28,7 @@ pub(super) struct Switches {
 
 impl Switches {
     /// Begins to count.
-    pub(super) fn new(live: &Live) -> Self {
+    pub(crate) fn new(live: &Live) -> Self {
         let mut counts = HashMap::new();
         let looked = Instant::now();
         let _ = since(live, &mut counts);
@@ -36,7 +36,7 @@ impl Switches {
     }
 
     /// How often in a second they got one since the last look; `None` while it is not worth another.
-    pub(super) fn look(&mut self, live: &Live) -> Option<f64> {
+    pub(crate) fn look(&mut self, live: &Live) -> Option<f64> {
         let elapsed = self.looked.elapsed();
         if elapsed < self.nap {
             return None;
@@ -52,7 +52,7 @@ impl Switches {
 ///
 /// A thread's timer is set and taken away with each switch, and interrupts only where it expires. The nearer the
 /// expiry, the more often it has to be the next one of the CPU, which is what costs.
-pub(super) fn are_dear(switches_per_second: f64, rate: u32, cpus: usize) -> bool {
+pub(crate) fn are_dear(switches_per_second: f64, rate: u32, cpus: usize) -> bool {
     let ticks = (u64::from(rate) + KERNEL) as f64 * cpus as f64;
     switches_per_second > 2.0 * ticks
 }
