@@ -3,13 +3,15 @@
 use super::Stacks;
 use super::threads::{Collected, collect_threads};
 use super::waits::{add_statistics, collect};
+use crate::Lwp;
 use crate::model::Snapshot;
 use crate::runtimes::Types;
 use crate::runtimes::glibc::Layout;
 use crate::symbols::{DataNames, LockVariable, Objects, Symbolizer};
-use crate::target::{Target, TargetError};
+use crate::target::{LwpFacts, Target, TargetError};
 use crate::unwind::Space;
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +43,8 @@ pub struct Look<'t> {
     pub(crate) target: &'t dyn Target,
     pub(crate) objects: Arc<Objects<'t>>,
     pub(crate) space: Arc<Space<'t>>,
+    /// What the kernel told of the threads last.
+    facts: Mutex<Arc<BTreeMap<Lwp, LwpFacts>>>,
     /// Where things are in the target's memory, if that was known before.
     pub(crate) layout: Option<Layout>,
     /// All locks in variables, once they are known.
@@ -52,7 +56,7 @@ impl<'t> Look<'t> {
     pub fn new(target: &'t dyn Target) -> Self {
         let objects = Objects::new(target, &Types);
         let space = Arc::new(Space::of_objects(&objects));
-        Self { target, objects, space, layout: None, variables: OnceLock::new() }
+        Self { target, objects, space, facts: Mutex::default(), layout: None, variables: OnceLock::new() }
     }
 
     /// The same look, by one who knows where things are in the target's memory.
@@ -68,7 +72,9 @@ impl<'t> Look<'t> {
     /// Looks, without stopping the target.
     pub fn take(&self, scope: Scope, names: Names) -> Result<Snapshot, TargetError> {
         if scope == Scope::Threads {
-            return self.threads().map(|collected| collected.snapshot);
+            let Collected { snapshot, facts, .. } = self.threads()?;
+            self.keep_facts(facts);
+            return Ok(snapshot);
         }
         if let Some(denial) = self.target.denial().filter(|_| scope >= Scope::Held) {
             return Err(TargetError::NoLocks { pid: self.target.pid(), why: denial.to_string() });
@@ -103,6 +109,15 @@ impl<'t> Look<'t> {
     /// All locks in variables.
     pub fn lock_variables(&self) -> &Arc<Vec<LockVariable>> {
         self.variables.get_or_init(|| Arc::new(self.data_names().lock_variables()))
+    }
+
+    /// What the kernel told of the threads when they were looked at last.
+    pub(crate) fn facts(&self) -> Arc<BTreeMap<Lwp, LwpFacts>> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn keep_facts(&self, facts: BTreeMap<Lwp, LwpFacts>) {
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(facts);
     }
 
     pub(crate) fn threads(&self) -> Result<Collected, TargetError> {

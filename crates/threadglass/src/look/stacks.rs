@@ -1,23 +1,24 @@
 //! The stacks of many threads.
 
 use super::Look;
+use super::waits::has_not_moved;
 use crate::arch::Registers;
 use crate::limits::Running;
 use crate::model::{CallSite, Frame, Gap, Remedy, Snapshot, StackEnd, Thread};
 use crate::proc::SyscallFile;
 use crate::symbols::Objects;
 use crate::sys::parallel::in_parallel;
-use crate::target::Target;
+use crate::target::{LwpFacts, Target};
 use crate::unwind::StackWords;
 use crate::unwind::call_site;
 use crate::unwind::{FrameNames, Namer};
 use crate::unwind::{Known, Space};
 use crate::unwind::{MAX_FRAMES, Place, Walk, Walker};
 use crate::{Lwp, RemoteAddr};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 /// How often a thread that moves while its stack is read is looked at again.
@@ -39,6 +40,8 @@ pub struct Stacks<'a> {
     target: &'a dyn Target,
     objects: Arc<Objects<'a>>,
     space: Arc<Space<'a>>,
+    /// What the kernel told of the threads when they were looked at.
+    before: Arc<BTreeMap<Lwp, LwpFacts>>,
     found: HashMap<Lwp, Found>,
     names: FrameNames,
     libc_lines: bool,
@@ -54,6 +57,9 @@ struct Found {
     /// What the thread was in when its stack was read.
     call: Option<SyscallFile>,
 }
+
+/// A thread, and its start routine.
+type Wanted = (Lwp, Option<RemoteAddr>);
 
 /// What came of one thread.
 enum Outcome {
@@ -72,6 +78,7 @@ impl<'a> Stacks<'a> {
             target,
             objects: look.objects.clone(),
             space: look.space.clone(),
+            before: look.facts(),
             found: HashMap::new(),
             names: FrameNames::default(),
             libc_lines: true,
@@ -88,8 +95,7 @@ impl<'a> Stacks<'a> {
     /// Reads the stacks of all `threads` that stand still, without stopping any. Gives those that run,
     /// or keep moving; why others have none is added to `gaps`.
     pub fn read(&mut self, threads: &[Thread], gaps: &mut Vec<Gap>) -> Moving {
-        let wanted: Vec<(Lwp, Option<RemoteAddr>)> =
-            threads.iter().filter_map(|thread| Some((thread.lwp?, thread.start))).collect();
+        let wanted: Vec<Wanted> = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.start))).collect();
         let mut moving = Moving::default();
         if let Some(denial) = self.target.denial() {
             gaps.push(Gap::whole("stacks", denial.to_string()));
@@ -100,22 +106,7 @@ impl<'a> Stacks<'a> {
         let (outcomes, names) = thread::scope(|scope| {
             let (objects, libc_lines) = (&self.objects, self.libc_lines);
             let namer = thread::Builder::new().spawn_scoped(scope, move || name_all(objects, libc_lines, &receiver));
-            let outcomes = in_parallel(&wanted, |part| {
-                let mut known = Known::default();
-                let outcomes = part.iter().map(|(lwp, start)| {
-                    let outcome = self.read_one(&mut known, *lwp, *start);
-                    if let Outcome::Found(found) = &outcome {
-                        let places = found.walk.places.iter().filter(|place| known.named.insert(place.lookup()));
-                        let new: Vec<Place> = places.copied().collect();
-                        if !new.is_empty() {
-                            // Without a namer they are named in the end.
-                            let _ = sender.send(new);
-                        }
-                    }
-                    outcome
-                });
-                outcomes.collect()
-            });
+            let outcomes = self.read_all(&wanted, &sender);
             drop(sender);
             let names = namer.ok().and_then(|namer| namer.join().ok());
             (outcomes, names.unwrap_or_default())
@@ -132,6 +123,43 @@ impl<'a> Stacks<'a> {
             }
         }
         moving
+    }
+
+    /// Reads stacks where the threads were when they were looked at; then, of those that have moved since, again. What is
+    /// found on them goes to `namer`.
+    fn read_all(&self, wanted: &[Wanted], namer: &Sender<Vec<Place>>) -> Vec<Outcome> {
+        let early = in_parallel(wanted, |part| {
+            let mut known = Known::default();
+            part.iter().map(|one| tell(namer, &mut known, |known| self.read_early(known, *one))).collect()
+        });
+        let lwps: Vec<Lwp> =
+            wanted.iter().zip(&early).filter_map(|((lwp, _), early)| early.as_ref().map(|_| *lwp)).collect();
+        let now: HashMap<Lwp, LwpFacts> =
+            self.target.facts(&lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
+        let is_still =
+            |lwp| self.before.get(lwp).zip(now.get(lwp)).is_some_and(|(before, now)| has_not_moved(before, now));
+        let still: Vec<bool> = wanted.iter().map(|(lwp, _)| is_still(lwp)).collect();
+        let moved: Vec<Wanted> = wanted.iter().zip(&still).filter(|(_, still)| !**still).map(|(one, _)| *one).collect();
+        let mut late = in_parallel(&moved, |part| {
+            let mut known = Known::default();
+            part.iter()
+                .map(|(lwp, start)| tell(namer, &mut known, |known| self.read_one(known, *lwp, *start)))
+                .collect()
+        })
+        .into_iter();
+        let outcome = |(early, still): (Option<Found>, bool)| match early.filter(|_| still) {
+            Some(found) => Outcome::Found(found),
+            None => late.next().unwrap_or(Outcome::Hidden),
+        };
+        early.into_iter().zip(still).map(outcome).collect()
+    }
+
+    /// The stack of a thread where it was when it was looked at.
+    fn read_early(&self, known: &mut Known, (lwp, start): Wanted) -> Option<Found> {
+        let call = self.before.get(&lwp)?.syscall.filter(|_| self.target.registers_at_rest(lwp).is_none())?;
+        let (sp, pc) = call.registers()?;
+        let found = self.walk(known, &mut StackWords::live(self.target, sp), Registers::blocked(pc, sp), start);
+        Some(Found { call: Some(call), ..found })
     }
 
     fn read_one(&self, known: &mut Known, lwp: Lwp, start: Option<RemoteAddr>) -> Outcome {
@@ -225,6 +253,37 @@ impl<'a> Stacks<'a> {
 fn bytes_of(frame: &Frame) -> usize {
     let texts = [&frame.function, &frame.module, &frame.file];
     size_of::<Frame>() + texts.iter().filter_map(|text| Some(text.as_ref()?.len())).sum::<usize>()
+}
+
+/// Something that may have a stack in it.
+trait Stack {
+    fn found(&self) -> Option<&Found>;
+}
+
+impl Stack for Option<Found> {
+    fn found(&self) -> Option<&Found> {
+        self.as_ref()
+    }
+}
+
+impl Stack for Outcome {
+    fn found(&self) -> Option<&Found> {
+        match self {
+            Self::Found(found) => Some(found),
+            _ => None,
+        }
+    }
+}
+
+/// What `read` gives; new places in it go to `namer`. Without a namer they are named in the end.
+fn tell<T: Stack>(namer: &Sender<Vec<Place>>, known: &mut Known, read: impl FnOnce(&mut Known) -> T) -> T {
+    let stack = read(known);
+    let places = stack.found().into_iter().flat_map(|found| &found.walk.places);
+    let new: Vec<Place> = places.filter(|place| known.named.insert(place.lookup())).copied().collect();
+    if !new.is_empty() {
+        let _ = namer.send(new);
+    }
+    stack
 }
 
 /// Names the places that come until no more can.

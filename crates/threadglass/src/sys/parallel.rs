@@ -1,18 +1,27 @@
 //! Reading on several CPUs where it pays.
 
 use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 use std::thread;
 
 /// Below this many items for each reader, a second one costs more than it brings.
 const WORTH_A_READER: usize = 64;
+
+/// How many CPUs we may use, eight at most. Asked once: the answer takes several files of the cgroup.
+fn cpus() -> usize {
+    static CPUS: OnceLock<usize> = OnceLock::new();
+    *CPUS.get_or_init(|| thread::available_parallelism().map_or(1, NonZeroUsize::get).min(8))
+}
 
 /// `read` applied to parts of `items` side by side; results in the order of `items`.
 ///
 /// `read` gives one result for each item. The calling thread reads a part itself, and all parts for
 /// which no thread can be had.
 pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], read: impl Fn(&[T]) -> Vec<R> + Sync) -> Vec<R> {
-    let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let readers = (items.len() / WORTH_A_READER).clamp(1, cpus.min(8));
+    let readers = match items.len() / WORTH_A_READER {
+        0 | 1 => 1,
+        many => many.min(cpus()),
+    };
     if readers == 1 {
         return read(items);
     }

@@ -79,6 +79,7 @@ pub(crate) fn collect(
     findings::add_members(&mut snapshot);
     target.check_identity()?;
     tell_threads(&mut snapshot, &facts);
+    look.keep_facts(facts);
     target.limits().report(&mut snapshot.gaps);
     Ok(snapshot)
 }

@@ -183,7 +183,7 @@ fn settle(target: &dyn Target, waits: &mut Vec<Wait>, facts: &BTreeMap<Lwp, LwpF
 }
 
 /// Whether a thread was blocked in one call all the time between two looks.
-pub(super) fn has_not_moved(before: &LwpFacts, now: &LwpFacts) -> bool {
+pub(crate) fn has_not_moved(before: &LwpFacts, now: &LwpFacts) -> bool {
     // Who went to sleep again has given up the CPU once more.
     before.syscall == now.syscall && before.syscall.is_some() && before.switches == now.switches
 }

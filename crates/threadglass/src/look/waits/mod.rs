@@ -25,6 +25,7 @@ mod words;
 
 pub(crate) use assemble::{add_statistics, collect};
 pub use explain::explain;
+pub(crate) use look::has_not_moved;
 pub use look_at::look_at;
 pub use place::{NoPlace, around, check_place};
 pub use reread::{Reread, by_content, reread};
