@@ -52,7 +52,7 @@ pub struct Stacks<'a> {
 }
 
 struct Found {
-    walk: Walk,
+    walk: Arc<Walk>,
     site: Option<CallSite>,
     /// What the thread was in when its stack was read.
     call: Option<SyscallFile>,
@@ -158,14 +158,13 @@ impl<'a> Stacks<'a> {
     fn read_early(&self, known: &mut Known, (lwp, start): Wanted) -> Option<Found> {
         let call = self.before.get(&lwp)?.syscall.filter(|_| self.target.registers_at_rest(lwp).is_none())?;
         let (sp, pc) = call.registers()?;
-        let found = self.walk(known, &mut StackWords::live(self.target, sp), Registers::blocked(pc, sp), start);
+        let found = self.walk_again(known, Registers::blocked(pc, sp), start);
         Some(Found { call: Some(call), ..found })
     }
 
     fn read_one(&self, known: &mut Known, lwp: Lwp, start: Option<RemoteAddr>) -> Outcome {
         if let Some(registers) = self.target.registers_at_rest(lwp) {
-            let mut stack = StackWords::live(self.target, registers.sp);
-            return Outcome::Found(self.walk(known, &mut stack, registers, start));
+            return Outcome::Found(self.walk_again(known, registers, start));
         }
         for _ in 0..TRIES {
             let counters = self.target.sched_counters(lwp);
@@ -186,6 +185,14 @@ impl<'a> Stacks<'a> {
         Outcome::Moving
     }
 
+    /// The stack of a thread that has not moved since the look: it may have been walked already.
+    fn walk_again(&self, known: &mut Known, registers: Registers, start: Option<RemoteAddr>) -> Found {
+        match self.space.walked(&registers) {
+            Some(walk) => self.found(known, walk),
+            None => self.walk(known, &mut StackWords::live(self.target, registers.sp), registers, start),
+        }
+    }
+
     fn walk(
         &self,
         known: &mut Known,
@@ -195,9 +202,13 @@ impl<'a> Stacks<'a> {
     ) -> Found {
         // With very many deep stacks, of the rest only where each thread is.
         let most = if self.frames.load(Ordering::Relaxed) < ALL_FRAMES { MAX_FRAMES } else { FEW_FRAMES };
-        let mut walker =
-            Walker { space: &self.space, known, start_routine: start.map(|start| start.0), enough: usize::MAX, most };
-        let walk = walker.walk(stack, registers);
+        let start_routine = start.map(|start| start.0);
+        let mut walker = Walker { space: &self.space, known, start_routine, enough: usize::MAX, most };
+        let walk = Arc::new(walker.walk(stack, registers));
+        self.found(known, walk)
+    }
+
+    fn found(&self, known: &mut Known, walk: Arc<Walk>) -> Found {
         self.frames.fetch_add(walk.places.len(), Ordering::Relaxed);
         let site = call_site(&self.space, known, &walk.places);
         Found { walk, site, call: None }
@@ -226,7 +237,7 @@ impl<'a> Stacks<'a> {
         }
         for thread in &mut snapshot.threads {
             let Some(found) = thread.lwp.and_then(|lwp| self.found.remove(&lwp)) else { continue };
-            thread.frames_end = Some(found.walk.end);
+            thread.frames_end = Some(found.walk.end.clone());
             for place in &found.walk.places {
                 if bytes > ALL_NAMES {
                     thread.frames_end = Some(StackEnd::Limit);

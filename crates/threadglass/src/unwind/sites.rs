@@ -84,10 +84,11 @@ impl<'a> Sites<'a> {
         let mut stack = StackWords::begun(self.target, sp, top);
         let mut walker =
             Walker { space: &self.space, known: &mut self.known, start_routine: None, enough: self.enough, most: MOST };
-        let walk = walker.walk(&mut stack, registers);
+        let walk = Arc::new(walker.walk(&mut stack, registers));
+        self.space.remember(&registers, &walk);
         let call = call_site(&self.space, &mut self.known, &walk.places);
         let innermost = walk.places.first().map(|place| place.lookup().0);
         let past_libc = self.space.has_libc() && innermost.is_some_and(|pc| !self.space.is_libc(pc));
-        Site { call, places: walk.places, words, past_libc }
+        Site { call, places: walk.places.clone(), words, past_libc }
     }
 }

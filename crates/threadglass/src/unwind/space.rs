@@ -3,16 +3,18 @@
 use super::call::{Call, call_before};
 use super::cfi::{Means, Row, Table};
 use super::entries::Fault;
+use super::walk::Walk;
 use crate::RemoteAddr;
+use crate::arch::Registers;
 use crate::elf::Image;
 use crate::limits::Limits;
 use crate::memory::Memory;
-use crate::model::Evidence;
+use crate::model::{Evidence, StackEnd};
 use crate::symbols::{MappedObject, Objects};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// How many objects' tables are read. A stack that leads through more is not a real one.
 const MAX_TABLES: usize = 512;
@@ -26,8 +28,19 @@ pub struct Space<'a> {
     loose: OnceLock<Vec<Extent>>,
     find_loose: Box<dyn Fn() -> Vec<(RemoteAddr, RemoteAddr)> + Send + Sync + 'a>,
     tables: AtomicUsize,
+    walks: Mutex<Walks>,
     pub(crate) limits: Limits,
 }
+
+/// Whole stacks that were walked, by stack pointer and program counter. Who asks sees to it that the thread has not moved.
+#[derive(Default)]
+struct Walks {
+    known: HashMap<(RemoteAddr, RemoteAddr), Arc<Walk>>,
+    frames: usize,
+}
+
+/// Frames of all stacks that are remembered.
+const MAX_REMEMBERED: usize = 1 << 16;
 
 /// One loaded object.
 pub(crate) struct Object<'a> {
@@ -84,6 +97,7 @@ impl<'a> Space<'a> {
             loose: OnceLock::new(),
             find_loose: Box::new(Vec::new),
             tables: AtomicUsize::new(0),
+            walks: Mutex::default(),
             limits: Limits::default(),
         }
     }
@@ -141,6 +155,26 @@ impl<'a> Space<'a> {
     /// Name of the function that is bound to the slot of a procedure linkage table.
     pub(crate) fn import_at(&self, slot: u64) -> Option<String> {
         self.names_at(slot)?.import_at(RemoteAddr(slot))
+    }
+
+    /// Remembers a stack that was walked to its start.
+    pub(crate) fn remember(&self, registers: &Registers, walk: &Arc<Walk>) {
+        let mut walks = self.walks.lock().unwrap_or_else(PoisonError::into_inner);
+        if walk.end == StackEnd::Start && walks.frames < MAX_REMEMBERED {
+            walks.frames += walk.places.len();
+            walks.known.insert((registers.sp, registers.pc), walk.clone());
+        }
+    }
+
+    /// The stack of a thread with these registers, if it was walked before.
+    pub(crate) fn walked(&self, registers: &Registers) -> Option<Arc<Walk>> {
+        let walks = self.walks.lock().unwrap_or_else(PoisonError::into_inner);
+        walks.known.get(&(registers.sp, registers.pc)).cloned()
+    }
+
+    /// Threads may have moved since.
+    pub(crate) fn forget_walks(&self) {
+        *self.walks.lock().unwrap_or_else(PoisonError::into_inner) = Walks::default();
     }
 
     /// The memory that the code is in.

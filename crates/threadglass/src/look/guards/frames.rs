@@ -17,8 +17,9 @@ use crate::arch::insn::{Insn, Op};
 use crate::memory::Slot;
 use crate::model::SyncKind;
 use crate::target::Target;
-use crate::unwind::{Place, Space, StackWords, Walker};
+use crate::unwind::{Place, Space, StackWords, Walk, Walker};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Frames of one stack that are looked at.
 const MAX_FRAMES: usize = 96;
@@ -231,7 +232,7 @@ impl<'s> Search<'s> {
         let registers = self.target.registers_at_rest(stander.lwp);
         let registers = registers.unwrap_or_else(|| Registers::blocked(stander.pc, stander.sp));
         let mut words = StackWords::begun(self.target, stander.sp, stack.to_vec());
-        let mut frames: Vec<Frame> = Vec::new();
+        let (mut frames, mut places): (Vec<Frame>, _) = (Vec::new(), Vec::new());
         let space = self.space;
         let mut walker = Walker {
             space,
@@ -240,7 +241,8 @@ impl<'s> Search<'s> {
             enough: usize::MAX,
             most: crate::unwind::MAX_FRAMES,
         };
-        walker.frames(&mut words, registers, &mut |place, registers| {
+        let end = walker.frames(&mut words, registers, &mut |place, registers| {
+            places.push(place);
             // What the C library does there is its own affair: it calls nobody back with a lock held.
             let ours = frames.len() < MAX_FRAMES && !place.signal && !space.is_libc(place.lookup().0);
             let index = frames.len();
@@ -252,6 +254,7 @@ impl<'s> Search<'s> {
                 frames.push(Frame { place, registers: *registers, caller: None, top: None });
             }
         });
+        space.remember(&registers, &Arc::new(Walk { places, end }));
         if let Some((frame, futex)) = frames.first_mut().zip(stander.futex) {
             self.recover(frame, futex.0);
         }

@@ -35,6 +35,7 @@ pub(crate) fn collect(
             scope >= Scope::Held || in_finding || extra.iter().any(|class| class.address == object.address)
         }
     };
+    look.space.forget_walks();
     let Collected { mut snapshot, layout, mut facts } = look.threads()?;
     if target.denial().is_some() {
         // The threads' gap says why.
