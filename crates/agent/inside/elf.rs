@@ -175,19 +175,15 @@ pub unsafe fn is_same(text: *const c_char, name: &CStr) -> bool {
     name.to_bytes_with_nul().iter().enumerate().all(|(at, byte)| unsafe { text.add(at).read() as u8 } == *byte)
 }
 
-/// Whether the last part of a path begins with `word`.
-pub unsafe fn is_file(path: *const c_char, word: &[u8]) -> bool {
-    // SAFETY: ends with a zero.
-    let byte = |at: usize| unsafe { path.add(at).read() as u8 };
+/// The last part of a path.
+pub unsafe fn file_name<'a>(path: *const c_char) -> &'a str {
     if path.is_null() {
-        return false;
+        return "";
     }
-    let (mut at, mut file) = (0, 0);
-    while byte(at) != 0 {
-        at += 1;
-        if byte(at - 1) == b'/' {
-            file = at;
-        }
-    }
-    word.iter().enumerate().all(|(n, wanted)| file + n < at && byte(file + n) == *wanted)
+    // SAFETY: the loader's strings end with a zero.
+    let length = (0..).take_while(|at| unsafe { path.add(*at).read() } != 0).count();
+    // SAFETY: so long it is, and it stays as long as its object, which outlives the look.
+    let path = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), length) };
+    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    core::str::from_utf8(file).unwrap_or_default()
 }

@@ -9,6 +9,7 @@ use crate::records::{self, Record};
 use crate::{elf, functions, load, sys};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use table::Library;
 
 /// Whoever patches or restores holds this, inside the lock of the loader's list. Never while anything is called that may
 /// wait for somebody who wants it.
@@ -118,9 +119,10 @@ pub fn name(number: usize) -> &'static CStr {
 
 /// Whether an object is part of the C library, which calls itself without asking us.
 fn is_libc(info: &Info) -> bool {
-    const NAMES: [&[u8]; 5] = [b"libc.so", b"libc-", b"libpthread", b"ld-", b"linux-vdso"];
+    use Library::{Libc, Loader, Musl, PlainLibc, Threads};
     // SAFETY: the loader's string.
-    NAMES.iter().any(|name| unsafe { elf::is_file(info.name, name) })
+    let name = unsafe { elf::file_name(info.name) };
+    matches!(Library::of(name), Libc | PlainLibc | Threads | Loader | Musl) || name.starts_with("linux-vdso")
 }
 
 /// What a look has found.

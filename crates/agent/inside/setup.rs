@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use table::size::{self, FEWEST, MOST, OBJECTS};
-use table::{Extra, UNIT, mode, state};
+use table::{Extra, Library, UNIT, mode, state};
 
 /// Variable of the environment with what is wanted: words with commas between them.
 const VARIABLE: &[u8] = b"THREADGLASS_AGENT=";
@@ -146,8 +146,8 @@ unsafe fn learn() {
 /// Whether a function is libc's own, and not that of another library which stands in its place.
 fn is_libc(name: &CStr) -> bool {
     // SAFETY: paths of the loader's list.
-    let is = |found: &elf::Found, word: &[u8]| unsafe { elf::is_file(found.object, word) };
-    elf::next(name).is_some_and(|found| is(&found, b"libc.so") || is(&found, b"libpthread") || is(&found, b"libc-"))
+    let library = elf::next(name).map(|found| Library::of(unsafe { elf::file_name(found.object) }));
+    matches!(library, Some(Library::Libc | Library::PlainLibc | Library::Threads))
 }
 
 #[repr(C)]

@@ -22,6 +22,10 @@ pub struct Cli {
     #[arg(long, value_name = "PATH")]
     pub tglass: Option<PathBuf>,
 
+    /// Compare with another build of tglass, and run no other benchmark but those named
+    #[arg(long, value_name = "PATH")]
+    pub against: Option<PathBuf>,
+
     /// Rounds of the fast commands
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,

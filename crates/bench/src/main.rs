@@ -5,6 +5,7 @@
 //! Budgets are printed beside the figures for information: the exit status does not depend on them.
 #![forbid(unsafe_code)]
 
+mod against;
 mod c_library;
 mod cli;
 mod concurrency;
@@ -75,7 +76,13 @@ fn run(cli: &Cli) -> Result<()> {
     }
     let context = Context::new(cli)?;
     let mut report = Report::new(machine::describe());
+    if let Some(before) = &cli.against {
+        report.sections.push(against::run(&context, before)?);
+    }
     for (name, bench) in BENCHES {
+        if cli.against.is_some() && cli.only.is_empty() {
+            break;
+        }
         if cli.only.is_empty() || cli.only.iter().any(|only| only == name) {
             report.sections.push(bench(&context).with_context(|| format!("benchmark `{name}`"))?);
         }

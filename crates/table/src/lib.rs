@@ -23,6 +23,7 @@ pub mod decode;
 pub mod find;
 mod key;
 mod layout;
+mod library;
 pub mod size;
 pub mod words;
 
@@ -32,6 +33,7 @@ pub use layout::{
     CONTROLLERS, CondBody, Entry, Extra, HAS_WORD, HISTOGRAM, Header, LEASE, MutexBody, RwlockBody, RwlockMore, SITES,
     SemaBody, Site, SpinBody, bucket,
 };
+pub use library::Library;
 
 /// Name of the agent's exported [`Header`].
 pub const HEADER_SYMBOL: &str = "threadglass_agent";

@@ -8,7 +8,6 @@ mod announced;
 mod bytes;
 mod core;
 mod facts;
-mod library;
 mod live;
 mod module;
 mod service;
@@ -17,6 +16,8 @@ mod symbols;
 pub use self::core::{Core, CoreError, CoreFault, CoreOptions};
 #[doc(hidden)]
 pub use crate::arch::GeneralRegisters;
+#[doc(hidden)]
+pub use ::table::Library;
 pub use access::Denial;
 pub(crate) use access::{
     CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope,
@@ -27,8 +28,6 @@ pub use announced::SYMBOLS;
 pub use bytes::Bytes;
 #[doc(hidden)]
 pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, SchedCounters};
-#[doc(hidden)]
-pub use library::Library;
 pub use live::Live;
 pub use module::Module;
 pub use service::{Known, ProcService, RoutineFailed, Service, ThreadList};
