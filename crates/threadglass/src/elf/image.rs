@@ -120,6 +120,12 @@ impl Image {
         })
     }
 
+    /// The object at `base` with its dynamic symbols, on the budget `limits`.
+    pub fn with_symbols(memory: &dyn Memory, base: RemoteAddr, limits: &Limits) -> Result<Self, ImageError> {
+        let mut image = Self::load(memory, base)?;
+        image.load_symbols_within(memory, limits).map(|()| image)
+    }
+
     /// Difference between run-time and link-time addresses.
     pub fn bias(&self) -> u64 {
         self.bias

@@ -88,10 +88,7 @@ impl<'t> MappedObject<'t> {
 
     /// Its image with the symbols that other objects may use.
     pub(crate) fn exports(&self) -> Option<&Image> {
-        let load = || {
-            let mut image = Image::load(self.target, self.module.base).ok()?;
-            image.load_symbols_within(self.target, self.target.limits()).ok().map(|()| image)
-        };
+        let load = || Image::with_symbols(self.target, self.module.base, self.target.limits()).ok();
         self.exports.get_or_init(load).as_ref()
     }
 

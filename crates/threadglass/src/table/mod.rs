@@ -70,11 +70,8 @@ impl Agent {
         let Some(module) = target.modules().iter().find(|module| module.name().contains(FILE_NAME)) else {
             return Ok(None);
         };
-        let address = Image::load(target, module.base).ok().and_then(|mut image| {
-            image.load_symbols_within(target, target.limits()).ok()?;
-            image.address_of(table::HEADER_SYMBOL)
-        });
-        match address {
+        let image = Image::with_symbols(target, module.base, target.limits()).ok();
+        match image.and_then(|image| image.address_of(table::HEADER_SYMBOL)) {
             Some(address) => Self::at(target, address, target.identity().core.is_none())
                 .map(|agent| Some(Self { limits: target.limits().clone(), ..agent })),
             None => Ok(None),

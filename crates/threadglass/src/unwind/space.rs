@@ -192,10 +192,7 @@ impl<'a> Space<'a> {
         match &object.source {
             Source::Mapped(objects, number) => objects.all().get(*number)?.exports(),
             Source::Plain(image) => {
-                let load = || {
-                    let mut image = Image::load(self.memory, object.extent.base).ok()?;
-                    image.load_symbols_within(self.memory, &self.limits).ok().map(|()| image)
-                };
+                let load = || Image::with_symbols(self.memory, object.extent.base, &self.limits).ok();
                 image.get_or_init(load).as_ref()
             }
         }

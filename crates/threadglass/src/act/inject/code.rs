@@ -6,7 +6,7 @@ use crate::arch::code::{SIGNAL_RETURN, SYSCALL_RETURN};
 use crate::elf::Image;
 use crate::memory::Memory;
 use crate::runtimes::glibc::{KeyLayout, Layout};
-use crate::target::{Library, Live};
+use crate::target::{Library, Live, Target};
 use table::control::KEYS;
 
 /// Addresses in the target.
@@ -44,9 +44,7 @@ pub(super) fn find(live: &Live, layout: &Layout) -> Result<Code, InjectError> {
     let keys = layout.keys.filter(are_pairs).ok_or(InjectError::Missing("keys of thread-specific data"))?.table;
     let image = |any: &[Library]| {
         let module = live.modules().iter().find(|module| any.contains(&module.library()))?;
-        let mut image = Image::load(live, module.base).ok()?;
-        image.load_symbols(live).ok()?;
-        Some((module, image))
+        Some((module, Image::with_symbols(live, module.base, live.limits()).ok()?))
     };
     let (module, libc) = image(&[Library::Libc, Library::PlainLibc]).ok_or(InjectError::NoGlibc)?;
     if libc.address_of("gnu_get_libc_version").is_none() {

@@ -34,10 +34,7 @@ impl Control {
     /// That of the agent in the process, if one is loaded that can be attached.
     pub(super) fn find(live: &Live) -> Result<Option<Self>, InjectError> {
         for module in live.modules().iter().filter(|module| module.name().contains(crate::table::FILE_NAME)) {
-            let Ok(mut image) = Image::load(live, module.base) else { continue };
-            if image.load_symbols(live).is_err() {
-                continue;
-            }
+            let Ok(image) = Image::with_symbols(live, module.base, live.limits()) else { continue };
             if let (Some(address), Some(attach)) = (image.address_of(CONTROL_SYMBOL), image.address_of(ATTACH_SYMBOL)) {
                 return Ok(Some(Self { address, attach }));
             }

@@ -5,7 +5,7 @@ use crate::act::fits::is_sanitizer;
 use crate::elf::Image;
 use crate::memory::Memory;
 use crate::proc::{KernelState, parse_file_limit, parse_status};
-use crate::target::{KernelFacts, Library, Live, Target};
+use crate::target::{KernelFacts, Library, Live, Module, Target};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
 use std::collections::HashSet;
@@ -120,10 +120,7 @@ fn check_filters(live: &Live, threads: &[(Lwp, Option<(u32, u32)>)]) -> Result<(
 /// Whether the program itself stands in for libc where memory and threads are made: what is linked into it does so.
 fn has_own_threads(live: &Live) -> bool {
     let program = live.modules().iter().find(|module| live.is_program(module));
-    let image = program.and_then(|module| Image::load(live, module.base).ok()).and_then(|mut image| {
-        image.load_symbols(live).ok()?;
-        Some(image)
-    });
+    let image = program.and_then(|module| Image::with_symbols(live, module.base, live.limits()).ok());
     image.is_some_and(|image| ["pthread_create", "malloc"].iter().all(|name| image.address_of(name).is_some()))
 }
 
@@ -132,9 +129,6 @@ fn single_thread_word(live: &Live) -> Option<RemoteAddr> {
     let mut modules: Vec<_> = live.modules().iter().collect();
     modules.sort_by_key(|module| !live.is_program(module));
     let named = modules.into_iter().filter(|module| live.is_program(module) || module.library().is_libc());
-    named.take(8).find_map(|module| {
-        let mut image = Image::load(live, module.base).ok()?;
-        image.load_symbols(live).ok()?;
-        image.address_of("__libc_single_threaded")
-    })
+    let image = |module: &Module| Image::with_symbols(live, module.base, live.limits()).ok();
+    named.take(8).find_map(|module| image(module)?.address_of("__libc_single_threaded"))
 }
