@@ -40,6 +40,8 @@ use std::os::fd::OwnedFd;
 
 /// Below this many threads, `/proc` is read faster than a program is loaded.
 const WORTHWHILE: usize = 512;
+/// Fewer threads are read from `/proc`, even when the program is loaded already.
+const WORTH_ANOTHER_PASS: usize = 64;
 /// A pass visits all threads, also those that nobody asked for. One costs about a twentieth of what
 /// reading it from `/proc` costs.
 const MAX_VISITS_PER_ANSWER: usize = 8;
@@ -104,7 +106,9 @@ impl Live {
     /// Facts of each of `lwps` from the iterator, where that can be used and pays, completed from
     /// `/proc`. `None` says that all are to be read there.
     pub(super) fn facts_if_worthwhile(&self, lwps: &[Lwp]) -> Option<Vec<Option<LwpFacts>>> {
-        if lwps.len() < WORTHWHILE || self.thread_count()? / MAX_VISITS_PER_ANSWER > lwps.len() {
+        let is_loaded = self.iterator.get().is_some_and(Option::is_some);
+        let least = if is_loaded { WORTH_ANOTHER_PASS } else { WORTHWHILE };
+        if lwps.len() < least || self.thread_count()? / MAX_VISITS_PER_ANSWER > lwps.len() {
             return None;
         }
         let mut answers = self.facts_by_iterator(lwps)?;
