@@ -21,6 +21,9 @@ lint:
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/lint-agent
+	@# The tool needs nothing of the library's inside, and the library's pages have no dead links.
+	$(CARGO) check -p tglass
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -p threadglass --no-deps
 	@# The fuzz targets are a workspace of their own; checking them needs no fuzzer to link with.
 	CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz-lint -- -D warnings
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \

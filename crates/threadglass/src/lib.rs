@@ -5,7 +5,7 @@
 //! [`target::Live`] is a running process, [`target::Core`] a core file; every function that looks takes either.
 //! [`look::look`] returns a [`model::Snapshot`]. [`look::Scope`] says what to look for: threads alone, locks that
 //! threads wait for, locks that they hold, all locks. [`look::look_at`] looks at one lock, [`look::Look`] is for
-//! repeated looks, [`look::threads::collect_tsd`] reads thread-specific data.
+//! repeated looks, [`look::thread_data`] reads thread-specific data.
 //!
 //! ```
 //! use threadglass::look::{Names, Scope, look};
