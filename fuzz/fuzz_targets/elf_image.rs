@@ -5,8 +5,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
 use threadglass::elf::Image;
-use threadglass::target::Bytes;
-use threadglass::target::SYMBOLS;
+use threadglass::target::{Bytes, SYMBOLS};
 use threadglass_fuzz::object::{BASE, Object};
 
 #[derive(Arbitrary, Debug)]

@@ -2,11 +2,10 @@
 //! true they are.
 
 use crate::context::Context;
-use crate::profilers;
 use crate::report::{Group, Row, Section};
 use crate::split::{Ticks, Took, budgets as promised, figures, note};
 use crate::stats::{Runs, median};
-use crate::turns;
+use crate::{profilers, turns};
 use anyhow::{Context as _, Result, ensure};
 use std::process::Command;
 

@@ -4,8 +4,7 @@
 //! fork, and what others were at work in is given up in the child: its functions answer TD_BADPH there, and deleting it
 //! waits for nobody. Sessions and handles that nobody used at that moment go on to work.
 
-use crate::handles;
-use crate::sessions;
+use crate::{handles, sessions};
 use std::cell::{Cell, RefCell};
 
 thread_local! {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 use testkit::{Build, Fixture, Tool, Variant, is_hang};
-use threadglass::Pid;
-use threadglass::look;
 use threadglass::look::{Names, Scope};
 use threadglass::model::{Certainty, Evidence, HolderStatus, Snapshot, SyncKind};
 use threadglass::target::Live;
+use threadglass::{Pid, look};
 
 /// Looks at each of two programs; `make soak` takes thousands.
 fn looks() -> usize {

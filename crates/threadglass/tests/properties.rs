@@ -3,8 +3,7 @@
 
 use proptest::prelude::*;
 use std::collections::HashMap;
-use threadglass::elf::Image;
-use threadglass::elf::demangle;
+use threadglass::elf::{Image, demangle};
 use threadglass::memory::{Memory, Slot};
 use threadglass::model::{SignalSet, SyncKind, signal_name, signal_number};
 use threadglass::proc::{
@@ -12,8 +11,7 @@ use threadglass::proc::{
 };
 use threadglass::runtimes::glibc::locks::{CondLayout, decode, size_of};
 use threadglass::runtimes::glibc::{DescriptorReader, Layout, MAX_NODES, tsd, walk};
-use threadglass::target::Bytes;
-use threadglass::target::{Anchor, Hint, SYMBOLS};
+use threadglass::target::{Anchor, Bytes, Hint, SYMBOLS};
 use threadglass::{InnerTid, PthreadId, RemoteAddr};
 
 /// Where the invented libc keeps its descriptors, its list heads, and its key table.

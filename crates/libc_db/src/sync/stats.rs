@@ -11,14 +11,12 @@ use crate::session::{Session, lock};
 use crate::sessions;
 use std::collections::HashMap;
 use std::ffi::c_int;
-use threadglass::act::Wanted;
-use threadglass::act::inject;
 use threadglass::act::inject::{InjectError, Injected};
+use threadglass::act::{Wanted, inject};
 use threadglass::model::{Evidence, SyncKind, SyncStats as Counted};
-use threadglass::table;
 use threadglass::table::Tracked;
 use threadglass::target::{Live, Target};
-use threadglass::{Pid, RemoteAddr};
+use threadglass::{Pid, RemoteAddr, table};
 
 /// What this controller has asked for.
 #[derive(Default)]

@@ -6,9 +6,8 @@ use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
-use threadglass::Pid;
-use threadglass::look;
 use threadglass::target::Live;
+use threadglass::{Pid, look};
 
 /// Ends the child when the demo ends, also when it fails.
 struct Guard(Child);

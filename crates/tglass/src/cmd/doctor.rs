@@ -4,8 +4,7 @@ use crate::cli::DoctorArgs;
 use crate::{remedy, render};
 use anyhow::Result;
 use std::process::ExitCode;
-use threadglass::Pid;
-use threadglass::look;
+use threadglass::{Pid, look};
 
 pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let mut report = look::check(args.pid.map(Pid))?;

@@ -6,11 +6,10 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use threadglass::act::inject::Options;
-use threadglass::look;
 use threadglass::look::{Names, Scope};
 use threadglass::measure::contend::Counting;
 use threadglass::model::SyncObject;
-use threadglass::{Interrupt, Pid};
+use threadglass::{Interrupt, Pid, look};
 
 pub fn run(args: &LocksArgs) -> Result<ExitCode> {
     let interrupt = args.track.map(|_| Interrupt::watch()).transpose()?;

@@ -4,9 +4,8 @@ use crate::cli::SuspendArgs;
 use anyhow::{Result, anyhow};
 use std::process::ExitCode;
 use threadglass::act::{ControlError, HoldEnd, Suspended};
-use threadglass::syscall_name;
 use threadglass::target::Live;
-use threadglass::{Lwp, Pid};
+use threadglass::{Lwp, Pid, syscall_name};
 
 pub fn run(args: &SuspendArgs) -> Result<ExitCode> {
     let (pid, lwp) = (Pid(args.pid), Lwp(args.lwp));

@@ -6,10 +6,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use threadglass::act::set_state::{Applied, Found, Kicked, Sharers};
-use threadglass::model::{Evidence, Side};
-use threadglass::model::{SetPlan as Plan, WordWrite};
-use threadglass::syscall_name;
-use threadglass::{Lwp, RemoteAddr};
+use threadglass::model::{Evidence, SetPlan as Plan, Side, WordWrite};
+use threadglass::{Lwp, RemoteAddr, syscall_name};
 
 /// Threads listed by name.
 const LISTED: usize = 8;

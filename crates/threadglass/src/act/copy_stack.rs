@@ -2,8 +2,7 @@
 
 use super::stopped::{ControlError, StoppedThread};
 use crate::arch::{GeneralRegisters, Registers};
-use crate::look::Look;
-use crate::look::{Moving, Stacks};
+use crate::look::{Look, Moving, Stacks};
 use crate::memory::Memory;
 use crate::model::{Gap, Snapshot};
 use crate::sys::ptrace::RegisterSet;

@@ -2,8 +2,9 @@
 
 use crate::Pid;
 use crate::model::{Check, Doctor, Libc, Provenance, Remedy, SCHEMA, Verdict};
-use crate::target::{CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope};
-use crate::target::{Live, TargetError};
+use crate::target::{
+    CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Live, TargetError, has_capability, yama_scope,
+};
 
 /// Checks this machine and user, and what can be seen of process `pid`.
 pub fn check(pid: Option<Pid>) -> Result<Doctor, TargetError> {

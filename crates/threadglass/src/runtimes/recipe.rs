@@ -1,8 +1,7 @@
 //! What plans for objects of all runtimes are made of.
 
 use crate::Lwp;
-use crate::model::{HolderStatus, SyncObject};
-use crate::model::{SetPlan, WordWrite};
+use crate::model::{HolderStatus, SetPlan, SyncObject, WordWrite};
 
 /// A plan for `object` that writes nothing yet.
 pub(super) fn empty(object: &SyncObject, bytes: &[u8], value: i32, becomes: impl Into<String>) -> SetPlan {

@@ -2,8 +2,7 @@
 
 use super::LockTypes;
 use super::debug_info::{CodeFacts, DebugInfo, FunctionAt, has_debug_info, join};
-use crate::elf::DataSymbols;
-use crate::elf::demangle;
+use crate::elf::{DataSymbols, demangle};
 use crate::limits::Limits;
 use crate::model::{Evidence, Family, SyncKind};
 use std::fs::File;

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use threadglass::act::set_state::Sharers;
 use threadglass::act::{Access, own_dir};
-use threadglass::model::Family;
-use threadglass::model::SetPlan as Plan;
+use threadglass::model::{Family, SetPlan as Plan};
 use threadglass::target::Live;
 
 const SCHEMA: &str = "threadglass/set/1";

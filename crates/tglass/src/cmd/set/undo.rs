@@ -8,13 +8,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use threadglass::act::LiveWriter;
 use threadglass::act::set_state::{Concerned, Kicked, SetError, apply, carry_out, find_sharers, undo_plan};
-use threadglass::look;
 use threadglass::look::{Names, Scope};
 use threadglass::memory::Memory;
-use threadglass::model::SetPlan;
-use threadglass::model::{Holder, SCHEMA, SyncKind, UndoDone, UndoReport};
+use threadglass::model::{Holder, SCHEMA, SetPlan, SyncKind, UndoDone, UndoReport};
 use threadglass::target::Live;
-use threadglass::{Lwp, Pid, RemoteAddr};
+use threadglass::{Lwp, Pid, RemoteAddr, look};
 
 pub fn run(args: &SetArgs) -> Result<ExitCode> {
     let (path, journal, live) = match &args.target {

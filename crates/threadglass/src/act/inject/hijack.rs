@@ -17,12 +17,11 @@ use crate::proc::parse_status;
 use crate::proc::seccomp::Filter;
 use crate::runtimes::glibc::Layout;
 use crate::sys::priority::Hurry;
-use crate::sys::ptrace::RegisterSet;
 use crate::sys::ptrace::{
-    AT_SYSCALL, Change, get_signal_mask, go_to_syscall, poll_change, rseq_area, seccomp_filter, tell_syscalls,
+    AT_SYSCALL, Change, RegisterSet, get_signal_mask, go_to_syscall, poll_change, rseq_area, seccomp_filter,
+    tell_syscalls,
 };
-use crate::target::Live;
-use crate::target::{CAP_SYS_ADMIN, has_capability};
+use crate::target::{CAP_SYS_ADMIN, Live, has_capability};
 use crate::{Lwp, Pid, RemoteAddr};
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};

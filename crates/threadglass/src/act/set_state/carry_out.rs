@@ -2,9 +2,7 @@
 
 use super::apply::Applied;
 use super::kick::{Kicked, hold};
-use crate::model::NotKicked;
-use crate::model::SetPlan;
-use crate::model::{Holder, HolderStatus};
+use crate::model::{Holder, HolderStatus, NotKicked, SetPlan};
 use crate::{Lwp, Pid};
 
 /// The threads that have to stand still while an object is changed.
@@ -76,8 +74,7 @@ fn distinct(threads: impl Iterator<Item = (Pid, Lwp)>) -> Vec<(Pid, Lwp)> {
 mod tests {
     use super::*;
     use crate::RemoteAddr;
-    use crate::model::WordWrite;
-    use crate::model::{Evidence, Family, SyncKind};
+    use crate::model::{Evidence, Family, SyncKind, WordWrite};
 
     const PID: Pid = Pid(1);
 

@@ -3,9 +3,8 @@
 use crate::look::waits::{NoPlace, around, check_place, reread};
 use crate::look::{Names, Scope, look, look_at};
 use crate::model::{Evidence, Remedy, Snapshot, SyncKind, SyncObject};
-use crate::runtimes;
 use crate::target::{Target, TargetError};
-use crate::{Lwp, RemoteAddr};
+use crate::{Lwp, RemoteAddr, runtimes};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// An object with its bytes.

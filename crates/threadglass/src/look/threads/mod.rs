@@ -9,7 +9,6 @@ mod running;
 mod state;
 mod tsd;
 
-pub(crate) use collect::SUSPENDER;
-pub(crate) use collect::{Collected, collect_threads};
+pub(crate) use collect::{Collected, SUSPENDER, collect_threads};
 pub use inspect::{InspectError, Inspector};
 pub use tsd::thread_data;

@@ -3,8 +3,7 @@
 use crate::memory::Memory;
 use crate::runtimes::glibc::{Descriptor, DescriptorReader, Layout, ListFault, ListWalk, walk};
 use crate::sys::parallel::in_parallel;
-use crate::target::Hint;
-use crate::target::{LwpFacts, Target};
+use crate::target::{Hint, LwpFacts, Target};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;
 

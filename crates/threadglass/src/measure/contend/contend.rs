@@ -4,15 +4,13 @@ use super::counting::attach;
 use super::samples::Samples;
 use super::watch::Contention;
 use crate::Pid;
-use crate::act::LiveWriter;
-use crate::act::Wanted;
 use crate::act::inject::{InjectError, Options};
+use crate::act::{LiveWriter, Wanted};
 use crate::look::{Names, Scope, look};
 use crate::model::{ContentionReport, SCHEMA, Snapshot};
 use crate::sys::interrupt::Interrupt;
 use crate::table::{Agent, TrackError};
-use crate::target::Denial;
-use crate::target::{Live, TargetError};
+use crate::target::{Denial, Live, TargetError};
 use std::process::Child;
 use std::time::{Duration, Instant};
 

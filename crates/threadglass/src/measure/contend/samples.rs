@@ -1,11 +1,10 @@
 //! Locks that the agent cannot count, because they do not pass through the C library: who was seen waiting for them.
 
 use super::watch::Contention;
-use crate::RemoteAddr;
 use crate::look::{Look, Names, Scope};
 use crate::model::{Family, Frame, Sampled, Snapshot, SyncKind};
-use crate::runtimes;
 use crate::target::{Library, Target};
+use crate::{RemoteAddr, runtimes};
 use std::collections::HashMap;
 
 /// Stacks are looked at in one look of so many.

@@ -3,8 +3,7 @@
 use crate::Pid;
 use crate::model::Remedy;
 use crate::perf::SamplingError;
-use crate::target::Denial;
-use crate::target::TargetError;
+use crate::target::{Denial, TargetError};
 
 /// Why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,10 @@
 //! Units: the pieces that debug information comes in.
 
 use super::{Language, Session, Slice, Unit};
-use gimli::{AttributeValue, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase, DebugStrOffsetsBase};
-use gimli::{DebugAddrBase, Section, constants as dw};
+use gimli::{
+    AttributeValue, DebugAddrBase, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase, DebugStrOffsetsBase, Section,
+    constants as dw,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
