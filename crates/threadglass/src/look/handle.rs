@@ -2,7 +2,7 @@
 
 use super::Stacks;
 use super::threads::{Collected, collect_threads};
-use super::waits::{add_statistics, collect};
+use super::waits::collect;
 use crate::Lwp;
 use crate::model::Snapshot;
 use crate::runtimes::Types;
@@ -83,7 +83,7 @@ impl<'t> Look<'t> {
         let _look = limits.begin();
         let mut snapshot = collect(self, scope, names, &[])?;
         if names != Names::None {
-            add_statistics(self.target, &mut snapshot);
+            crate::table::add_stats(self.target, &mut snapshot);
             limits.report(&mut snapshot.gaps);
         }
         Ok(snapshot)

@@ -71,7 +71,7 @@ impl Abroad {
         }
         let other = &**self.processes.get(&pid)?;
         let facts = other.facts(&[lwp]).pop().flatten()?;
-        let sleeper = Sleeper { lwp, inner: facts.inner, id: None, call: facts.syscall };
+        let sleeper = Sleeper { lwp, call: facts.syscall };
         self.facts.insert(lwp, facts);
         let layout = Layout::discover(other, other, &[]).ok();
         let wait = Survey::new(&Look::new(other), layout.as_ref(), []).waits(&[sleeper]).pop()?;

@@ -1,12 +1,12 @@
 //! One look at threads, what they wait for, and who holds it.
 
 use super::confirm::Confirm;
-use super::look::{Look, Looker};
+use super::look::{Looker, Seen};
 use super::names::Namer;
 use super::survey::Survey;
 use super::{findings, words};
 use crate::look::threads::Collected;
-use crate::look::{Names, Scope};
+use crate::look::{Look, Names, Scope};
 use crate::model::{Evidence, Gap, Holds, Snapshot, SyncKind, SyncObject, WaitsFor};
 use crate::proc::SyscallFile;
 use crate::runtimes::{self, Class};
@@ -18,12 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 const TRIES: usize = 3;
 
 /// The threads with what they wait for, and the objects of `scope` and `extra`.
-pub(crate) fn collect(
-    look: &crate::look::Look<'_>,
-    scope: Scope,
-    names: Names,
-    extra: &[Class],
-) -> Result<Snapshot, TargetError> {
+pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Class]) -> Result<Snapshot, TargetError> {
     let target = look.target;
     let _look = target.limits().begin();
     let known = registered(target, scope);
@@ -50,7 +45,7 @@ pub(crate) fn collect(
     let mut looker = Looker { look, survey, namer: Namer::new(look), scope, extra: &extra };
     let mut strangers = BTreeMap::new();
     for attempt in 0..TRIES {
-        let Look { objects, classes, contents, abroad } = looker.look(&snapshot.threads, &facts);
+        let Seen { objects, classes, contents, abroad } = looker.look(&snapshot.threads, &facts);
         snapshot.objects = objects;
         let found = findings::find(&snapshot.objects, &facts);
         let confirm = Confirm {
@@ -83,11 +78,6 @@ pub(crate) fn collect(
     look.keep_facts(facts);
     target.limits().report(&mut snapshot.gaps);
     Ok(snapshot)
-}
-
-/// Adds what the agent has counted.
-pub(crate) fn add_statistics(target: &dyn Target, snapshot: &mut Snapshot) {
-    crate::table::add_stats(target, snapshot);
 }
 
 /// What the agent knows, of which no variable tells.

@@ -5,7 +5,7 @@ use super::names::Namer;
 use super::owners::Owners;
 use super::survey::{Sleeper, Survey, Wait, read_objects};
 use super::{held, suspects};
-use crate::look::Scope;
+use crate::look::{Look, Scope};
 use crate::model::{Detail, Evidence, SyncKind, SyncObject, SyncState, Thread, Waiter};
 use crate::proc::map_at;
 use crate::runtimes::{self, Class, Content, FutexWait};
@@ -18,7 +18,7 @@ const MANY: usize = 1024;
 
 /// Looks, as often as it takes.
 pub(super) struct Looker<'a> {
-    pub(super) look: &'a crate::look::Look<'a>,
+    pub(super) look: &'a Look<'a>,
     pub(super) survey: Survey<'a>,
     pub(super) namer: Namer<'a>,
     pub(super) scope: Scope,
@@ -27,7 +27,7 @@ pub(super) struct Looker<'a> {
 }
 
 /// What one look gives.
-pub(super) struct Look {
+pub(super) struct Seen {
     pub(super) objects: Vec<SyncObject>,
     pub(super) classes: HashMap<RemoteAddr, Class>,
     pub(super) contents: HashMap<RemoteAddr, Content>,
@@ -38,17 +38,10 @@ type Ids = HashMap<Lwp, Option<PthreadId>>;
 
 impl Looker<'_> {
     /// Looks at what `threads` wait for, of which the kernel told `facts`.
-    pub(super) fn look(&mut self, threads: &[Thread], facts: &BTreeMap<Lwp, LwpFacts>) -> Look {
+    pub(super) fn look(&mut self, threads: &[Thread], facts: &BTreeMap<Lwp, LwpFacts>) -> Seen {
         let ids: Ids = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
-        let sleepers: Vec<Sleeper> = facts
-            .values()
-            .map(|facts| Sleeper {
-                lwp: facts.lwp,
-                inner: facts.inner,
-                id: ids.get(&facts.lwp).copied().flatten(),
-                call: facts.syscall,
-            })
-            .collect();
+        let sleepers: Vec<Sleeper> =
+            facts.values().map(|facts| Sleeper { lwp: facts.lwp, call: facts.syscall }).collect();
         let mut waits = self.survey.waits(&sleepers);
         // A thread that moves while its stack is read may seem to wait for a bare word: what is known of that is better.
         let extra: HashMap<RemoteAddr, &Class> = self.extra.iter().map(|class| (class.address, class)).collect();
@@ -83,7 +76,7 @@ impl Looker<'_> {
             object.name = names.remove(address);
         }
         objects.retain(|address, object| is_in_scope(object, self.scope) || extra.contains_key(address));
-        Look { objects: objects.into_values().collect(), classes, contents, abroad }
+        Seen { objects: objects.into_values().collect(), classes, contents, abroad }
     }
 
     /// Objects that nobody may wait for; those that are variables bring their names.

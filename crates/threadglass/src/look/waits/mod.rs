@@ -23,7 +23,7 @@ mod survey;
 mod suspects;
 mod words;
 
-pub(crate) use assemble::{add_statistics, collect};
+pub(crate) use assemble::collect;
 pub use explain::explain;
 pub(crate) use look::has_not_moved;
 pub use look_at::look_at;

@@ -17,10 +17,6 @@ use std::sync::Arc;
 pub struct Sleeper {
     /// Its LWP.
     pub lwp: Lwp,
-    /// Its LWP as the target sees it.
-    pub inner: InnerTid,
-    /// Its thread.
-    pub id: Option<PthreadId>,
     /// What it is blocked in.
     pub call: Option<SyscallFile>,
 }

@@ -108,9 +108,7 @@ impl<'a> Watch<'a> {
         for (lwp, task) in self.meter.threads() {
             let Some(call) = task.call else { continue };
             tallies.entry(lwp).or_default().add(&call);
-            let thread = self.look.facts.get(&lwp);
-            let inner = thread.map_or(crate::InnerTid(lwp.0), |facts| facts.inner);
-            sleepers.push(Sleeper { lwp, inner, id: None, call: Some(call) });
+            sleepers.push(Sleeper { lwp, call: Some(call) });
         }
         let meter = &mut self.meter;
         locks.learn(sleepers, passed, |lwp| meter.call_now(lwp));
