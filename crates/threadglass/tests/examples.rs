@@ -3,14 +3,25 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use testkit::{Build, Fixture, Signal, Value, signal};
 
-/// A built example: beside the `deps` directory of this test's own program.
+/// An example, built as this test was: `cargo test --test examples` alone would leave an old one, or none.
 fn example(name: &str) -> Command {
-    let exe = std::env::current_exe().expect("a test knows its own program");
-    let path = exe.ancestors().nth(2).map_or_else(PathBuf::new, |dir| dir.join("examples").join(name));
-    assert!(path.exists(), "`cargo test --test` builds no examples: `cargo build --examples` does");
-    Command::new(path)
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| {
+        let exe = std::env::current_exe().expect("a test knows its own program");
+        let profile = exe.ancestors().nth(2).expect("it is in target/PROFILE/deps");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--offline", "-p", "threadglass", "--examples", "--target-dir"]);
+        cargo.arg(profile.parent().expect("a profile is in a target directory"));
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().expect("cargo runs").success(), "{cargo:?}");
+        profile.join("examples")
+    });
+    Command::new(directory.join(name))
 }
 
 fn output(command: &mut Command) -> String {

@@ -6,7 +6,7 @@ use crate::RemoteAddr;
 use crate::limits::Limits;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Functions do not lie in one another by the thousand; a table that claims so is not followed.
 const MAX_MATCHES: usize = 1 << 20;
@@ -20,7 +20,7 @@ const STEP: usize = 1 << 12;
 
 /// A file's symbol tables, not yet relocated. They are read when the first symbol is asked for, and kept.
 pub struct FileSymbols {
-    file: File,
+    file: Arc<File>,
     limits: Limits,
     object: OnceLock<Option<Tables>>,
 }
@@ -46,8 +46,8 @@ impl std::fmt::Debug for FileSymbols {
 
 impl FileSymbols {
     /// Prepares to read `file`, on the budget `limits`.
-    pub fn new(file: File, limits: &Limits) -> Self {
-        Self { file, limits: limits.clone(), object: OnceLock::new() }
+    pub fn new(file: impl Into<Arc<File>>, limits: &Limits) -> Self {
+        Self { file: file.into(), limits: limits.clone(), object: OnceLock::new() }
     }
 
     fn tables(&self) -> Option<&Tables> {

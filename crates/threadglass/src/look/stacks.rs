@@ -143,9 +143,13 @@ impl<'a> Stacks<'a> {
                 .collect()
         })
         .into_iter();
-        let outcome = |(early, still): (Option<Found>, bool)| match early.filter(|_| still) {
-            Some(found) => Outcome::Found(found),
-            None => late.next().unwrap_or(Outcome::Hidden),
+        let outcome = |(early, still): (Option<Found>, bool)| match early {
+            Some(found) if still => Outcome::Found(found),
+            dropped => {
+                let frames = dropped.map_or(0, |found| found.walk.places.len());
+                self.frames.fetch_sub(frames, Ordering::Relaxed);
+                late.next().unwrap_or(Outcome::Hidden)
+            }
         };
         early.into_iter().zip(still).map(outcome).collect()
     }

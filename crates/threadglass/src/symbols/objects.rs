@@ -38,7 +38,8 @@ impl<'t> Objects<'t> {
     /// The one that has `addr` among the mappings of its file.
     pub(crate) fn at(&self, addr: RemoteAddr) -> Option<&MappedObject<'t>> {
         let behind = self.all.partition_point(|object| object.module.base <= addr);
-        self.all.get(behind.checked_sub(1)?).filter(|object| object.module.contains(addr))
+        // One may lie in a hole of another.
+        self.all[..behind].iter().rev().find(|object| object.module.contains(addr))
     }
 
     /// The one that has `addr` in it. Its variables may lie beyond the last mapping of its file.
@@ -59,7 +60,8 @@ pub(crate) struct MappedObject<'t> {
     image: OnceLock<Option<Image>>,
     exports: OnceLock<Option<Image>>,
     build_id: OnceLock<Option<Vec<u8>>>,
-    file: OnceLock<Option<File>>,
+    file: OnceLock<Option<Arc<File>>>,
+    debug_file: OnceLock<Option<File>>,
     functions: OnceLock<Option<FileSymbols>>,
     debug: OnceLock<Arc<Mutex<Debug>>>,
     names: OnceLock<Mutex<ObjectNames>>,
@@ -75,6 +77,7 @@ impl<'t> MappedObject<'t> {
             exports: OnceLock::new(),
             build_id: OnceLock::new(),
             file: OnceLock::new(),
+            debug_file: OnceLock::new(),
             functions: OnceLock::new(),
             debug: OnceLock::new(),
             names: OnceLock::new(),
@@ -93,8 +96,19 @@ impl<'t> MappedObject<'t> {
     }
 
     /// Its file, if that can be shown to be the one that is mapped.
-    pub(crate) fn file(&self) -> Option<&File> {
-        self.file.get_or_init(|| self.target.open_module(self.module)).as_ref()
+    pub(crate) fn file(&self) -> Option<&Arc<File>> {
+        self.file.get_or_init(|| self.target.open_module(self.module).map(Arc::new)).as_ref()
+    }
+
+    /// The file that has its debug information: its own or a separate one.
+    fn debug_file(&self) -> Option<&File> {
+        let find = || {
+            let file = self.file().map(|file| &**file);
+            let own = file.filter(|file| has_debug_info(file, self.target.limits()));
+            let own = own.and_then(|file| file.try_clone().ok());
+            own.or_else(|| find_debug_file(self.module, file, self.build_id()))
+        };
+        self.debug_file.get_or_init(find).as_ref()
     }
 
     fn build_id(&self) -> Option<&[u8]> {
@@ -103,7 +117,7 @@ impl<'t> MappedObject<'t> {
 
     /// The symbols of its file.
     pub(crate) fn functions(&self) -> Option<&FileSymbols> {
-        let open = || Some(FileSymbols::new(self.file()?.try_clone().ok()?, self.target.limits()));
+        let open = || Some(FileSymbols::new(self.file()?.clone(), self.target.limits()));
         self.functions.get_or_init(open).as_ref()
     }
 
@@ -118,12 +132,10 @@ impl<'t> MappedObject<'t> {
         }
     }
 
-    /// Its debug information, of its own file or a separate one.
+    /// Its debug information.
     fn debug(&self) -> &Arc<Mutex<Debug>> {
         self.debug.get_or_init(|| {
-            let own = self.file().filter(|file| has_debug_info(file, self.target.limits()));
-            let own = own.and_then(|file| file.try_clone().ok());
-            let file = own.or_else(|| find_debug_file(self.module, self.file(), self.build_id()));
+            let file = self.debug_file().and_then(|file| file.try_clone().ok());
             Arc::new(Mutex::new(file.map_or(Debug::None, Debug::Unread)))
         })
     }
@@ -152,10 +164,10 @@ impl<'t> MappedObject<'t> {
 
     fn data_symbols(&self) -> DataSymbols {
         let limits = self.target.limits();
-        let has_symbols = |file: &&File| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols());
+        let has_symbols = |file: &&Arc<File>| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols());
         let mut symbols = self.file().map(|file| DataSymbols::read(file, limits)).unwrap_or_default();
         if self.file().filter(has_symbols).is_none()
-            && let Debug::Unread(debug) = &*self.debug().lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(debug) = self.debug_file()
         {
             let full = DataSymbols::read(debug, limits);
             symbols = if full.is_empty() { symbols } else { full };

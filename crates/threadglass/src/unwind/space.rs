@@ -162,7 +162,8 @@ impl<'a> Space<'a> {
         let mut walks = self.walks.lock().unwrap_or_else(PoisonError::into_inner);
         if walk.end == StackEnd::Start && walks.frames < MAX_REMEMBERED {
             walks.frames += walk.places.len();
-            walks.known.insert((registers.sp, registers.pc), walk.clone());
+            // The first was walked by who knew most.
+            walks.known.entry((registers.sp, registers.pc)).or_insert_with(|| walk.clone());
         }
     }
 

@@ -66,6 +66,7 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
             let why = "threads moved on while a circle of them was looked at, each time: it was none";
             snapshot.gaps.push(Gap::whole("circles of waiting threads", why));
         }
+        look.space.forget_walks();
         let lwps: Vec<Lwp> = facts.keys().copied().collect();
         facts = target.facts(&lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
     }
