@@ -39,6 +39,8 @@ impl Library {
             "librt" | "libdl" | "libanl" => Self::LibcPart,
             "ld" => Self::Loader,
             "libstdc++" | "libc++" | "libc++abi" => Self::Cxx,
+            // Wheels of Python bring their own, with a sum in its name.
+            stem if stem.starts_with("libstdc++-") => Self::Cxx,
             _ => Self::Other,
         }
     }
@@ -67,7 +69,7 @@ mod tests {
             (Library::LibcPart, &["librt-2.31.so", "librt.so.1", "libdl.so.2", "libanl-2.31.so"]),
             (Library::Loader, &["ld-linux-x86-64.so.2", "ld-2.31.so", "ld.so", "ld.so.1"]),
             (Library::Musl, &["ld-musl-x86_64.so.1", "libc.musl-x86_64.so.1"]),
-            (Library::Cxx, &["libc++.so.1", "libc++abi.so.1", "libstdc++.so.6.0.30"]),
+            (Library::Cxx, &["libc++.so.1", "libc++abi.so.1", "libstdc++.so.6.0.30", "libstdc++-a9383cce.so.6"]),
             (
                 Library::Other,
                 &[

@@ -88,6 +88,9 @@ impl FindError {
 /// Finds the object at `address` of `target`: one that threads wait for or hold, or that is named by
 /// something; or, if the user says of which `kind` it is, whatever can be one.
 pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) -> Result<Found, FindError> {
+    if let Some(denial) = target.denial() {
+        return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() }.into());
+    }
     match check_place(target, address) {
         Err(NoPlace::Unmapped | NoPlace::Unread(_)) => return Err(FindError::Unmapped(address)),
         Err(NoPlace::Code | NoPlace::NotWritable) => return Err(FindError::NotWritable(address)),

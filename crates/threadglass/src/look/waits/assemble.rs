@@ -21,8 +21,8 @@ const TRIES: usize = 3;
 pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Class]) -> Result<Snapshot, TargetError> {
     let target = look.target;
     let _look = target.limits().begin();
-    let known = registered(target, scope);
-    let extra: Vec<Class> = extra.iter().copied().chain(known.into_iter().filter(|_| names != Names::None)).collect();
+    let known = if names == Names::None { Vec::new() } else { registered(target, scope) };
+    let extra: Vec<Class> = extra.iter().copied().chain(known).collect();
     let named = |object: &SyncObject, in_finding: bool| match names {
         Names::None => false,
         Names::All => true,

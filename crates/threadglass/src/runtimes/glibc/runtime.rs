@@ -50,11 +50,14 @@ impl Runtime for Glibc {
     fn by_numbers(&self, seen: &SeenWait<'_>, context: &Context<'_>) -> Option<Class> {
         let futex = &seen.futex;
         let class = |kind, family, evidence| Class { kind, family, address: futex.word, side: None, evidence };
-        if joined(futex.word, context).is_some() && !futex.private {
+        if joined(futex.word, context).is_some() && !futex.private && !futex.restarted {
             return Some(class(SyncKind::Join, Family::Pthread, Evidence::Derived));
         }
-        // Called by way of syscall(2), none of libc's own objects is meant.
-        if seen.past_libc || seen.function().is_some_and(|function| self.passes_on(function)) {
+        // Called by way of syscall(2), none of libc's own objects is meant; and another libc has others.
+        if context.layout.is_none()
+            || seen.past_libc
+            || seen.function().is_some_and(|function| self.passes_on(function))
+        {
             return None;
         }
         let guess = || {
@@ -64,7 +67,7 @@ impl Runtime for Glibc {
         // Some other function of libc waits: for a lock that libc keeps for itself.
         let is_own = seen.call.is_some() && futex.private && futex.op == FutexOp::Wait && futex.value == 2;
         let own = || is_own.then(|| class(SyncKind::Mutex, Family::Libc, Evidence::Inferred));
-        context.layout.and_then(|_| guess()).or_else(own)
+        guess().or_else(own)
     }
 
     fn passes_on(&self, function: &str) -> bool {
