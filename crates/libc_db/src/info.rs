@@ -48,10 +48,14 @@ pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut 
 /// Everything known of the thread with this descriptor.
 pub(crate) fn describe(session: &Session, inspector: &Inspector<'_>, descriptor: &Descriptor) -> Thread {
     let lwp = inspector.lwp_of(descriptor);
-    let facts = lwp.and_then(|lwp| match inspector.target {
-        Some(target) => facts::of_thread(&session.facts, target, lwp),
-        // A core has no `/proc`, but its registers tell whether a thread was asleep in a system call.
-        None => session.facts_by_registers(lwp),
+    let facts = lwp.and_then(|lwp| {
+        let facts = inspector.target.and_then(|target| facts::of_thread(&session.facts, target, lwp));
+        match facts {
+            // The registers of this thread alone: a client may take long to give them.
+            Some(facts) => Some(session.seen_through_stop(facts)),
+            // A core has no `/proc`, but its registers tell whether a thread was asleep in a system call.
+            None => session.facts_by_registers(lwp),
+        }
     });
     let mut thread = inspector.describe(descriptor, facts.as_ref());
     if inspector.target.is_none() {

@@ -159,6 +159,14 @@ impl Session {
         self.service(self.client()?, None).facts(&[lwp]).pop()?
     }
 
+    /// What the kernel told of a thread, and where it really is if its tracer stopped it at the end of a call.
+    pub(crate) fn seen_through_stop(&self, mut facts: LwpFacts) -> LwpFacts {
+        if let Some(client) = self.client() {
+            self.service(client, None).look_through_stop(&mut facts);
+        }
+        facts
+    }
+
     /// The live process, where it is known to be one: it can be acted upon.
     pub(crate) fn live(&self) -> Option<LiveRef<'_>> {
         match &self.backend {
@@ -197,7 +205,7 @@ impl Session {
             Backend::Client(_) => {
                 let live = self.live();
                 let service = self.service(Client::new(self.ph), live.as_deref());
-                let target = live.is_some().then_some(&service as &dyn Target);
+                let target = live.as_deref().map(|live| live as &dyn Target);
                 look(&Inspector { memory: &service, layout: &self.layout, target })
             }
             Backend::Own(process) => {

@@ -4,6 +4,7 @@ use threadglass::act::ControlError;
 use threadglass::act::inject::InjectError;
 use threadglass::act::set_state::FindError;
 use threadglass::measure::TrackError;
+use threadglass::measure::contend::ContendError;
 use threadglass::measure::profile::ProfileError;
 use threadglass::model::{Check, Gap, Remedy};
 use threadglass::target::TargetError;
@@ -17,7 +18,8 @@ pub fn of_error(error: &anyhow::Error) -> String {
         let profile = || cause.downcast_ref().and_then(ProfileError::remedy);
         let track = || cause.downcast_ref().and_then(TrackError::remedy);
         let inject = || cause.downcast_ref().and_then(InjectError::remedy);
-        target().or_else(control).or_else(find).or_else(profile).or_else(track).or_else(inject)
+        let contend = || cause.downcast_ref().and_then(ContendError::remedy);
+        target().or_else(contend).or_else(control).or_else(find).or_else(profile).or_else(track).or_else(inject)
     });
     said(format!("{error:#}"), remedy)
 }
@@ -89,6 +91,8 @@ mod tests {
         let version = InjectError::from(TrackError::Version(3));
         let whole = "the agent in the program is of another version (3): use the tglass that started it";
         assert_eq!(text(version.into()), whole);
+        let counted = ContendError::from(InjectError::from(TrackError::Version(3)));
+        assert_eq!(text(counted.into()), whole, "one in another");
         let gone = anyhow::Error::from(ControlError::NoThread(Pid(7), Lwp(9))).context("cannot");
         assert_eq!(text(gone), "cannot: process 7 has no thread 9 (`tglass threads 7` lists those that live)");
         assert_eq!(text(anyhow::anyhow!("no")), "no");

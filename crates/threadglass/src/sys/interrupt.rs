@@ -71,6 +71,8 @@ impl Interrupt {
 
 impl Drop for Interrupt {
     fn drop(&mut self) {
+        // Who asks twice means the same.
+        while self.take().is_some() {}
         let _ = self.old.thread_set_mask();
     }
 }

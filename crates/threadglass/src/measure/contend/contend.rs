@@ -7,7 +7,7 @@ use crate::Pid;
 use crate::act::inject::{InjectError, Options};
 use crate::act::{LiveWriter, Wanted};
 use crate::look::{Names, Scope, look};
-use crate::model::{ContentionReport, SCHEMA, Snapshot};
+use crate::model::{ContentionReport, Remedy, SCHEMA, Snapshot};
 use crate::sys::interrupt::Interrupt;
 use crate::table::{Agent, TrackError};
 use crate::target::{Denial, Live, TargetError};
@@ -45,6 +45,18 @@ pub enum ContendError {
     /// Whoever is told how far it is could not take it.
     #[error(transparent)]
     Progress(#[from] std::io::Error),
+}
+
+impl ContendError {
+    /// What could be done, where that takes a command of the face.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Target(error) => error.remedy(),
+            Self::Track(error) => error.remedy(),
+            Self::Inject(error) => error.remedy(),
+            _ => None,
+        }
+    }
 }
 
 /// Whose contention is watched.

@@ -28,7 +28,7 @@ impl<S: ProcService> Service<'_, S> {
     }
 
     /// A thread that its tracer stopped may have been stopped at the end of its call as well as in it.
-    fn look_through_stop(&self, facts: &mut LwpFacts) {
+    pub fn look_through_stop(&self, facts: &mut LwpFacts) {
         let (KernelState::Traced, Some(SyscallFile::Inside { sp, pc, .. })) = (facts.state, facts.syscall) else {
             return;
         };
