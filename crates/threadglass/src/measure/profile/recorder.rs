@@ -42,6 +42,8 @@ pub(super) struct Recorder<'a> {
     process: Process,
     /// CPU time of the process in user mode, in 100ths of a second: at first, and when it was last looked at.
     used: Option<(u64, u64)>,
+    /// Whether ticks were missing at the last look.
+    missed: bool,
     images: Vec<Image<'a>>,
     /// The images of each process, the latest last.
     of_process: HashMap<i32, Vec<usize>>,
@@ -74,6 +76,7 @@ impl<'a> Recorder<'a> {
             eager,
             process: Process { pid, name: name.to_owned(), exe: None },
             used: None,
+            missed: false,
             images: Vec::new(),
             of_process: HashMap::new(),
             samples: 0,
@@ -224,12 +227,14 @@ impl<'a> Recorder<'a> {
     }
 
     /// Whether its CPU time was good for many more ticks than there are: threads that live too short for a tick of
-    /// their own, or clocks that ended when another program was executed.
+    /// their own, or clocks that ended when another program was executed. Seen at two looks in a row: a host that
+    /// takes the CPU away once leaves a gap of ticks too, and the ticks after it fill the share up again.
     pub(super) fn misses_ticks(&mut self) -> bool {
         // By the time of the last look: ticks of what was used since may still be under way.
-        let misses = self.missing().is_some();
+        let before = self.missed;
+        self.missed = self.missing().is_some();
         self.look_at_time();
-        misses
+        before && self.missed
     }
 
     /// Says that it ticks from now on.
