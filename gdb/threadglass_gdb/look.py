@@ -161,10 +161,10 @@ class Look:
         who = self.name(lwp) if lwp is not None and alive else "LWP %d" % lwp if lwp is not None else "somebody"
         status = {
             "alive": "",
-            "gone": ", which does not exist any more",
+            "gone": ", which no longer exists",
             "fork_parent": " of the parent process%s, from before the fork" % (" %d" % pid if pid else ""),
             "other_process": " of process %d" % pid if pid else " of another process",
-        }.get(holder["status"], ", of which nothing is known")
+        }.get(holder["status"], ", about which nothing is known")
         side = " (reads)" if holder["side"] == "read" else ""
         return who + status + side + inferred(holder["evidence"], holder["why"])
 

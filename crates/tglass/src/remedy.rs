@@ -51,27 +51,27 @@ fn said(text: String, remedy: Option<Remedy>) -> String {
 
 fn words(remedy: Remedy) -> String {
     let words = match remedy {
-        Remedy::LookAtProcess { pid } => return format!("look at that: tglass .. {pid}"),
-        Remedy::ListThreads { pid } => return format!("`tglass threads {pid}` lists those that live"),
-        Remedy::ConfirmKind { of } => return format!("--kind {} says that it is one", of.word()),
-        Remedy::ListObjects => "`tglass locks PID` lists objects with their addresses",
-        Remedy::ListAddresses => "`tglass locks` lists the addresses of what is known",
-        Remedy::ListOrNameKind => "`tglass locks PID` lists those known; --kind says what it is, if you know",
-        Remedy::NameKind => "`--kind` says what it is",
-        Remedy::GiveExecutable => "give the right one by --exe FILE",
-        Remedy::GiveLibrary => "give the right one by --sysroot DIR",
-        Remedy::GiveLibc => "give it by --sysroot DIR",
-        Remedy::GiveFiles => "give the program by --exe FILE, a copy of its file system by --sysroot DIR",
-        Remedy::NameRegion => "name a part of it: --module, --function, --offset",
-        Remedy::ChooseFunction => "choose by --module or --offset",
+        Remedy::LookAtProcess { pid } => return format!("look at that process: tglass .. {pid}"),
+        Remedy::ListThreads { pid } => return format!("`tglass threads {pid}` lists its threads"),
+        Remedy::ConfirmKind { of } => return format!("if it is one, add --kind {}", of.word()),
+        Remedy::ListObjects => "`tglass locks PID` lists locks with their addresses",
+        Remedy::ListAddresses => "`tglass locks` lists the known locks",
+        Remedy::ListOrNameKind => "`tglass locks PID` lists the known locks; if you know its kind, add --kind",
+        Remedy::NameKind => "add its kind with --kind",
+        Remedy::GiveExecutable => "give the right one with --exe FILE",
+        Remedy::GiveLibrary => "give the right one with --sysroot DIR",
+        Remedy::GiveLibc => "give it with --sysroot DIR",
+        Remedy::GiveFiles => "give the executable with --exe FILE, or a copy of its file system with --sysroot DIR",
+        Remedy::NameRegion => "choose a part with --module, --function or --offset",
+        Remedy::ChooseFunction => "choose one with --module or --offset",
         Remedy::Coarser => "choose a smaller --scale or region",
-        Remedy::StopThread => "`--stop` reads its stack, and pauses it for microseconds",
-        Remedy::RetryOrStop => "look again, or `--stop` it",
-        Remedy::CheckAccess => "see `tglass doctor`",
+        Remedy::StopThread => "--stop reads its stack and pauses the thread for microseconds",
+        Remedy::RetryOrStop => "look again, or use --stop",
+        Remedy::CheckAccess => "run `tglass doctor`",
         Remedy::UseOtherVersion => "use the tglass that started it",
         Remedy::LargerTable => "`tglass run --size N`",
-        Remedy::Force => "--force does it",
-        Remedy::ForceAtRisk => "--force tries",
+        Remedy::Force => "--force does it anyway",
+        Remedy::ForceAtRisk => "--force tries anyway",
         Remedy::DetachDebugger => "detach the debugger",
     };
     words.to_owned()
@@ -86,7 +86,7 @@ mod tests {
     fn errors_end_with_what_to_do() {
         let text = |error: anyhow::Error| of_error(&error);
         let thread = TargetError::IsThread { tid: 8, pid: Pid(7) };
-        let whole = "8 is a thread, not a process (it belongs to process 7; look at that: tglass .. 7)";
+        let whole = "8 is a thread, not a process (it belongs to process 7; look at that process: tglass .. 7)";
         assert_eq!(text(thread.into()), whole);
         let version = InjectError::from(TrackError::Version(3));
         let whole = "the agent in the program is of another version (3): use the tglass that started it";
@@ -94,7 +94,7 @@ mod tests {
         let counted = ContendError::from(InjectError::from(TrackError::Version(3)));
         assert_eq!(text(counted.into()), whole, "one in another");
         let gone = anyhow::Error::from(ControlError::NoThread(Pid(7), Lwp(9))).context("cannot");
-        assert_eq!(text(gone), "cannot: process 7 has no thread 9 (`tglass threads 7` lists those that live)");
+        assert_eq!(text(gone), "cannot: process 7 has no thread 9 (`tglass threads 7` lists its threads)");
         assert_eq!(text(anyhow::anyhow!("no")), "no");
     }
 }

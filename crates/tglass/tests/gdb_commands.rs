@@ -241,7 +241,7 @@ fn chains_are_followed_to_their_end() {
     assert!(said.of("thread blocked-by 2").contains("  (by itself)\nSELF-DEADLOCK, certain"), "{}", said.0);
 
     let said = look("owner_exited", &["thread blocked-by 2", "info deadlock"]);
-    assert!(said.of("thread blocked-by 2").contains(", which does not exist any more\n"), "{}", said.0);
+    assert!(said.of("thread blocked-by 2").contains(", which no longer exists\n"), "{}", said.0);
     assert!(said.of("info deadlock").starts_with("OWNER GONE, certain: "), "{}", said.0);
 
     let said = look("joins", &["thread blocked-by 2"]);

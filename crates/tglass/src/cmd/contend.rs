@@ -16,7 +16,7 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
         Some(child) => Contender::Command(child),
         None => {
             let InjectArgs { exact, size, force } = args.inject;
-            Contender::Process(Pid(args.pid.context("which process?")?), Options { exact, size, force })
+            Contender::Process(Pid(args.pid.context("no process ID was given")?), Options { exact, size, force })
         }
     };
     // The command is not to inherit it.
@@ -36,7 +36,7 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
 
 fn explain(error: ContendError) -> anyhow::Error {
     match error {
-        ContendError::NoAgent(_) => anyhow!("{error} (start it by `tglass run -- COMMAND`)"),
+        ContendError::NoAgent(_) => anyhow!("{error} (start the program with `tglass run -- COMMAND`)"),
         ContendError::Progress(error) => error.into(),
         error => error.into(),
     }

@@ -20,7 +20,7 @@ impl Drop for Guard {
 }
 
 pub fn run(args: &DemoArgs) -> Result<ExitCode> {
-    let exe = std::env::current_exe().context("cannot find my own executable")?;
+    let exe = std::env::current_exe().context("cannot find the executable of tglass")?;
     let mut child = Guard(
         Command::new(exe)
             .arg("demo-child")
@@ -40,11 +40,11 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     if args.json {
         return super::print_json(&snapshot);
     }
-    let mut text = format!("A small program that hangs was started as pid {pid}. This is `tglass why {pid}`:\n\n");
+    let mut text = format!("Started a small program that hangs, pid {pid}. This is `tglass why {pid}`:\n\n");
     text += &render::why::text(&snapshot, started.elapsed());
-    text += "\nIt was neither prepared nor stopped for this. The program has been ended again.\n\
-             Next: `tglass why PID` on a process of yours that hangs, `tglass threads PID` on any,\n\
-             `tglass doctor` when something is not permitted.\n";
+    text += "\nThe program was not prepared or stopped for this. It has been ended.\n\
+             Next: `tglass why PID` for a process that hangs, `tglass threads PID` for any process,\n\
+             `tglass doctor` if permission is denied.\n";
     super::print(&text)
 }
 

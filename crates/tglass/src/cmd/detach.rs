@@ -9,7 +9,7 @@ use threadglass::act::inject;
 pub fn run(args: &DetachArgs) -> Result<ExitCode> {
     let pid = Pid(args.pid);
     super::print(&match inject::detach(pid)? {
-        true => format!("process {pid}: all slots are restored; the agent stays mapped, and does nothing\n"),
-        false => format!("process {pid}: no agent is at work that could be detached\n"),
+        true => format!("process {pid}: the agent's hooks are removed; its code stays mapped and does nothing\n"),
+        false => format!("process {pid}: there is no active agent to detach\n"),
     })
 }

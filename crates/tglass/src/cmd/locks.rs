@@ -21,7 +21,7 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
     let target = super::open(&args.target)?;
     let _look = target.limits().begin();
     let mut snapshot = match args.address {
-        Some(address) => look::look_at(&*target, address, args.kind.map(|kind| kind.0))?,
+        Some(address) => look::look_at(&*target, address, args.kind)?,
         None => look::look(&*target, if args.all { Scope::All } else { Scope::Held }, Names::Findings)?,
     };
     let about = counting.and_then(|counting| counting.end(&*target, &mut snapshot));
@@ -38,7 +38,7 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
 
 fn count(args: &LocksArgs, time: Duration, interrupt: &Interrupt) -> Result<Counting> {
     let WhichTarget::Process(pid) = &args.target.target else {
-        bail!("--track is for processes: a core does nothing any more")
+        bail!("--track needs a running process, not a core file")
     };
     let options = Options { force: args.force, ..Options::default() };
     Ok(Counting::for_time(Pid(*pid), &options, time, interrupt)?)
@@ -53,5 +53,5 @@ fn is_wanted(args: &LocksArgs, object: &SyncObject) -> bool {
         (true, true) => held && waited,
         (false, false) => args.all || args.address.is_some() || held || waited,
     };
-    by_use && args.kind.is_none_or(|kind| kind.0 == object.kind)
+    by_use && args.kind.is_none_or(|kind| kind == object.kind)
 }

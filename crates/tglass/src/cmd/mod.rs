@@ -52,7 +52,7 @@ fn open(args: &TargetArgs) -> Result<Box<dyn Target>> {
     Ok(match &args.target {
         WhichTarget::Process(pid) => {
             let has_options = args.exe.is_some() || args.sysroot.is_some();
-            ensure!(!has_options, "--exe and --sysroot are for core files: a process says itself which files it has");
+            ensure!(!has_options, "--exe and --sysroot are only for core files");
             Box::new(Live::open(Pid(*pid))?)
         }
         WhichTarget::Core(path) => Box::new(Core::open(path, options)?),

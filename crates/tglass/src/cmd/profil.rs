@@ -24,7 +24,7 @@ pub fn run(args: &ProfilArgs) -> Result<ExitCode> {
     match &args.target {
         None => run_command(args, files),
         Some(WhichTarget::Core(path)) => {
-            bail!("{} is not a process: nothing runs in a core file (give a pid, or `-- CMD`)", path.display())
+            bail!("{} is not a process ID: profil needs a running process (give a PID, or `-- CMD`)", path.display())
         }
         Some(WhichTarget::Process(pid)) => {
             let interrupt = Interrupt::watch().context("cannot watch for signals")?;
@@ -185,7 +185,7 @@ struct Meter {
 
 impl Meter {
     fn new(total: Option<Duration>, waits: bool) -> Self {
-        let unit = if waits { "waits" } else { "ticks" };
+        let unit = if waits { "waits" } else { "samples" };
         Self { is_terminal: std::io::stderr().is_terminal(), total, unit, told: None }
     }
 

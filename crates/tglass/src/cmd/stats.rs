@@ -17,7 +17,7 @@ pub fn run(args: &StatsArgs) -> Result<ExitCode> {
     let pid = match &args.target {
         WhichTarget::Process(pid) => Pid(*pid),
         WhichTarget::Core(path) => bail!(
-            "{}: statistics need a live process: in a core file no time passes (give the pid of a running one)",
+            "{} is not a process ID: stats needs a running process (give a PID)",
             path.display()
         ),
     };

@@ -14,7 +14,7 @@ pub fn run(args: &SuspendArgs) -> Result<ExitCode> {
     let held = match args.force {
         true => Suspended::suspend_by_force(pid, lwp)?,
         false => Suspended::suspend(pid, lwp).map_err(|error| match error {
-            ControlError::Filtered(..) => anyhow!("{error} (--force suspends it all the same)"),
+            ControlError::Filtered(..) => anyhow!("{error} (--force suspends it anyway)"),
             error => error.into(),
         })?,
     };
@@ -24,7 +24,7 @@ pub fn run(args: &SuspendArgs) -> Result<ExitCode> {
     };
     let mut text = format!("suspended thread {lwp} of process {pid} {until}; its other threads go on\n");
     if let Some(call) = held.visible_interruption().and_then(syscall_name) {
-        text += &format!("note: it was in {call}, which will return EINTR when the thread resumes\n");
+        text += &format!("note: the thread was in {call}, which will return EINTR when the thread resumes\n");
     }
     super::print(&text)?;
     let end = held.hold(args.limit)?;

@@ -24,7 +24,7 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
         (true, true, WhichTarget::Process(pid)) => {
             act::add_stacks_stopping(&Live::open(Pid(*pid))?.with_limits(target.limits()), &mut snapshot);
         }
-        (true, true, WhichTarget::Core(_)) => bail!("--stop is for processes: nothing moves in a core file"),
+        (true, true, WhichTarget::Core(_)) => bail!("--stop needs a running process, not a core file"),
     }
     remedy::of_gaps(&mut snapshot.gaps);
     if args.target.json {

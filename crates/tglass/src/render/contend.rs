@@ -12,14 +12,14 @@ pub fn text(report: &ContentionReport) -> String {
 /// What was done to a process.
 pub fn injection(report: &InjectionReport) -> String {
     let mut out = match report.pause_us {
-        Some(pause) => format!("put the agent into the process: one thread was stopped for {pause} us"),
-        None => "the agent was at work already".to_owned(),
+        Some(pause) => format!("injected the agent: one thread was stopped for {pause} us"),
+        None => "the agent was already active".to_owned(),
     };
-    out += &format!("; {} slots were patched", report.slots);
+    out += &format!("; {} hooks were set", report.slots);
     if report.missed > 0 {
-        out += &format!(" ({} could not be)", report.missed);
+        out += &format!(" ({} could not be set)", report.missed);
     }
-    out += if report.restored { " and are restored\n" } else { " and stay so: another tool tracks the process\n" };
+    out += if report.restored { " and removed\n" } else { " and left in place: another tool tracks the process\n" };
     if let Some(call) = report.interrupted {
         out += &format!("note: the stop made {call} return early in one thread\n");
     }
@@ -29,12 +29,12 @@ pub fn injection(report: &InjectionReport) -> String {
 fn screen(report: &ContentionReport) -> String {
     let mut out = counted(&report.locks, report.seconds);
     out += &format!(
-        "\nNot counted: locks of Rust's standard library, parking_lot and bare futexes do not pass through the C library.\n\
-         Samples of who waits for them ({} looks, nothing is stopped):\n",
+        "\nSampled ({} looks, nothing was stopped): locks of Rust's standard library, parking_lot and bare futexes, which\n\
+         do not go through the C library\n",
         report.looks
     );
     if report.sampled.is_empty() {
-        return out + "nobody was seen waiting for one\n";
+        return out + "no thread was seen to wait for one\n";
     }
     let mut table = Table::new(&["LOCK", "KIND", "ADDRESS", ">LOOKS", ">WAITING", "WAITED IN"]);
     for lock in &report.sampled {
@@ -63,9 +63,9 @@ fn kind_of(family: Family, kind: SyncKind) -> String {
 }
 
 fn counted(locks: &[Contended], seconds: f64) -> String {
-    let mut out = format!("{seconds:.1} s · POSIX and C11 objects, counted\n");
+    let mut out = format!("{seconds:.1} s · POSIX and C11 locks, counted\n");
     if locks.is_empty() {
-        return out + "no thread has waited for any of them\n";
+        return out + "no thread waited for one\n";
     }
     let mut table =
         Table::new(&["LOCK", "KIND", "ADDRESS", ">WAIT/s", ">WAITS", ">p50", ">p99", ">HOLD", "WAITED IN", "HELD BY"]);

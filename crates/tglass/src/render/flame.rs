@@ -77,7 +77,7 @@ pub fn svg(profile: &Profile) -> String {
     }
     let height = TOP + root.depth() as f64 * ROW + MARGIN;
     let (what, unit) = match profile.kind {
-        Kind::Cpu => ("on CPUs", "ticks"),
+        Kind::Cpu => ("on CPUs", "samples"),
         Kind::Wait => ("waiting", "waits"),
     };
     let title = format!("{} (pid {}), {what}", profile.target.name, profile.target.pid);

@@ -14,7 +14,7 @@ const LISTED: usize = 4;
 pub fn text(snapshot: &Snapshot, took: Duration) -> String {
     let mut out = super::threads::headline(snapshot, snapshot.threads.len(), took);
     if snapshot.objects.is_empty() {
-        out += "no such objects were found: none is waited for, and none was found to be held\n";
+        out += "no locks found: none is waited for, and none is known to be held\n";
     } else {
         let counted = snapshot.objects.iter().any(|object| object.stats.is_some());
         let mut headings = vec!["ADDRESS", "KIND", "STATE", "HELD BY", "WAITERS"];

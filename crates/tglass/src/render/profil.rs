@@ -35,8 +35,8 @@ fn headline(profile: &Profile) -> String {
     let seconds = profile.duration_ms as f64 / 1000.0;
     let (did, how) = match profile.kind {
         Kind::Cpu => {
-            let whose = if profile.clock == Some(Clock::Cpus) { ", of a clock for each CPU" } else { "" };
-            ("ran", format!("{} ticks a second of CPU time{whose}", profile.rate))
+            let whose = if profile.clock == Some(Clock::Cpus) { ", by a clock on each CPU" } else { "" };
+            ("ran", format!("{} samples per second of CPU time{whose}", profile.rate))
         }
         Kind::Wait => ("waited", format!("{} looks", profile.looks.unwrap_or(0))),
     };
@@ -47,7 +47,7 @@ fn headline(profile: &Profile) -> String {
     let end = match profile.end {
         End::Time | End::Asked => "",
         End::Exited => ", until it exited",
-        End::Execed => ", until it executed another program (run again for that)",
+        End::Execed => ", until it executed another program (run again to profile that)",
     };
     let samples = match profile.kind {
         Kind::Cpu => {
@@ -59,9 +59,9 @@ fn headline(profile: &Profile) -> String {
                 0 => format!("none {what}"),
                 count => paint(FAIR, &format!("{count} {what}")),
             });
-            format!("{} ticks{outside}; {}", profile.samples, trouble.join(", "))
+            format!("{} samples{outside}; {}", profile.samples, trouble.join(", "))
         }
-        Kind::Wait => format!("{} waits seen, without stopping it", profile.samples),
+        Kind::Wait => format!("{} waits seen, without a stop", profile.samples),
     };
     format!("{name}  {threads} in {seconds:.1} s{end}\n{}; {samples}\n\n", paint(DIM, &how))
 }
@@ -70,8 +70,8 @@ fn cpu(profile: &Profile) -> String {
     if profile.samples == 0 {
         // What is missing says that there was something to see.
         return match profile.gaps.is_empty() {
-            true => "No thread was on a CPU in user mode. Does it wait? `--wait` shows where.\n".to_owned(),
-            false => "No tick was seen.\n".to_owned(),
+            true => "No thread ran in user mode. `--wait` shows where threads wait.\n".to_owned(),
+            false => "There are no samples.\n".to_owned(),
         };
     }
     let mut table = Table::new(&[">SHARE", ">TICKS", "FUNCTION", "MODULE"]);
@@ -82,7 +82,7 @@ fn cpu(profile: &Profile) -> String {
     let mut out = table.render();
     if let Some(rest) = profile.functions.get(LISTED..).filter(|rest| !rest.is_empty()) {
         let samples: u64 = rest.iter().map(|share| share.samples).sum();
-        out += &format!("  and {} more functions with {samples} ticks\n", rest.len());
+        out += &format!("  and {} more functions with {samples} samples\n", rest.len());
     }
     out + &ranges(profile) + &stacks(profile) + &histogram(profile)
 }
@@ -148,11 +148,11 @@ fn histogram(profile: &Profile) -> String {
     let Some(histogram) = &profile.histogram else { return String::new() };
     let counted: u64 = histogram.cells.iter().map(|cell| u64::from(*cell)).sum();
     let full = match histogram.full {
-        true => paint(FAIR, "a counter reached 32767 and ended the counting"),
-        false => "no counter saturated".to_owned(),
+        true => paint(FAIR, "a cell reached 32767, so counting stopped"),
+        false => "no cell is full".to_owned(),
     };
     format!(
-        "\nhistogram: {} ({:#x} to {:#x}), {} cells at scale {:#x}, {counted} ticks, {full}\n",
+        "\nhistogram: {} ({:#x} to {:#x}), {} cells at scale {:#x}, {counted} samples, {full}\n",
         safe(&histogram.what),
         histogram.start,
         histogram.end,

@@ -43,7 +43,7 @@ pub fn intention(report: &Report<'_>) -> String {
     let Report { found, plan, sharers, .. } = report;
     let object = &found.object;
     let mut out = super::target::name(&found.snapshot.target) + "\n";
-    let inferred = if object.evidence >= Evidence::Inferred { " (what it is was not checked)" } else { "" };
+    let inferred = if object.evidence >= Evidence::Inferred { " (its kind was not checked)" } else { "" };
     line(&mut out, "object", &format!("{}: {}{inferred}", label(object), state(object)));
     let holders: Vec<String> = object
         .holders
@@ -51,7 +51,7 @@ pub fn intention(report: &Report<'_>) -> String {
         .map(|one| holder(one, one.lwp.filter(|_| one.pid.is_none()).and_then(|lwp| name(found, lwp))))
         .collect();
     match holders.as_slice() {
-        [] if object.state.is_held() => line(&mut out, "held by", "nobody that is known"),
+        [] if object.state.is_held() => line(&mut out, "held by", "no known thread"),
         [] => {}
         holders => line(&mut out, "held by", &listed(holders)),
     }
@@ -73,7 +73,7 @@ pub fn intention(report: &Report<'_>) -> String {
     }
     out.push('\n');
     match plan.words.as_slice() {
-        [] => line(&mut out, "writes", &format!("nothing: it is {} already", plan.becomes)),
+        [] => line(&mut out, "writes", &format!("nothing: it is already {}", plan.becomes)),
         words => {
             line(&mut out, "becomes", &plan.becomes);
             out += &writes(plan.address, words);
@@ -86,7 +86,7 @@ pub fn intention(report: &Report<'_>) -> String {
         line(&mut out, "wakes", &listed(&wakes));
     }
     if sharers.unread > 0 {
-        let text = format!("{} other processes may not be looked at: waiters of theirs are not woken", sharers.unread);
+        let text = format!("{} other processes cannot be looked at: their waiters are not woken", sharers.unread);
         line(&mut out, "not known", &text);
     }
     if !plan.consequences.is_empty() {
@@ -179,7 +179,7 @@ pub fn undo(plan: &Plan, journal: &Path, kicked: Option<&Kicked>) -> String {
             )
         }
         Some(kicked) => {
-            out + &format!("\n{}: the old bytes are back ({} us pause)\n", paint(GOOD, "undone"), micros(kicked.total))
+            out + &format!("\n{}: the old state is restored ({} us pause)\n", paint(GOOD, "undone"), micros(kicked.total))
         }
     }
 }

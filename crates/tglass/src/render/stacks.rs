@@ -77,7 +77,7 @@ fn frames(thread: &Thread) -> String {
     }
     match &thread.frames_end {
         Some(StackEnd::Unknown { why }) => out += &format!("  {} {}\n", paint(FAIR, "not seen further:"), safe(why)),
-        Some(StackEnd::Limit) => out += &format!("  {} deeper than is followed\n", paint(FAIR, "not seen further:")),
+        Some(StackEnd::Limit) => out += &format!("  {} deeper than the limit\n", paint(FAIR, "not seen further:")),
         Some(StackEnd::Start) | None => {}
     }
     out

@@ -28,10 +28,10 @@ pub fn text(stats: &Stats, most: usize) -> String {
     if process.ended > 0 || process.ended_cpu >= 1.0 {
         let who = match process.ended {
             0 => "threads too short-lived to be seen".to_owned(),
-            1 => "1 thread that was seen and ended, and any too short-lived for that".to_owned(),
-            count => format!("{count} threads that were seen and ended, and any too short-lived for that"),
+            1 => "1 thread that has ended, and threads too short-lived to be seen".to_owned(),
+            count => format!("{count} threads that have ended, and threads too short-lived to be seen"),
         };
-        out += &format!("not below   {who}: {:.1} % CPU\n", process.ended_cpu);
+        out += &format!("not listed  {who}: {:.1} % CPU\n", process.ended_cpu);
     }
     out.push('\n');
     let mut table = Table::new(&[">LWP", "NAME", ">CPU%", ">RUNQ%", ">LCK%", ">SLP%"]);

@@ -58,12 +58,12 @@ pub fn holder(holder: &Holder, name: Option<String>) -> String {
     });
     let status = match (holder.status, holder.pid) {
         (HolderStatus::Alive, _) => String::new(),
-        (HolderStatus::Gone, _) => ", which does not exist any more".to_owned(),
+        (HolderStatus::Gone, _) => ", which no longer exists".to_owned(),
         (HolderStatus::ForkParent, Some(pid)) => format!(" of the parent process {pid}, from before the fork"),
         (HolderStatus::ForkParent, None) => " of the parent process, from before the fork".to_owned(),
         (HolderStatus::OtherProcess, Some(pid)) => format!(" of process {pid}"),
         (HolderStatus::OtherProcess, None) => " of another process".to_owned(),
-        (HolderStatus::Unknown, _) => ", of which nothing is known".to_owned(),
+        (HolderStatus::Unknown, _) => ", about which nothing is known".to_owned(),
     };
     let side = match holder.side {
         Some(Side::Read) => " (reads)",

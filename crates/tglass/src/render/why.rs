@@ -152,9 +152,9 @@ impl Screen<'_> {
         let Some(chain) = chain else {
             let unheld = match self.waiting_for_nobody() {
                 0 => String::new(),
-                1 => "  1 thread waits for what nobody is known to hold (`tglass locks` shows it)\n".to_owned(),
+                1 => "  1 thread waits for a lock with no known holder (`tglass locks` shows it)\n".to_owned(),
                 number => {
-                    format!("  {number} threads wait for what nobody is known to hold (`tglass locks` shows it)\n")
+                    format!("  {number} threads wait for locks with no known holder (`tglass locks` shows it)\n")
                 }
             };
             return format!("{verdict}  no thread is known to wait for another one.\n  {}\n{unheld}\n", self.summary());

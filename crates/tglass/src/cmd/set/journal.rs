@@ -93,7 +93,7 @@ impl Journal {
     /// Writes it to a new file, which is on the disk when this returns.
     pub fn create(&self) -> Result<PathBuf> {
         let dir = directory()?;
-        let cannot = || format!("cannot write a journal to {} (without one nothing is changed)", dir.display());
+        let cannot = || format!("cannot write a journal to {}, so nothing was changed", dir.display());
         let mut at = self.written_at_ms;
         loop {
             let path = dir.join(format!("{}-{}-{at}.json", self.pid, self.start_time));
@@ -109,7 +109,7 @@ impl Journal {
 
     /// Replaces the file at `path`, in one step.
     pub fn rewrite(&self, path: &Path) -> Result<()> {
-        let cannot = || format!("cannot bring the journal {} up to date (the change itself was made)", path.display());
+        let cannot = || format!("cannot update the journal {} (the change itself was made)", path.display());
         let partial = path.with_extension("json.new");
         // A new file, never one that a link of that name leads to: the user may keep journals where others can write.
         let _ = std::fs::remove_file(&partial);
@@ -133,12 +133,12 @@ impl Journal {
         let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path).with_context(cannot)?;
         let about = file.metadata().with_context(cannot)?;
         if !about.is_file() || about.len() > MAX_FILE {
-            bail!("{} is no journal of `tglass set`: it is too large, or no file", path.display());
+            bail!("{} is not a journal of `tglass set`: it is too large, or not a regular file", path.display());
         }
         let mut text = Vec::new();
         file.take(MAX_FILE).read_to_end(&mut text).with_context(cannot)?;
         let journal: Self = serde_json::from_slice(&text)
-            .with_context(|| format!("{} is no journal of `tglass set`", path.display()))?;
+            .with_context(|| format!("{} is not a journal of `tglass set`", path.display()))?;
         if journal.schema != SCHEMA {
             bail!("{} has the schema {}, not {SCHEMA}", path.display(), journal.schema);
         }
@@ -173,9 +173,9 @@ impl Journal {
 fn directory() -> Result<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
-    let state = state.context("nowhere to keep a journal, so nothing is changed (set HOME or XDG_STATE_HOME)")?;
+    let state = state.context("no directory for the journal, so nothing was changed (set HOME or XDG_STATE_HOME)")?;
     own_dir(&state.join("threadglass"), Access::Private)
-        .context("nowhere to keep a journal, so nothing is changed (set XDG_STATE_HOME to a directory of yours alone)")
+        .context("no directory for the journal, so nothing was changed (set XDG_STATE_HOME to a directory that only you can write)")
 }
 
 fn boot_id() -> String {

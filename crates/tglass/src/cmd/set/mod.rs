@@ -21,21 +21,20 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
     let pid = match &args.target {
         WhichTarget::Process(pid) => Pid(*pid),
         WhichTarget::Core(path) => {
-            bail!("{} is no process: only what runs can be changed, never a core file (give a pid)", path.display())
+            bail!("{} is not a process ID: only a running process can be changed (give a PID)", path.display())
         }
     };
-    let (Some(address), Some(value)) = (args.address, args.value) else { bail!("which object, and which value?") };
+    let (Some(address), Some(value)) = (args.address, args.value) else { bail!("give the address of the lock and its new state") };
     let live = open(pid)?;
-    let kind = args.kind.map(|kind| kind.0);
-    let found = find(&live, address, kind)?;
+    let found = find(&live, address, args.kind)?;
     let plan = set_state::plan(&found.object, &found.bytes, value)?;
     let sharers = find_sharers(&live, address, found.bytes.len() as u64);
     let seen = code(&live, &found, value);
     let mut report = Report { found: &found, plan: &plan, sharers: &sharers, seen: &seen, done: None };
     if let Some(expected) = args.seen.as_ref().filter(|expected| **expected != seen) {
         bail!(
-            "the picture is not the one of --seen {expected} any more (it is {seen} now): the holder, the waiters or \
-             the state have changed; nothing was written (look again without --yes)"
+            "the lock is not as it was when --seen {expected} was printed (the code is {seen} now): its holder, waiters \
+             or state have changed; nothing was written (look again without --yes)"
         );
     }
     if !args.yes {
@@ -45,10 +44,10 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
         super::print(&screen::intention(&report))?;
     }
     // Whoever reads this has not seen more than a moment: what moves between two looks is not stuck.
-    let again = find(&live, address, kind)?;
+    let again = find(&live, address, args.kind)?;
     ensure!(
         code(&live, &again, value) == seen,
-        "the object changed while it was looked at (it is in use, not stuck); nothing was written"
+        "the lock changed during the look (it is in use, not stuck); nothing was written"
     );
     let journal = Journal::of(&live, &plan, &sharers);
     let path = if plan.words.is_empty() { None } else { Some(journal.create()?) };

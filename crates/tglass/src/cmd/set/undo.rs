@@ -26,7 +26,7 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
             let live = super::open(Pid(journal.pid))?;
             ensure!(
                 journal.is_of(&live),
-                "process {} is not the one that {} is about: that one has ended",
+                "process {} is not the one in {}: that process has ended",
                 journal.pid,
                 path.display()
             );
@@ -60,7 +60,7 @@ fn tell(args: &SetArgs, plan: &SetPlan, path: &Path, kicked: Option<&Kicked>) ->
 /// What it takes to undo the change, and who holds the object now.
 fn plan(journal: &Journal, live: &Live) -> Result<(SetPlan, Vec<Holder>)> {
     let bad = || format!("the journal of process {} is damaged", journal.pid);
-    ensure!(journal.undone_at_ms.is_none(), "this change has been undone already");
+    ensure!(journal.undone_at_ms.is_none(), "this change is already undone");
     let address = journal.address.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
     let address = RemoteAddr(address.with_context(bad)?);
     let kind = SyncKind::ALL.into_iter().find(|kind| kind.word() == journal.kind).with_context(bad)?;
@@ -69,15 +69,14 @@ fn plan(journal: &Journal, live: &Live) -> Result<(SetPlan, Vec<Holder>)> {
     ensure!(!old.is_empty() && old.len() <= 64 && old.len() == new.len(), bad());
     let mut now = vec![0; old.len()];
     live.read_exact(address, &mut now)?;
-    ensure!(journal.done || now != old, "nothing to undo: the object has the bytes it had before");
+    ensure!(journal.done || now != old, "nothing to undo: the lock is as it was before the change");
     let snapshot = look::look(live, Scope::Waited, Names::Findings)?;
     let object = snapshot.objects.into_iter().find(|object| object.address == address);
     let (waiters, holders) = object.map(|object| (object.waiters, object.holders)).unwrap_or_default();
     let waiters: Vec<Lwp> = waiters.iter().map(|waiter| waiter.lwp).collect();
     let plan = undo_plan((address, kind, family), &old, &new, &now, !journal.done, waiters).map_err(|error| match error {
         SetError::Changed(_) => anyhow!(
-            "the {} at {address} has been used since: its bytes are not those that were written, so the old ones would \
-             be wrong (nothing was written)",
+            "the {} at {address} has been used since the change, so the old state would be wrong (nothing was written)",
             journal.kind
         ),
         error => error.into(),

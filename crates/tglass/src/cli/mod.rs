@@ -1,0 +1,434 @@
+//! The command line: one definition for help, man pages and completions.
+
+mod values;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use threadglass::RemoteAddr;
+use threadglass::model::filter::ThreadFilter;
+use threadglass::model::{SignalSet, SyncKind};
+use values::{StateChoice, address, duration, id, interval, kinds, number, scale, states, which_target};
+
+/// See inside a running multithreaded process or a core file
+///
+/// tglass shows the threads of a process, what each one waits for, who holds each lock, and where the time goes.
+/// Looking never stops, signals or changes the process. The commands that do act on it (contend, detach, set,
+/// suspend, and locks with --track) say so.
+///
+/// Exit status: 0 if the command could look, 1 if threads hang for ever (`why`), 2 if it could not look.
+#[derive(Debug, Parser)]
+#[command(name = "tglass", version, max_term_width = 100, propagate_version = true)]
+#[command(after_help = "New here? Run `tglass demo`. Permission denied? Run `tglass doctor PID`.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Explain why a process hangs: the deadlock, or the longest chain of waits and its root
+    ///
+    /// Exit status: 1 if threads certainly hang for ever, 0 if not, 2 if the process could not be looked at.
+    Why(TargetArgs),
+    /// Show the locks that threads hold or wait for, with holders and waiters
+    ///
+    /// A lock is anything that threads wait for in user space: mutexes, rwlocks, condition variables, semaphores,
+    /// barriers, locks of Rust and bare futexes.
+    Locks(LocksArgs),
+    /// Measure which locks threads wait for, how long, and who makes them wait
+    ///
+    /// Measures a process for a time or until Ctrl-C, or runs COMMAND and measures it to its end.
+    ///
+    /// This acts on the process: unless it was started by `tglass run`, the agent is injected. One thread is stopped
+    /// for a moment (the time is printed). At the end the agent's hooks are removed; only its code stays mapped. See
+    /// docs/track.md.
+    ///
+    /// POSIX and C11 locks are counted, each use of them. Locks that do not go through the C library, such as those of
+    /// Rust's standard library, are sampled.
+    Contend(ContendArgs),
+    /// Remove the agent's hooks from a process, whoever injected it
+    ///
+    /// The hooks go away by themselves when the command that injected the agent ends, however it ends. This command is
+    /// for the case that it still runs and nobody can find it.
+    Detach(DetachArgs),
+    /// Run a program with the agent, which counts every use of its locks
+    ///
+    /// While the program runs, `tglass locks PID` and `tglass contend PID` show the numbers. The program replaces this
+    /// command: it keeps its input, output, signals and exit status. Programs that it starts are tracked too.
+    ///
+    /// Every acquisition is counted and every wait is timed; one hold in 64 is timed. Only POSIX and C11 locks are
+    /// counted: others, such as those of Rust's standard library, do not go through the C library.
+    Run(RunArgs),
+    /// Show all threads: state, priority, CPU time, what each waits for, where it started
+    Threads(ThreadsArgs),
+    /// Show thread-specific data: keys, destructors, and the values of each thread
+    Tsd(TargetArgs),
+    /// Show what threads do with their time: run, wait for a CPU, wait for a lock, sleep
+    ///
+    /// The columns are like those of `prstat -mL`, in percent of the interval: CPU is time on a CPU, RUNQ time waiting
+    /// for a CPU, LCK time waiting for a lock (mutex, rwlock, semaphore, once), SLP all other sleep. CPU and RUNQ are
+    /// counted by the kernel; LCK is inferred from samples of where the thread sleeps.
+    Stats(StatsArgs),
+    /// Profile a process or a command: where it spends its CPU time, or where it waits
+    ///
+    /// The kernel samples all threads, also those that start later. Nothing is injected and no thread is stopped. With
+    /// --wait: where threads wait, for which lock, and who holds the lock. See docs/profil.md.
+    ///
+    /// Exit status: that of CMD if one was given; otherwise 0, or 2 if nothing could be recorded.
+    Profil(ProfilArgs),
+    /// Suspend one thread of a process while this command runs
+    ///
+    /// The other threads go on. The thread resumes when this command ends, however it ends.
+    ///
+    /// This acts on the process: if the suspended thread holds a lock, threads that want the lock wait.
+    Suspend(SuspendArgs),
+    /// Force a lock into another state and wake its waiters; a dry run unless --yes is given
+    ///
+    /// VALUE is the new state. Mutex: 0 unlocks it, 1 locks it. Semaphore: the new count. Rwlock: 0 unlocks it, N makes
+    /// it read-locked by N readers, -1 write-locks it.
+    ///
+    /// This acts on the process and may damage the data that the lock protects. Without --yes the command only shows
+    /// what it would write, which threads would wake and what may break. It keeps a journal, so that --undo can restore
+    /// the old state as long as no thread has used the new one. See docs/set.md.
+    ///
+    /// Exit status: 0 if done or shown, 2 if refused.
+    Set(SetArgs),
+    /// Check what can be seen from here, and say how to fix what cannot
+    Doctor(DoctorArgs),
+    /// Start a small program that deadlocks, and explain it
+    Demo(DemoArgs),
+    /// Print a man page (`man tglass`, `man threads` ..) or completions for a shell
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+    /// The program that `demo` looks at
+    #[command(hide = true)]
+    DemoChild,
+}
+
+#[derive(Debug, Args)]
+pub struct TargetArgs {
+    /// Process ID, or path of a core file (`./123` if the file name is a number)
+    #[arg(value_name = "PID|CORE", value_parser = OsStringValueParser::new().try_map(which_target))]
+    pub target: WhichTarget,
+    /// Core files: path of the executable, if it has moved
+    #[arg(long, value_name = "FILE")]
+    pub exe: Option<PathBuf>,
+    /// Core files: directory that holds the libraries, in place of /
+    #[arg(long, value_name = "DIR")]
+    pub sysroot: Option<PathBuf>,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhichTarget {
+    /// A process.
+    Process(i32),
+    /// A core file.
+    Core(PathBuf),
+}
+
+#[derive(Debug, Args)]
+pub struct ThreadsArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Show the stack of every blocked thread; equal stacks are shown once
+    #[arg(long)]
+    pub stacks: bool,
+    /// With --stacks: also show running threads; each is stopped for the microseconds that copying its stack takes
+    #[arg(long, requires = "stacks")]
+    pub stop: bool,
+    /// Show only threads in this state
+    #[arg(long, value_name = "STATE", value_parser = states())]
+    pub state: Option<StateChoice>,
+    /// Show only threads of at least this priority (0: time-sharing, 1 to 99: real-time)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub min_priority: Option<i32>,
+    /// Show only threads that block exactly these signals: `SIGUSR1,SIGTERM`, `0x200`, or `none`
+    #[arg(long, value_name = "SET")]
+    pub sigmask: Option<SignalSet>,
+    /// Show only threads with exactly these creation flags: `0x40` detached, `0` joinable
+    #[arg(long, value_name = "FLAGS", value_parser = number)]
+    pub flags: Option<u32>,
+}
+
+impl ThreadsArgs {
+    /// The filter that the options describe.
+    pub fn filter(&self) -> ThreadFilter {
+        ThreadFilter {
+            state: self.state.and_then(|state| state.0),
+            min_priority: self.min_priority,
+            signal_mask: self.sigmask,
+            user_flags: self.flags,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct LocksArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Show only locks that are held
+    #[arg(long)]
+    pub held: bool,
+    /// Show only locks that threads wait for
+    #[arg(long)]
+    pub waited: bool,
+    /// Show idle locks too, as far as a variable of the program names them
+    #[arg(long, conflicts_with_all = ["held", "waited"])]
+    pub all: bool,
+    /// Show only locks of this kind
+    #[arg(long, value_name = "KIND", value_parser = kinds())]
+    pub kind: Option<SyncKind>,
+    /// Show only the lock at this address, whatever its state
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["held", "waited", "all"])]
+    pub address: Option<RemoteAddr>,
+    /// Inject the agent and count the uses of the locks for this long first [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = duration, num_args = 0..=1, default_missing_value = "1s")]
+    pub track: Option<Duration>,
+    /// With --track: inject the agent even if seccomp filters may kill the process, or its memory is locked
+    #[arg(long, requires = "track")]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ContendArgs {
+    /// Process ID
+    #[arg(value_name = "PID", value_parser = id, required_unless_present = "command", conflicts_with = "command")]
+    pub pid: Option<i32>,
+    /// How long to measure (`10s`, `500ms`) [default: until Ctrl-C or the end of the program]
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Maximum number of locks to show
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub inject: InjectArgs,
+    /// Program to run and measure, with its arguments
+    #[arg(value_name = "COMMAND", last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// How the agent is put into a process that does not have it.
+#[derive(Debug, Args)]
+pub struct InjectArgs {
+    /// Time every hold, not one in 64
+    #[arg(long)]
+    pub exact: bool,
+    /// Maximum number of locks to count [default: 1048576]; memory is used only for locks that exist
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1024..=134_217_728))]
+    pub size: Option<u64>,
+    /// Inject the agent even if seccomp filters may kill the process, or its memory is locked
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DetachArgs {
+    /// Process ID
+    #[arg(value_name = "PID", value_parser = id)]
+    pub pid: i32,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Time every hold, not one in 64
+    #[arg(long)]
+    pub exact: bool,
+    /// Load the agent, but count only when `tglass contend` or a debugger asks for it
+    #[arg(long, conflicts_with = "exact")]
+    pub off: bool,
+    /// Maximum number of locks to count [default: 1048576]; memory is used only for locks that exist
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1024..=134_217_728))]
+    pub size: Option<u64>,
+    /// Program to run, with its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// Process ID
+    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
+    pub target: WhichTarget,
+    /// Length of an interval (`1s`, `250ms`, `1m`; from 10ms to 1 day)
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// Number of intervals, each with its own screen; 0 means until Ctrl-C
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    pub count: u64,
+    /// Show all threads [default: as many as fit on the terminal]
+    #[arg(short, long)]
+    pub all: bool,
+    /// Print JSON with all threads (schema threadglass/1, see docs/json.md); one line per interval unless -n is 1
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ProfilArgs {
+    /// Process ID
+    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
+    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    pub target: Option<WhichTarget>,
+    /// Command to run and profile to its end; the profile goes to standard error
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+    /// How long to record (`300ms`, `2s`, `0.5s`); Ctrl-C ends it earlier [default: 10s; a command to its end]
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Samples per second of CPU time, up to 10000 [default: 997]; with --wait: looks per second [default: 20]
+    #[arg(short = 'F', long, value_name = "RATE")]
+    pub rate: Option<u32>,
+    /// Show where threads wait, not where they run
+    #[arg(long, conflicts_with_all = ["command", "children", "scale", "offset", "function", "module", "histogram", "gmon"])]
+    pub wait: bool,
+    /// Also profile child processes and the programs that they execute
+    #[arg(long)]
+    pub children: bool,
+    /// Record whole stacks (implied by --folded, --svg and --pprof)
+    #[arg(short = 'g', long)]
+    pub stacks: bool,
+    /// Profile only the code from this address to the end of its mapping
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["function", "module"])]
+    pub offset: Option<RemoteAddr>,
+    /// Profile only this function
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Profile only this executable or library; with --function: the file that has the function
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<String>,
+    /// Scale as in profil(2): each cell covers 131072 / SCALE bytes of code (0x4000: 8 bytes)
+    #[arg(long, value_name = "SCALE", value_parser = scale, default_value = "0x4000")]
+    pub scale: u32,
+    /// Write the cells of profil(2) for the program or the chosen code: 16-bit little-endian numbers
+    #[arg(long, value_name = "FILE")]
+    pub histogram: Option<PathBuf>,
+    /// Write a profile for gprof
+    #[arg(long, value_name = "FILE")]
+    pub gmon: Option<PathBuf>,
+    /// Write folded stacks: one stack per line with its count
+    #[arg(long, value_name = "FILE")]
+    pub folded: Option<PathBuf>,
+    /// Write a flame graph to open in a browser
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Write a profile for pprof (`.pb.gz`)
+    #[arg(long, value_name = "FILE")]
+    pub pprof: Option<PathBuf>,
+    /// Write the text or the JSON to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SuspendArgs {
+    /// Process ID
+    #[arg(value_name = "PID", value_parser = id)]
+    pub pid: i32,
+    /// LWP of the thread, as `tglass threads` shows it
+    #[arg(value_name = "LWP", value_parser = id)]
+    pub lwp: i32,
+    /// Resume the thread after this time (`300ms`, `2s`, `0.5s`) [default: at Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub limit: Option<Duration>,
+    /// Suspend the thread even if its seccomp filters may kill it when it resumes
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// Process ID; with --undo also the path of a journal
+    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
+    pub target: WhichTarget,
+    /// Address of the lock, as `tglass locks` shows it
+    #[arg(value_name = "ADDRESS", value_parser = address, required_unless_present = "undo")]
+    pub address: Option<RemoteAddr>,
+    /// New state
+    #[arg(value_name = "VALUE", allow_negative_numbers = true, required_unless_present = "undo")]
+    pub value: Option<i32>,
+    /// Kind of the lock, if it is not known otherwise
+    #[arg(long, value_name = "KIND", value_parser = kinds(), conflicts_with = "undo")]
+    pub kind: Option<SyncKind>,
+    /// Make the change; without --yes it is only shown
+    #[arg(long)]
+    pub yes: bool,
+    /// Make the change only if nothing has changed since the dry run that printed this code
+    #[arg(long, value_name = "CODE", conflicts_with = "undo")]
+    pub seen: Option<String>,
+    /// Undo an earlier change: the last one of the process, or that of the journal
+    #[arg(long, conflicts_with_all = ["address", "value"])]
+    pub undo: bool,
+    /// Print JSON (see docs/set.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Process ID of a process to check as well
+    #[arg(value_name = "PID", value_parser = id)]
+    pub pid: Option<i32>,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// What to print
+    #[command(subcommand)]
+    pub what: Generate,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Generate {
+    /// A man page in roff: `tglass`, or one of the commands
+    Man {
+        /// Command, or `tglass` for the tool itself
+        #[arg(default_value = "tglass")]
+        page: String,
+    },
+    /// All man pages, into a directory
+    ManPages {
+        /// Directory
+        dir: PathBuf,
+    },
+    /// The path of the agent, written where only this user can change it, for `locks track on` in gdb
+    Agent,
+    /// Completions
+    Completions {
+        /// Shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
