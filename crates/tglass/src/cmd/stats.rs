@@ -16,10 +16,9 @@ const ON_A_TERMINAL: usize = 30;
 pub fn run(args: &StatsArgs) -> Result<ExitCode> {
     let pid = match &args.target {
         WhichTarget::Process(pid) => Pid(*pid),
-        WhichTarget::Core(path) => bail!(
-            "{} is not a process ID: stats needs a running process (give a PID)",
-            path.display()
-        ),
+        WhichTarget::Core(path) => {
+            bail!("{} is not a process ID: stats needs a running process (give a PID)", path.display())
+        }
     };
     let interrupt = Interrupt::watch()?;
     let live = Live::open(pid)?;

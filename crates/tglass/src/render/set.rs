@@ -179,7 +179,11 @@ pub fn undo(plan: &Plan, journal: &Path, kicked: Option<&Kicked>) -> String {
             )
         }
         Some(kicked) => {
-            out + &format!("\n{}: the old state is restored ({} us pause)\n", paint(GOOD, "undone"), micros(kicked.total))
+            out + &format!(
+                "\n{}: the old state is restored ({} us pause)\n",
+                paint(GOOD, "undone"),
+                micros(kicked.total)
+            )
         }
     }
 }

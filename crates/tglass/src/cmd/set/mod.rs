@@ -24,7 +24,9 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
             bail!("{} is not a process ID: only a running process can be changed (give a PID)", path.display())
         }
     };
-    let (Some(address), Some(value)) = (args.address, args.value) else { bail!("give the address of the lock and its new state") };
+    let (Some(address), Some(value)) = (args.address, args.value) else {
+        bail!("give the address of the lock and its new state")
+    };
     let live = open(pid)?;
     let found = find(&live, address, args.kind)?;
     let plan = set_state::plan(&found.object, &found.bytes, value)?;

@@ -1,0 +1,167 @@
+//! What people read: every help text and a screen of every command, compared with the files in `snapshots/`.
+//!
+//! `INSTA_UPDATE=always cargo test -p tglass --test screens` writes them anew. Read the difference before it is committed.
+
+use insta::assert_snapshot;
+use testkit::{Answer, Build, Fixture, Tool, Variant, address};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+fn run(args: &[&str]) -> Answer {
+    let mut command = tool().command(args);
+    // Help is wrapped to a width, which is not the terminal's here.
+    command.env("COLUMNS", "100");
+    Answer::of(command)
+}
+
+fn built(file: &str) -> std::path::PathBuf {
+    Build::new(file).variant(Variant::Default).path()
+}
+
+/// What differs from run to run, or from machine to machine, and what stands for it. Runs of blanks are one, because the
+/// width of a column depends on the numbers in it.
+const FILTERS: [(&str, &str); 11] = [
+    // Which frames there are inside the C library depends on its build and on its debug information.
+    (r"(?m)^.*\((libc\.so\.6|libpthread[^)]*|ld-linux[^)]*)\).*\n", ""),
+    (r"(?m)^.*(__GI_|__libc_|__pthread_)\S* \[inlined\].*\n", ""),
+    (r"glibc \d+\.\d+", "glibc VERSION"),
+    (r"\b(deadlocks|sync_kinds|tsd)-[0-9a-f]+", "$1"),
+    (r"0x[0-9a-f]+", "HEX"),
+    (r"#\d+ ", "#N "),
+    (r"\b(lwp|thread) \d{2,}", "$1 GONE"),
+    (r"--seen [0-9a-f]+", "--seen CODE"),
+    (r"(\.[a-z]+):\d+", "$1:LINE"),
+    (r"\b\d+(\.\d+)? ?(ns|us|ms|s|m)\b", "TIME"),
+    (r"[ ]{2,}", "  "),
+];
+
+/// Compares a screen; LWPs are those of `pid`, by their order.
+fn assert_screen(name: &str, pid: i32, text: &str) {
+    let mut filters: Vec<(String, String)> =
+        FILTERS.map(|(pattern, stands_for)| (pattern.to_owned(), stands_for.to_owned())).into();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut lwps: Vec<i32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    lwps.sort_unstable();
+    filters.extend(lwps.iter().enumerate().map(|(index, lwp)| (format!(r"\b{lwp}\b"), format!("LWP{index}"))));
+    let filters: Vec<(&str, &str)> = filters.iter().map(|(pattern, by)| (pattern.as_str(), by.as_str())).collect();
+    insta::with_settings!({ filters => filters }, { assert_snapshot!(name, text) });
+}
+
+/// The screen of a command that could look.
+fn screen(args: &[&str]) -> String {
+    let answer = run(args);
+    assert!(matches!(answer.code, Some(0 | 1)), "{args:?}: {}", answer.stderr);
+    answer.text()
+}
+
+#[test]
+fn every_help_text() {
+    let whole = screen(&["--help"]);
+    let commands: Vec<&str> = whole
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.len() >= 14, "{whole}");
+    assert_snapshot!("help", whole);
+    assert_snapshot!("help-short", screen(&["-h"]));
+    for command in commands.into_iter().filter(|command| *command != "help") {
+        assert_snapshot!(format!("help-{command}"), screen(&[command, "--help"]));
+    }
+}
+
+#[test]
+fn why_of_a_deadlock_a_chain_and_nothing() {
+    for scenario in ["abba", "philosophers", "owner_exited", "chain_read", "cond_alone", "timed"] {
+        let fixture = Fixture::start(&built("deadlocks.c"), &[scenario]).settled();
+        assert_screen(&format!("why-{scenario}"), fixture.pid(), &screen(&["why", &fixture.pid().to_string()]));
+    }
+    let fixture = Fixture::new("tsd.c").settled();
+    assert_screen("why-nothing", fixture.pid(), &screen(&["why", &fixture.pid().to_string()]));
+}
+
+#[test]
+fn threads_and_their_stacks() {
+    let fixture = Fixture::start(&built("deadlocks.c"), &["writers"]).settled();
+    let pid = fixture.pid().to_string();
+    for (name, options) in
+        [("threads", vec![]), ("threads-stacks", vec!["--stacks"]), ("threads-none", vec!["--state", "zombie"])]
+    {
+        assert_screen(name, fixture.pid(), &screen(&[vec!["threads", &pid], options].concat()));
+    }
+}
+
+#[test]
+fn locks_with_their_holders() {
+    let fixture = Fixture::new("sync_kinds.c").settled();
+    assert_screen("locks", fixture.pid(), &screen(&["locks", &fixture.pid().to_string()]));
+    let fixture = Fixture::new("tsd.c").settled();
+    assert_screen("locks-none", fixture.pid(), &screen(&["locks", &fixture.pid().to_string(), "--held"]));
+}
+
+#[test]
+fn thread_specific_data() {
+    let fixture = Fixture::new("tsd.c").settled();
+    let whole = screen(&["tsd", &fixture.pid().to_string()]);
+    // It has hundreds of keys: the head of each part is enough.
+    let few = whole.split_inclusive("\n\n").flat_map(|part| part.split_inclusive('\n').take(4));
+    assert_screen("tsd", fixture.pid(), &few.collect::<String>());
+}
+
+/// Measurements without their numbers, as far as rows do not depend on them.
+#[test]
+fn measurements() {
+    let fixture = Fixture::start(&built("deadlocks.c"), &["abba"]).settled();
+    let pid = fixture.pid().to_string();
+    for (name, args, lines) in [
+        ("stats", &["stats", &pid, "-i", "100ms"][..], 5),
+        ("profil-wait", &["profil", &pid, "--wait", "-d", "200ms"], 4),
+        ("contend", &["contend", &pid, "-d", "100ms"], 9),
+    ] {
+        let text: String = screen(args).split_inclusive('\n').take(lines).collect();
+        insta::with_settings!({ filters => [("-[0-9a-f]+ ", " "), (r"\d+(\.\d+)?", "N"), ("[ ]{2,}", "  ")] }, {
+            assert_snapshot!(name, text)
+        });
+    }
+}
+
+#[test]
+fn a_dry_run_of_set() {
+    let fixture = Fixture::start(&built("deadlocks.c"), &["abba"]).settled();
+    let pid = fixture.pid().to_string();
+    let locks = tool().look("locks", &pid, &[]);
+    let lock = locks["objects"].as_array().expect("locks").iter().find(|lock| lock["name"] == "left");
+    let at = format!("{:#x}", address(&lock.expect("the left lock")["address"]));
+    assert_screen("set", fixture.pid(), &screen(&["set", &pid, &at, "0"]));
+}
+
+#[test]
+fn what_is_refused() {
+    let fixture = Fixture::new("tsd.c").settled();
+    let pid = fixture.pid().to_string();
+    let cases: [(&str, &[&str]); 14] = [
+        ("no-process", &["why", "4194304"]),
+        ("no-pid", &["suspend", "zero", "1"]),
+        ("no-core", &["why", "Cargo.toml"]),
+        ("no-file", &["why", "nothing"]),
+        ("no-command", &["wyh", "1"]),
+        ("no-time", &["contend", &pid, "-d", "soon"]),
+        ("no-state", &["threads", &pid, "--state", "asleep"]),
+        ("no-address", &["locks", &pid, "--address", "here"]),
+        ("no-object", &["set", &pid, "0x10", "0"]),
+        ("no-thread", &["suspend", &pid, "4194304"]),
+        ("stop-a-core", &["threads", "core", "--stacks", "--stop"]),
+        ("stats-of-a-core", &["stats", "core"]),
+        ("profil-of-a-core", &["profil", "core"]),
+        ("exe-of-a-process", &["why", &pid, "--exe", "a.out"]),
+    ];
+    for (name, args) in cases {
+        let answer = run(args);
+        assert_eq!((answer.code, answer.text().as_str()), (Some(2), ""), "{name}");
+        assert_screen(&format!("refused-{name}"), fixture.pid(), &answer.stderr);
+    }
+}
