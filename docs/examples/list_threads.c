@@ -20,16 +20,16 @@ static int show(const td_thrhandle_t *thread, void *count)
 int main(int argc, char **argv)
 {
     struct ps_prochandle *process;
-    td_thragent_t *agent;
+    td_thragent_t *session;
     int count = 0;
     if (tg_attach_pid(argc > 1 ? atoi(argv[1]) : 0, &process) != TD_OK) {
         fprintf(stderr, "list_threads: %s\n", tg_last_error());
         return 1;
     }
-    if (td_ta_new(process, &agent) == TD_OK) {
-        td_ta_thr_iter(agent, show, &count, TD_THR_ANY_STATE, TD_THR_LOWEST_PRIORITY, TD_SIGNO_MASK,
+    if (td_ta_new(process, &session) == TD_OK) {
+        td_ta_thr_iter(session, show, &count, TD_THR_ANY_STATE, TD_THR_LOWEST_PRIORITY, TD_SIGNO_MASK,
                        TD_THR_ANY_USER_FLAGS);
-        td_ta_delete(agent);
+        td_ta_delete(session);
     }
     tg_release(process);
     return count == 0;
