@@ -8,32 +8,32 @@
  *
  * What you give: a process handle. A debugger passes its own and defines the ps_ routines of
  * <proc_service.h>; any other program takes a ready-made one from tg_attach_pid() or tg_open_core().
- * What you get: an agent (td_ta_new) and through it thread handles (td_ta_thr_iter) and handles of
- * synchronization objects (td_ta_sync_iter). Handles are small values, to be copied at will.
+ * What you get: a session (td_ta_new), and through it handles of threads (td_ta_thr_iter) and of
+ * synchronization objects (td_ta_sync_iter). Handles are small values, which you may copy.
  * What it does not do: stop, signal or write to the process in a call that only looks, unless the client
  * offers ps_pstop(), or the comment of the function says so. (To learn whether a debugger's process is
- * alive, some of its bytes are once written over themselves: a core file refuses that.)
+ * alive, the library once writes some of its bytes over themselves, which a core file refuses.)
  *
- * This file stands in for the <thread_db.h> of glibc and uses its include guard, so including both is
+ * This file replaces the <thread_db.h> of glibc and uses its include guard, so including both is
  * harmless: the first one counts. Whatever glibc's header declares has the same name, number, layout and
  * signature here. The rest (synchronization objects) has the names and LP64 layouts of illumos.
  *
- * Return values that every function of a kind shares, not repeated below:
+ * Return values that all functions of a kind share, not repeated below:
  *
  *   TD_OK       done. Also when a callback ended an iteration by returning non-zero (glibc: TD_DBERR).
- *   TD_BADTA    the agent, or the agent in the handle, is NULL or was not made by td_ta_new().
- *   TD_BADPH    the agent was deleted, or its tg_ process handle released.
- *   TD_BADTH    (thread handles) NULL, or its th_unique is no thread of the process.
+ *   TD_BADTA    the session, or the session in the handle, is NULL or was not made by td_ta_new().
+ *   TD_BADPH    the session was deleted, or its tg_ process handle released.
+ *   TD_BADTH    (thread handles) NULL, or its th_unique is not a thread of the process.
  *   TD_BADSH    (sync handles) NULL, or its sh_unique is 0.
- *   TD_ERR      an output pointer, a callback or another required pointer is NULL. This is tested first.
+ *   TD_ERR      an output pointer, a callback or another required pointer is NULL; this is checked first.
  *               Also if the process's list of threads is corrupt and the call needs it.
  *   TD_DBERR    the process could not be read or written: a ps_ routine failed. Never a partial answer.
  *   TD_NOCAPAB  it cannot be done on this process: a core file, no permission, or traced by another.
  *   TD_MALLOC   out of memory.
  *
  * All functions may be called from several threads at once and from inside a callback. A callback may
- * throw a C++ exception: it passes through, and nothing is held while a callback runs. The handle passed
- * to a callback lives only until the callback returns; copy it.
+ * throw a C++ exception, which passes through; no lock is held while a callback runs. The handle passed
+ * to a callback is valid until the callback returns; copy it if you need it longer.
  */
 #ifndef _THREAD_DB_H
 #define _THREAD_DB_H 1
@@ -44,7 +44,7 @@
 #include <sys/procfs.h>
 #include <sys/types.h>
 
-/* Defined by this header and by no other: tells that the sync and tg_ functions are declared. */
+/* Defined only by this header: the sync and tg_ functions are declared. */
 #define THREADGLASS_LIBC_DB 1
 
 #ifdef __cplusplus
@@ -60,13 +60,13 @@ typedef enum {
     TD_NOTHR = 2,        /* no thread fits */
     TD_NOSV = 3,         /* no synchronization object fits (never returned) */
     TD_NOLWP = 4,        /* the thread has exited and has no LWP */
-    TD_BADPH = 5,        /* process handle not valid (any more) */
+    TD_BADPH = 5,        /* process handle not valid, or no longer */
     TD_BADTH = 6,        /* thread handle not valid */
     TD_BADSH = 7,        /* synchronization object handle not valid */
-    TD_BADTA = 8,        /* agent not valid */
+    TD_BADTA = 8,        /* session not valid */
     TD_BADKEY = 9,       /* no such thread-specific data key */
     TD_NOMSG = 10,       /* no event is waiting */
-    TD_NOFPREGS = 11,    /* no floating-point registers to be had */
+    TD_NOFPREGS = 11,    /* no floating-point registers available */
     TD_NOLIBTHREAD = 12, /* the process has no glibc threads, or not yet */
     TD_NOEVENT = 13,     /* this event is never reported */
     TD_NOCAPAB = 14,     /* cannot be done on this process */
@@ -74,11 +74,11 @@ typedef enum {
     TD_NOAPLIC = 16,     /* does not apply (never returned) */
     TD_NOTSD = 17,       /* the thread has no value for this key */
     TD_MALLOC = 18,      /* out of memory */
-    TD_PARTIALREG = 19,  /* only some registers were moved (never returned) */
-    TD_NOXREGS = 20,     /* no extra registers to be had */
+    TD_PARTIALREG = 19,  /* only some registers were copied (never returned) */
+    TD_NOXREGS = 20,     /* no extra registers available */
     TD_TLSDEFER = 21,    /* the thread has not allocated this module's TLS yet */
     TD_NOTALLOC = 21,    /* old name of TD_TLSDEFER */
-    TD_VERSION = 22,     /* the process has a thread library that is not understood (not in illumos) */
+    TD_VERSION = 22,     /* the process has an unknown thread library (not in illumos) */
     TD_NOTLS = 23        /* no such module, or it has no TLS */
 } td_err_e;
 
@@ -101,7 +101,7 @@ typedef enum {
     TD_THR_SYSTEM = 2    /* libc, or the lock tracking agent of this library */
 } td_thr_type_e;
 
-/* An agent: one process or core under inspection. Opaque. */
+/* A session: one process or core file under inspection. Opaque. Solaris calls it an agent. */
 typedef struct td_thragent td_thragent_t;
 
 /* A thread of that process. th_unique is the pthread_t; 0 only before the process has set up threads. */
@@ -128,7 +128,7 @@ __extension__ typedef long long td_hrtime_t;
 
 /*
  * Names that the Solaris pages use and Linux lacks. Define TD_NO_SOLARIS_TYPES before including this file if
- * the program has types of its own by these names.
+ * the program has its own types with these names.
  */
 #ifndef TD_NO_SOLARIS_TYPES
 typedef td_hrtime_t hrtime_t;
@@ -188,7 +188,7 @@ typedef enum {
 
 /* How the process shows that an event happened. */
 typedef enum {
-    NOTIFY_BPT = 0,     /* it runs over u.bptaddr, where the client has put a breakpoint: always this here */
+    NOTIFY_BPT = 0,     /* it runs over u.bptaddr, where the client has set a breakpoint; always this here */
     NOTIFY_AUTOBPT = 1, /* it runs into a breakpoint of its own at u.bptaddr */
     NOTIFY_SYSCALL = 2  /* it makes system call u.syscallno */
 } td_notify_e;
@@ -225,7 +225,7 @@ typedef struct {
  * enabled or reset (until they were disabled, or the process ended). They share one denominator, which is
  * never 0 (microseconds, or a multiple of them once these no longer fit an int), so their numerators can be
  * compared: a_concurrency_num <= nrunnable_num <= nlwps_num, nidle_num = nlwps_num - nrunnable_num. Before
- * any time has passed, and if they were never enabled, they are 0/1. Time for which a debugger holds the
+ * any time has passed, and if they were never enabled, they are 0/1. Time in which a debugger holds the
  * process stopped counts.
  */
 typedef struct td_ta_stats {
@@ -249,7 +249,7 @@ typedef struct td_ta_stats {
  * looks at a core) is 0 or empty.
  */
 typedef struct td_thrinfo {
-    td_thragent_t *ti_ta_p;      /* the agent of the handle */
+    td_thragent_t *ti_ta_p;      /* the session of the handle */
     unsigned int ti_user_flags;  /* + 0x40 (THR_DETACHED) if detached, else 0 */
     thread_t ti_tid;             /* pthread_t of the thread, the same number as th_unique */
     __extension__ union {
@@ -265,7 +265,7 @@ typedef struct td_thrinfo {
     unsigned char ti_db_suspended; /* + non-zero while td_thr_dbsuspend() holds the thread */
     td_thr_type_e ti_type;       /* SYSTEM if the start function lies in libc or our agent, else USER */
     intptr_t ti_pc;              /* + program counter, if SLEEP, STOPPED or STOPPED_ASLEEP */
-    intptr_t ti_sp;              /* + stack pointer, likewise */
+    intptr_t ti_sp;              /* + stack pointer, in the same states */
     short ti_flags;              /* + low bits of the descriptor's cancelhandling word */
     int ti_pri;                  /* scheduling priority: 0 time-sharing, 1 to 99 real-time */
     lwpid_t ti_lid;              /* kernel thread id; -1 for a thread that has exited */
@@ -273,7 +273,7 @@ typedef struct td_thrinfo {
     unsigned char ti_traceme;    /* non-zero if td_thr_event_enable() is on */
     unsigned char ti_preemptflag; /* + non-zero if it last lost its CPU while it could still run */
     unsigned char ti_pirecflag;  /* + non-zero while priority inheritance lends it another priority */
-    sigset_t ti_pending;         /* + signals pending for this very thread, not those of the process */
+    sigset_t ti_pending;         /* + signals pending for this thread, not those of the process */
     td_thr_events_t ti_events;   /* events enabled for this thread */
 } td_thrinfo_t;
 
@@ -281,8 +281,8 @@ typedef struct td_thrinfo {
 
 /*
  * Barriers, spin locks, once controls, thread ends and other futex words have no type of their own: UNKNOWN.
- * The same kinds of other libraries (Rust's standard library, parking_lot, libc's own locks) have the type of
- * what they are, and show by si_size that they are not the pthread one.
+ * Locks of other libraries (Rust's standard library, parking_lot, libc's own locks) have the type of the
+ * corresponding pthread lock, but another si_size.
  */
 typedef enum td_sync_type_e {
     TD_SYNC_UNKNOWN = 0, /* the type cannot be told */
@@ -297,9 +297,9 @@ typedef uint8_t td_sync_flags_t;
 
 /* Filled by td_sync_get_info(). Members that do not apply to the type are 0. */
 typedef struct td_syncinfo {
-    td_thragent_t *si_ta_p;  /* the agent of the handle */
+    td_thragent_t *si_ta_p;  /* the session of the handle */
     psaddr_t si_sv_addr;     /* address of the object in the process */
-    td_sync_type_e si_type;  /* what it is */
+    td_sync_type_e si_type;  /* type of the object */
     uint32_t si_shared_type; /* 0 private, 1 process-shared */
     /* Robust mutexes, byte 0: 1 the owner died, 2 not recoverable. Everything else is 0. */
     td_sync_flags_t si_flags[TD_SV_MAX_FLAGS];
@@ -318,7 +318,7 @@ typedef struct td_syncinfo {
     };
     uint8_t si_rcount;       /* recursive mutexes: acquisitions beyond the first, at most 255 */
     uint8_t si_prioceiling;  /* PTHREAD_PRIO_PROTECT mutexes: the ceiling */
-    td_thrhandle_t si_owner; /* holder of the mutex or of the write lock; all 0 if none or not in here */
+    td_thrhandle_t si_owner; /* holder of the mutex or write lock; all 0 if none, or not of this process */
     psaddr_t si_data;        /* semaphores: the value; rwlocks: the raw word of readers */
 } td_syncinfo_t;
 
@@ -391,44 +391,44 @@ typedef int td_thr_iter_f(const td_thrhandle_t *th_p, void *cbdata_p);
 typedef int td_key_iter_f(thread_key_t key, void (*destructor)(void *), void *cbdata_p);
 typedef int td_sync_iter_f(const td_synchandle_t *sh_p, void *cbdata_p); /* not in glibc */
 
-/* ==== Library and agents ============================================================================ */
+/* ==== Library and sessions ========================================================================== */
 
 /* Prepare the library. Always TD_OK; may be called often, or never. */
 extern td_err_e td_init(void);
 
-/* Does nothing, TD_OK. Returns void in illumos. */
+/* Does nothing. TD_OK. Returns void in illumos. */
 extern td_err_e td_log(void);
 
 /* Every symbol name the library may ask ps_pglobal_lookup() for, ended by NULL. Not in illumos. */
 extern const char **td_symbol_list(void);
 
 /*
- * Make an agent for the process or core that ph_p describes. On failure *ta_pp is NULL.
+ * Start a session for the process or core file of ph_p. On failure *ta_pp is NULL.
  * TD_BADPH: ph_p is NULL, or from tg_attach_pid() and its process has ended or executed another program.
- * TD_NOLIBTHREAD: no glibc there (yet). TD_VERSION: a thread library that is not understood, or not x86-64.
- * Any glibc version does (glibc's library wants its own); does not switch tracking of synchronization
+ * TD_NOLIBTHREAD: no glibc there, or not yet. TD_VERSION: an unknown thread library, or not x86-64.
+ * Works with any glibc version (glibc's library needs its own). Does not switch tracking of synchronization
  * objects on (illumos may).
  */
 extern td_err_e td_ta_new(struct ps_prochandle *ph_p, td_thragent_t **ta_pp);
 
 /*
- * End an agent. Threads it suspended go on; lock tracking that was switched on through it ends, unless somebody
- * else wants it. A second time: TD_BADPH.
+ * End a session. Threads that it suspended go on; lock tracking that it switched on ends, unless another session
+ * or tool needs it. A second time: TD_BADPH.
  */
 extern td_err_e td_ta_delete(td_thragent_t *ta_p);
 
 /* The process handle that was given to td_ta_new(). */
 extern td_err_e td_ta_get_ph(const td_thragent_t *ta_p, struct ps_prochandle **ph_pp);
 
-/* Number of threads, as many as td_ta_thr_iter() would show: zombies included (glibc: not). */
+/* Number of threads that td_ta_thr_iter() would report, including zombies (glibc: without). */
 extern td_err_e td_ta_get_nthreads(const td_thragent_t *ta_p, int *nthread_p);
 
-/* A wish for a number of LWPs. Each thread has its own: nothing is done, TD_OK (glibc: TD_NOCAPAB). */
+/* Ask for a number of LWPs. Does nothing, because each thread has its own: TD_OK (glibc: TD_NOCAPAB). */
 extern td_err_e td_ta_setconcurrency(const td_thragent_t *ta_p, int level);
 
 /*
  * Handle of the thread with this pthread_t, or on this LWP (tid == lwp on illumos, not here).
- * TD_NOTHR: there is none, checked against the process (glibc takes any number). TD_BADTH: th_p is NULL.
+ * TD_NOTHR: there is none; this is checked (glibc accepts any number). TD_BADTH: th_p is NULL.
  * Before the process has set up threads, the LWP whose id is the pid gives a handle with th_unique 0, and
  * any other TD_ERR.
  */
@@ -438,7 +438,7 @@ extern td_err_e td_ta_map_lwp2thr(const td_thragent_t *ta_p, lwpid_t lwpid, td_t
 /*
  * Handle of the synchronization object at an address. TD_ERR: addr is 0. TD_BADSH: sh_p is NULL, or addr is
  * not mapped, not writable or not aligned. Objects carry no type mark on Linux, so TD_OK does not promise
- * a lock: one whose type cannot be told shows as TD_SYNC_UNKNOWN. Not in glibc.
+ * a lock: an object whose type cannot be told is TD_SYNC_UNKNOWN. Not in glibc.
  */
 extern td_err_e td_ta_map_addr2sync(const td_thragent_t *ta_p, psaddr_t addr, td_synchandle_t *sh_p);
 
@@ -447,7 +447,7 @@ extern td_err_e td_ta_map_addr2sync(const td_thragent_t *ta_p, psaddr_t addr, td
 /*
  * Call cb for each thread that passes all four filters: in this state; of priority ti_pri or higher; with
  * exactly this signal mask; with exactly these ti_user_flags. TD_NOTHR: the process has no thread at
- * all. A state that does not exist: TD_OK, no callback. glibc honours the priority only.
+ * all. A state that does not exist: TD_OK, no callback. glibc applies only the priority.
  */
 extern td_err_e td_ta_thr_iter(const td_thragent_t *ta_p, td_thr_iter_f *cb, void *cbdata_p,
                                td_thr_state_e state, int ti_pri, sigset_t *ti_sigmask_p,
@@ -462,25 +462,25 @@ extern td_err_e td_ta_tsd_iter(const td_thragent_t *ta_p, td_key_iter_f *cb, voi
 /*
  * Call cb for each known synchronization object: those initialised or used while tracking was on, and, with
  * or without tracking (illumos: only with), those that threads are blocked on or that were found held. Only
- * what has one of the four types is reported. Not in glibc.
+ * objects of the four types are reported. Not in glibc.
  */
 extern td_err_e td_ta_sync_iter(const td_thragent_t *ta_p, td_sync_iter_f *cb, void *cbdata_p);
 
 /* ==== Threads ======================================================================================= */
 
-/* Is the handle still a thread of the process? TD_NOTHR: no. TD_BADTH: also if th_ta_p is NULL. */
+/* Whether the handle is still a thread of the process. TD_NOTHR: no. TD_BADTH: also if th_ta_p is NULL. */
 extern td_err_e td_thr_validate(const td_thrhandle_t *th_p);
 
 /*
  * Fill *ti_p; see td_thrinfo_t. The state, from /proc or the registers:
  *   ACTIVE          running, or runnable and nothing shows that it gets no CPU
  *   RUN             runnable, but seen not to get a CPU
- *   SLEEP           asleep in a system call, whichever (illumos: only in a synchronization object)
+ *   SLEEP           asleep in any system call (illumos: only in a synchronization object)
  *   STOPPED         stopped by job control or td_thr_dbsuspend() while it was not asleep
- *   STOPPED_ASLEEP  so stopped while it was asleep
+ *   STOPPED_ASLEEP  the same, while it was asleep
  *   ZOMBIE          has exited and is not joined
  *   UNKNOWN         cannot be told: it is being started or torn down, or may not be looked at
- * The stop of a debugger that traces the process is looked through.
+ * A debugger's stop is looked through.
  */
 extern td_err_e td_thr_get_info(const td_thrhandle_t *th_p, td_thrinfo_t *ti_p);
 
@@ -501,8 +501,8 @@ extern td_err_e td_thr_tls_get_addr(const td_thrhandle_t *th_p, psaddr_t map_add
 
 /*
  * Read and write registers: general, floating-point, extra (XSAVE area). TD_NOLWP: the thread has exited
- * (glibc: zeros). TD_NOFPREGS, TD_NOXREGS: this kind is not to be had. With a tg_attach_pid() handle
- * the thread, and only it, is stopped for the moment of the call. td_thr_setgregs() takes its registers
+ * (glibc: zeros). TD_NOFPREGS, TD_NOXREGS: these registers are not available. With a tg_attach_pid()
+ * handle, only this thread is stopped, for the moment of the call. td_thr_setgregs() takes its registers
  * as const on illumos. glibc has no extra registers.
  */
 extern td_err_e td_thr_getgregs(const td_thrhandle_t *th_p, prgregset_t gregs);
@@ -514,8 +514,8 @@ extern td_err_e td_thr_getxregs(const td_thrhandle_t *th_p, void *xregs);
 extern td_err_e td_thr_setxregs(const td_thrhandle_t *th_p, const void *xregs);
 
 /*
- * Hold one thread of a live process; let it go on. Holding a held thread, or resuming one that is not,
- * changes nothing: TD_OK. Ends with the agent or with the calling process. TD_NOLWP: it has exited.
+ * Suspend one thread of a running process; let it go on. Suspending a suspended thread, or resuming one that
+ * is not, changes nothing: TD_OK. Ends with the session or with the calling process. TD_NOLWP: it has exited.
  * glibc: TD_NOCAPAB.
  */
 extern td_err_e td_thr_dbsuspend(const td_thrhandle_t *th_p);
@@ -535,8 +535,8 @@ extern td_err_e td_thr_sigsetmask(const td_thrhandle_t *th_p, const sigset_t *si
 
 /*
  * Make the signals of the set pending for the thread. Only raising works on Linux: TD_NOCAPAB, and nothing
- * is done, if a signal that is pending now is not in the set. ti_pending_flag is ignored: the set says it
- * all. illumos takes the set by value and gives TD_NOCAPAB; glibc does nothing.
+ * is done, if a signal that is pending now is not in the set. ti_pending_flag is ignored: the set is
+ * enough. illumos takes the set by value and gives TD_NOCAPAB; glibc does nothing.
  */
 extern td_err_e td_thr_setsigpending(const td_thrhandle_t *th_p, unsigned char ti_pending_flag,
                                      const sigset_t *sigpending);
@@ -545,17 +545,17 @@ extern td_err_e td_thr_setsigpending(const td_thrhandle_t *th_p, unsigned char t
 extern td_err_e td_thr_lockowner(const td_thrhandle_t *th_p, td_sync_iter_f *cb, void *cbdata_p);
 
 /*
- * The object the thread is blocked on, also if that has no type (a barrier, the end of a thread, any word).
- * TD_ERR, and *sh_p zeroed: it is not blocked on one. Not in glibc.
+ * The object that the thread is blocked on, also one without a type (a barrier, the end of a thread, any word).
+ * TD_ERR, and *sh_p zeroed: the thread is not blocked on one. Not in glibc.
  */
 extern td_err_e td_thr_sleepinfo(const td_thrhandle_t *th_p, td_synchandle_t *sh_p);
 
 /* ==== Events ======================================================================================== */
 
-/* Where the process passes when it happens. TD_NOEVENT: not TD_CREATE or TD_DEATH (illumos: all 14). */
+/* Address for the breakpoint of an event. TD_NOEVENT: not TD_CREATE or TD_DEATH (illumos: all 14). */
 extern td_err_e td_ta_event_addr(const td_thragent_t *ta_p, td_event_e event, td_notify_t *notify_p);
 
-/* Add to, or take from, the events reported for all threads. Others than create and death have no effect. */
+/* Add to, or remove from, the events reported for all threads. Only create and death have an effect. */
 extern td_err_e td_ta_set_event(const td_thragent_t *ta_p, td_thr_events_t *events);
 extern td_err_e td_ta_clear_event(const td_thragent_t *ta_p, td_thr_events_t *events);
 
@@ -563,7 +563,7 @@ extern td_err_e td_ta_clear_event(const td_thragent_t *ta_p, td_thr_events_t *ev
 extern td_err_e td_thr_set_event(const td_thrhandle_t *th_p, td_thr_events_t *events);
 extern td_err_e td_thr_clear_event(const td_thrhandle_t *th_p, td_thr_events_t *events);
 
-/* Switch event reporting of one thread on or off (glibc: TD_NOCAPAB although it did). */
+/* Switch event reporting of one thread on or off (glibc: TD_NOCAPAB, although it works). */
 extern td_err_e td_thr_event_enable(const td_thrhandle_t *th_p, int on_off);
 
 /*
@@ -576,22 +576,22 @@ extern td_err_e td_thr_event_getmsg(const td_thrhandle_t *th_p, td_event_msg_t *
 /* ==== Process statistics ============================================================================ */
 
 /*
- * Off at first. Switching on, also again, resets; switching off keeps the averages readable. While they are on
- * a thread of this library (not of the process) reads /proc, and never calls a ps_ routine. TD_NOCAPAB: a
- * core, or a debugger's process that cannot be proven alive. illumos: always TD_NOCAPAB; glibc:
- * TD_OK and nothing done.
+ * Statistics are off at first. Switching them on, also again, resets them; switching them off keeps the averages
+ * readable. While they are on, a thread of this library (not of the process) reads /proc; it never calls a ps_
+ * routine. TD_NOCAPAB: a core file, or a debugger's process that cannot be proven alive. illumos: always
+ * TD_NOCAPAB; glibc: TD_OK and nothing done.
  */
 extern td_err_e td_ta_enable_stats(const td_thragent_t *ta_p, int on_off);
-extern td_err_e td_ta_reset_stats(const td_thragent_t *ta_p); /* start the averages anew */
+extern td_err_e td_ta_reset_stats(const td_thragent_t *ta_p); /* reset the averages */
 extern td_err_e td_ta_get_stats(const td_thragent_t *ta_p, td_ta_stats_t *tstats);
 
 /* ==== Synchronization objects (none of these is in glibc) =========================================== */
 
 /*
- * Switch the tracking of synchronization objects on or off; on puts an agent into the process if none is
- * there. On again resets the statistics; off keeps them readable (illumos loses them). In effect when the
- * call returns. TD_NOCAPAB: static program, no glibc, core, one thread only, not permitted, or traced by
- * another.
+ * Switch the tracking of synchronization objects on or off; on injects the lock tracking agent into the process
+ * if none is there. On again resets the statistics; off keeps them readable (illumos loses them). In effect
+ * when the call returns. TD_NOCAPAB: static program, no glibc, core file, one thread only, not permitted, or
+ * traced by another.
  */
 extern td_err_e td_ta_sync_tracking_enable(const td_thragent_t *ta_p, int on_off);
 
@@ -600,17 +600,17 @@ extern td_err_e td_sync_get_info(const td_synchandle_t *sh_p, td_syncinfo_t *si_
 
 /*
  * The same plus statistics. Never tracked: TD_OK, statistics 0. TD_BADSH: tracking is on, but has not seen
- * this object; ss_info is filled all the same.
+ * this object; ss_info is filled nevertheless.
  */
 extern td_err_e td_sync_get_stats(const td_synchandle_t *sh_p, td_syncstats_t *ss_p);
 
 /*
- * Change the state and let waiters notice (illumos wakes nobody). Mutex: 0 unlocked, else locked. Semaphore:
- * the value. Rwlock: 0 unlocked, positive that many readers, negative write-locked. TD_ERR: a condition
- * variable, a negative semaphore, or an object that is changing hands at this moment. TD_NOCAPAB:
- * priority-inheritance or robust mutex, waiters that cannot be reached, a type that is only the best guess, or
- * another library's lock; nothing is written then. TD_BADSH: type unknown. TD_DBERR: a core. Threads that a
- * debugger has stopped notice when it lets them go on.
+ * Change the state and wake the waiters (illumos wakes nobody). Mutex: 0 unlocked, else locked. Semaphore: the
+ * value. Rwlock: 0 unlocked, positive read-locked by that many, negative write-locked. TD_ERR: a condition
+ * variable, a negative semaphore, or an object that is being handed over. TD_NOCAPAB, and nothing is written:
+ * priority-inheritance or robust mutex, waiters that cannot be woken, a type that is only inferred, or another
+ * library's lock. TD_BADSH: type unknown. TD_DBERR: a core file. Threads that a debugger has stopped notice
+ * the change when it lets them go on.
  */
 extern td_err_e td_sync_setstate(const td_synchandle_t *sh_p, int value);
 
@@ -620,19 +620,19 @@ extern td_err_e td_sync_waiters(const td_synchandle_t *sh_p, td_thr_iter_f *cb, 
 /* ==== Ready-made process handles (this library's own) =============================================== */
 
 /*
- * A handle for a live process, or for a core file and its executable (NULL: find it from the core's notes).
- * Good for td_ta_new() and tg_release() only; needs no ps_ routine. The process is neither attached to nor
- * stopped. On failure *out is NULL and tg_last_error() tells why. TD_ERR: an argument is bad; no such
- * process or file; not permitted; not a core. TD_NOCAPAB: not x86-64.
+ * A handle for a running process, or for a core file and its executable (NULL: find it from the core's notes).
+ * Only for td_ta_new() and tg_release(); needs no ps_ routine. The process is neither attached to nor stopped.
+ * On failure *out is NULL and tg_last_error() says why. TD_ERR: an argument is bad; no such process or file;
+ * not permitted; not a core file. TD_NOCAPAB: not x86-64.
  */
 extern td_err_e tg_attach_pid(pid_t pid, struct ps_prochandle **out);
 extern td_err_e tg_open_core(const char *core, const char *exe, struct ps_prochandle **out);
 
-/* Give a handle back; NULL is allowed. Agents made from it answer TD_BADPH from then on. */
+/* Release a handle; NULL is allowed. Its sessions give TD_BADPH from then on. */
 extern void tg_release(struct ps_prochandle *ph);
 
 /*
- * One line on the last tg_ call of this thread that failed, with the next step to take; "" if none has.
+ * One line about the last tg_ call of this thread that failed, with the next step; "" if none has failed.
  * Valid until this thread's next tg_ call.
  */
 extern const char *tg_last_error(void);
