@@ -1,7 +1,7 @@
-"""Commands for gdb: who holds which lock, who waits for whom, and the deadlock named.
+"""Commands for gdb that show who holds which lock, who waits for whom, and why the program hangs.
 
-The looking is done by tglass, which is asked for JSON about the process (or core file) of the selected
-inferior. Nothing is concluded here: numbers of LWPs become threads of gdb, and the rest is text.
+The commands run tglass on the process (or core file) of the selected inferior and read its JSON. They infer
+nothing themselves: they turn LWPs into gdb's thread numbers, and print the rest as text.
 """
 
 import gdb
@@ -16,12 +16,12 @@ from .look import fail
 def register():
     if not hasattr(gdb, "TargetConnection"):
         fail("threadglass needs gdb 13 or newer; this is %s" % gdb.VERSION)
-    # `info lo` and `info loc` have always been `info locals`: a second word with these letters must not take them.
+    # `info lo` and `info loc` have always meant `info locals`. `info locks` must not make them ambiguous.
     for short in ("info lo", "info loc"):
         try:
             gdb.execute("alias -a %s = info locals" % short, to_string=True)
         except gdb.error:
-            # The user has one already.
+            # The user already has such an alias.
             pass
     for command in (InfoLocks, InfoDeadlock, ThreadBlockedBy, Locks, LocksTrack):
         command()

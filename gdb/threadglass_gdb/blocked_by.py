@@ -8,14 +8,14 @@ from .info_deadlock import InfoDeadlock
 from .look import fail, look, target
 from .words import doing, plural, safe, say, state
 
-# How many threads of a chain are shown.
+# Maximum number of threads of a chain to show.
 LINKS = 16
 
 
 class ThreadBlockedBy(gdb.Command):
-    """Say what a thread waits for, who holds it, what that one waits for, and so on to the end.
+    """Show what a thread waits for, who holds it, what the holder waits for, and so on to the end.
 Usage: thread blocked-by [THREAD]
-THREAD is a number as `info threads' shows it; the selected thread if it is left out."""
+THREAD is a number as `info threads' shows it. The default is the selected thread."""
 
     def __init__(self):
         super().__init__("thread blocked-by", gdb.COMMAND_STACK)
@@ -23,12 +23,12 @@ THREAD is a number as `info threads' shows it; the selected thread if it is left
     def invoke(self, argument, from_tty):
         arguments = gdb.string_to_argv(argument)
         if len(arguments) > 1:
-            fail("thread blocked-by takes one thread: its number as `info threads` shows it")
-        # Says first what is missing altogether.
+            fail("thread blocked-by takes one thread, by its number in `info threads`")
+        # Fails first if there is no process at all.
         target()
         thread = self.thread(arguments[0]) if arguments else gdb.selected_thread()
         if thread is None:
-            fail("no thread is selected: thread blocked-by THREAD, with a number that `info threads` shows")
+            fail("no thread is selected: use `thread blocked-by THREAD`, with a number from `info threads`")
         say(self.chain(look("why"), thread.ptid[1]))
 
     @staticmethod
@@ -37,10 +37,10 @@ THREAD is a number as `info threads' shows it; the selected thread if it is left
             text = str(gdb.parse_and_eval(text))
         match = re.fullmatch(r"(?:([0-9]{1,9})\.)?([0-9]{1,9})", text)
         if not match:
-            fail("`%s` is no thread: give a number as `info threads` shows it" % safe(text))
+            fail("`%s` is not a thread: give a number from `info threads`" % safe(text))
         inferior = gdb.selected_inferior()
         if match.group(1) and int(match.group(1)) != inferior.num:
-            fail("thread %s is not of the selected inferior: `inferior %s` selects its own" % (text, match.group(1)))
+            fail("thread %s belongs to another inferior: select that with `inferior %s`" % (text, match.group(1)))
         found = [thread for thread in inferior.threads() if thread.num == int(match.group(2))]
         return found[0] if found else fail("there is no thread %s: `info threads` lists them" % text)
 
@@ -56,7 +56,7 @@ THREAD is a number as `info threads' shows it; the selected thread if it is left
             if not thread["waits_for"]:
                 last = "%s %s" % (look.name(lwp), doing(thread, look.answer["target"]))
                 if len(seen) == 1:
-                    last += ": it waits for no lock or thread that is known"
+                    last += ": it waits for no known lock or thread"
                 break
             holders = look.holders(thread["waits_for"])
             line = "%s %s" % (look.name(lwp), look.wait(thread))
@@ -87,7 +87,7 @@ THREAD is a number as `info threads' shows it; the selected thread if it is left
 
     @staticmethod
     def next(look, lwp, holders):
-        """The holder to go on with: the next one of a circle that was found, else one that waits itself."""
+        """The holder to go on with: the next thread of a deadlock that was found, else a holder that waits itself."""
         lwps = [one["lwp"] for one in holders if one["status"] == "alive" and one["lwp"] is not None and not one["pid"]]
         for finding in look.answer["findings"]:
             circle = finding["threads"]

@@ -5,12 +5,12 @@ import gdb
 from .look import fail, look
 from .words import frames, inferred, plural, safe, say, some
 
-# How many findings are shown, and threads of one.
+# Maximum number of findings to show, and of threads in each.
 FINDINGS, MEMBERS = 16, 8
 
 
 class InfoDeadlock(gdb.Command):
-    """Say why the program hangs: the deadlock, or the longest chain of waits and what is at its end.
+    """Show why the program hangs: the deadlock, or the longest chain of waits and its root.
 Usage: info deadlock"""
 
     HEADINGS = {
@@ -30,7 +30,7 @@ Usage: info deadlock"""
 
     def invoke(self, argument, from_tty):
         if argument.strip():
-            fail("info deadlock takes no argument; `thread blocked-by THREAD` tells of one thread")
+            fail("info deadlock takes no argument; `thread blocked-by THREAD` shows one thread")
         answer = look("why")
         findings = answer.answer["findings"]
         out = "".join(self.finding(answer, finding) for finding in findings[:FINDINGS])
@@ -38,7 +38,7 @@ Usage: info deadlock"""
             out += ".. and %d more: tglass why shows all of them\n" % (len(findings) - FINDINGS)
         if not any(finding["kind"] in self.HANGS for finding in findings):
             if not findings:
-                out = "No deadlock: no thread was found to wait for another one.\n"
+                out = "No deadlock: no thread waits for another one.\n"
             else:
                 out = "No deadlock was found.\n" + out
         say(out + answer.gaps())
@@ -64,7 +64,7 @@ Usage: info deadlock"""
 
     @staticmethod
     def member(look, lwp):
-        """One thread: what it wants, what it holds, and where it is."""
+        """One thread: what it waits for, what it holds, and where it is."""
         thread = look.threads.get(lwp)
         if not thread:
             return "  %s\n" % look.full_name(lwp)

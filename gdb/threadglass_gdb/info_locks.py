@@ -5,15 +5,15 @@ import gdb
 from .look import fail, look
 from .words import inferred, safe, say, some, state, what
 
-# How many locks are shown.
+# Maximum number of locks to show.
 ROWS = 200
 
 
 class InfoLocks(gdb.Command):
     """Show the locks that threads hold or wait for, with holders and waiters.
 Usage: info locks [--held] [--waited] [--all]
---held shows only those that are held, --waited only those that are waited for, --all idle ones too, as
-far as variables name them."""
+--held shows only locks that are held, --waited only locks that threads wait for.
+--all shows idle locks too, as far as a variable of the program names them."""
 
     OPTIONS = ("--held", "--waited", "--all")
 
@@ -21,7 +21,7 @@ far as variables name them."""
         super().__init__("info locks", gdb.COMMAND_STATUS)
 
     def complete(self, text, word):
-        # gdb completes what stands after the last break of a word, and dashes are breaks.
+        # gdb completes the text after the last word break, and a dash is a word break.
         typed = text[: len(text) - len(word)].rsplit(None, 1)[-1] if text.strip() and not text[-1].isspace() else ""
         return [option[len(typed) :] for option in self.OPTIONS if option.startswith(typed + word)]
 
@@ -29,9 +29,9 @@ far as variables name them."""
         options = gdb.string_to_argv(argument)
         for option in options:
             if option not in self.OPTIONS:
-                fail("`%s` is no option: info locks [--held] [--waited] [--all]" % safe(option))
+                fail("`%s` is not an option: info locks [--held] [--waited] [--all]" % safe(option))
         if "--all" in options and len(set(options)) > 1:
-            fail("--all shows also those that --held and --waited leave out: use one or the other")
+            fail("--all also shows the locks that --held and --waited leave out: use one or the other")
         answer = look("locks", dict.fromkeys(options))
         say(self.table(answer) + answer.gaps())
 
@@ -51,7 +51,7 @@ far as variables name them."""
                 safe(item["name"] or "-"),
             ))
         if len(rows) == 1:
-            return "No such lock was found: none is waited for, and none was found to be held.\n"
+            return "No lock was found: no thread waits for one, and none was found held.\n"
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
         if len(items) > ROWS:

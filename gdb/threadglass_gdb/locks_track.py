@@ -1,4 +1,4 @@
-"""`locks track`: the agent that counts, loaded by gdb itself, which is the only one who may while it traces."""
+"""`locks track`: gdb injects the agent, because no other process can while gdb traces the program."""
 
 import os
 import subprocess
@@ -8,12 +8,13 @@ import gdb
 from .look import fail, target, tglass
 from .words import safe
 
-# Functions in which a thread may hold a lock that loading an object needs.
-BUSY = ("malloc", "calloc", "realloc", "free", "_int_", "sysmalloc", "dl", "_dl_", "__tls_get_addr", "fork", "pthread_create")
+# Functions in which a thread may hold a lock that is needed to load a shared object.
+BUSY = ("malloc", "calloc", "realloc", "free", "_int_", "sysmalloc", "dl", "_dl_", "__tls_get_addr", "fork")
+BUSY += ("pthread_create",)
 
 
 def may_call():
-    """Whether the selected thread can call a function now: it must hold no lock of the allocator or the loader."""
+    """Whether the selected thread can call a function now. It must hold no lock of the allocator or the loader."""
     frame = gdb.newest_frame()
     while frame is not None:
         name = frame.name() or ""
@@ -24,8 +25,8 @@ def may_call():
 
 
 def is_patient():
-    """Whether the selected thread waits in libc for a lock or a condition, which does not mind to begin anew: other
-    system calls may come to return early, in programs that gdb calls functions of."""
+    """Whether the selected thread waits in libc for a lock or a condition. Such a wait can begin again; other system
+    calls may return early after gdb has called a function."""
     frame = gdb.newest_frame()
     for _ in range(3):
         if frame is None:
@@ -52,11 +53,11 @@ class Locks(gdb.Command):
 
 
 class LocksTrack(gdb.Command):
-    """Count what the program does with its locks, or no longer.
+    """Start or stop counting the uses of locks.
 Usage: locks track on|off
-Loads an agent into the program, by a call of dlopen in the first thread that holds no lock of the allocator or the
-loader, and patches the slots by which objects call the C library. `info locks --all' then shows what was counted.
-`locks track off' restores the slots; the agent stays loaded."""
+`locks track on' loads the agent into the program and installs its hooks: it calls dlopen in the first thread that
+holds no lock of the allocator or the loader. After `continue', `tglass locks --all PID' shows what was counted.
+`locks track off' removes the agent's hooks; the agent stays loaded."""
 
     def __init__(self):
         super().__init__("locks track", gdb.COMMAND_STATUS)
@@ -69,10 +70,10 @@ loader, and patches the slots by which objects call the C library. `info locks -
         if wanted not in ("on", "off"):
             fail("locks track takes one word: on or off")
         if len(target()) > 1 or gdb.selected_inferior().connection.type == "core":
-            fail("a core file does nothing any more that could be counted")
-        # A gdbserver that cannot write all registers says so only in a warning, and the program is lost.
+            fail("locks track needs a running process: a core file no longer uses its locks")
+        # If a gdbserver cannot write all registers, it only prints a warning, and the program crashes.
         if gdb.selected_inferior().connection.type != "native":
-            fail("locks track needs the program under gdb itself, without a gdbserver: detach, and use tglass contend")
+            fail("locks track does not work through a gdbserver: detach, and use tglass contend")
         selected, frame = gdb.selected_thread(), gdb.selected_frame()
         try:
             self.switch(wanted == "on")
@@ -92,7 +93,7 @@ loader, and patches the slots by which objects call the C library. `info locks -
                 break
             chosen = chosen or thread
         if chosen is None:
-            fail("every thread is in the allocator or the loader: continue for a moment, and try again")
+            fail("every thread is in the allocator or the loader: continue the program for a moment and try again")
         chosen.switch()
         if on:
             path = self.agent()
@@ -103,16 +104,17 @@ loader, and patches the slots by which objects call the C library. `info locks -
         try:
             gdb.parse_and_eval("&threadglass_track")
         except gdb.error:
-            fail("the agent is not loaded: locks track on")
+            fail("the agent is not loaded: use `locks track on`")
         failed = call(symbol)
         if failed:
             fail("the agent refused: %s" % os.strerror(failed))
-        gdb.write("counting\n" if on else "no longer counting: all slots are restored\n")
+        gdb.write("counting\n" if on else "no longer counting: the agent's hooks are removed\n")
 
     @staticmethod
     def agent():
-        """Path of the agent's file, which tglass writes where only this user can change it."""
-        done = subprocess.run([tglass(), "generate", "agent"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        """Path of the agent's file. tglass writes the file where only this user can change it."""
+        command = [tglass(), "generate", "agent"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         path = done.stdout.decode("utf-8", "replace").strip()
         if done.returncode or not path or '"' in path or "\\" in path:
             fail("tglass does not say where its agent is: %s" % safe(done.stderr.decode("utf-8", "replace").strip()))

@@ -1,4 +1,4 @@
-"""What the selected inferior is, and what tglass answers about it."""
+"""Finds the target of the selected inferior, runs tglass on it, and reads the answer."""
 
 import json
 import os
@@ -13,25 +13,25 @@ import gdb
 from .words import doing, duration, inferred, number, safe, some, what
 
 SCHEMA = "threadglass/1"
-# A look takes milliseconds; a core of many gigabytes on a slow disk takes longer.
+# A look takes milliseconds. A core file of many gigabytes on a slow disk takes longer.
 PATIENCE_SECONDS = 300
-# How many gaps are shown.
+# Maximum number of gaps to show.
 GAPS = 16
 # PREFIX/share/threadglass/gdb/threadglass_gdb
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def fail(text):
-    """One line, without a Python trace."""
+    """Prints one line, without a Python traceback."""
     raise gdb.GdbError(text)
 
 
 def tglass():
-    """The tool: the one that the user names, the one installed with this file, or the one in PATH."""
+    """Path of tglass: the one that TGLASS names, else the one installed with this file, else the one in PATH."""
     named = os.environ.get("TGLASS")
     if named:
         found = shutil.which(named)
-        return found or fail("TGLASS names %s, which is no program: set it to the path of tglass" % safe(named))
+        return found or fail("TGLASS names %s, which is not a program: set it to the path of tglass" % safe(named))
     beside = os.path.normpath(os.path.join(HERE, "..", "..", "..", "..", "bin", "tglass"))
     if os.access(beside, os.X_OK):
         return beside
@@ -41,19 +41,19 @@ def tglass():
 
 
 def core_file(inferior):
-    """Where the core file of the selected inferior is."""
+    """Path of the core file of the selected inferior."""
     known = getattr(inferior, "corefile", None)
     if known is not None:
         return known.filename
-    # Before gdb 17 only its own screen tells.
+    # Before gdb 17 only `info files` shows the path.
     text = gdb.execute("info files", to_string=True)
     section = re.search(r"core dump file:\s+`(.*)', file type", text)
-    return section.group(1) if section else fail("gdb does not say where the core file is: use tglass why CORE")
+    return section.group(1) if section else fail("gdb does not say where the core file is: use `tglass why CORE`")
 
 
 def is_local(inferior):
-    """Whether the process that a gdbserver has is the one of that number here: only one process has the
-    16 random bytes that the kernel gave it at its start."""
+    """Whether the process under gdbserver is the process with the same pid on this machine. The kernel gives every
+    process 16 random bytes at its start; equal bytes mean the same process."""
     try:
         with open("/proc/%d/auxv" % inferior.pid, "rb") as auxv:
             vector = auxv.read()
@@ -68,7 +68,7 @@ def is_local(inferior):
 
 
 def target():
-    """What tglass is given for the selected inferior."""
+    """Arguments of tglass for the selected inferior."""
     inferior = gdb.selected_inferior()
     connection = inferior.connection
     if not inferior.pid or connection is None:
@@ -84,12 +84,12 @@ def target():
         return arguments
     if connection.type != "native" and not is_local(inferior):
         where = safe(" ".join(filter(None, [connection.type, connection.details])))
-        fail("process %d is not one of this machine (%s): use tglass where it runs" % (inferior.pid, where))
+        fail("process %d does not run on this machine (%s): run tglass where it does" % (inferior.pid, where))
     return [str(inferior.pid)]
 
 
 def look(verb, options=()):
-    """The answer of `tglass VERB`."""
+    """Runs `tglass VERB` and returns its answer."""
     arguments = target()
     tool = tglass()
     command = [tool, verb, *arguments, *options, "--json"]
@@ -99,27 +99,28 @@ def look(verb, options=()):
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE_SECONDS
         )
     except OSError as error:
-        fail("%s cannot be run: %s (TGLASS names another one)" % (safe(tool), error.strerror))
+        fail("%s cannot be run: %s (set TGLASS to use another one)" % (safe(tool), error.strerror))
     except subprocess.TimeoutExpired:
-        fail("tglass did not end within %d s: try %s in a shell" % (PATIENCE_SECONDS, safe(shown)))
-    # 1 is a certain deadlock.
+        fail("tglass did not finish within %d s: try %s in a shell" % (PATIENCE_SECONDS, safe(shown)))
+    # Status 1 means a certain deadlock.
     if done.returncode not in (0, 1):
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        # tglass may not read the memory of the process; a debugger that started it always may.
+        # tglass may not read the memory of the process, but a debugger that started the process always may.
         if said and "cannot see the locks" in said[0]:
-            said[0] += "; gdb may read it nevertheless: `generate-core-file FILE`, then tglass why FILE"
+            said[0] += "; gdb may read it: use `generate-core-file FILE`, then tglass why FILE"
         fail(safe(said[0]) if said else "tglass failed (status %d): try %s in a shell" % (done.returncode, safe(shown)))
     try:
         answer = json.loads(done.stdout.decode("utf-8", "replace"))
     except ValueError:
         answer = None
     if not isinstance(answer, dict) or answer.get("schema") != SCHEMA:
-        fail("%s does not answer as this file expects (%s): install both from the same release" % (safe(tool), SCHEMA))
+        expected = "the JSON that these commands expect (%s)" % SCHEMA
+        fail("%s does not print %s: install both from the same release" % (safe(tool), expected))
     return Look(answer)
 
 
 class Look:
-    """One answer, with the threads as gdb numbers them."""
+    """One answer of tglass, with gdb's thread numbers."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -136,7 +137,7 @@ class Look:
         """`2 "alpha"`."""
         thread = self.known.get(lwp)
         own = self.threads.get(lwp)
-        # gdb has the names that its user gave; of a core it has none.
+        # gdb knows the names that its user gave. It has no names for a core file.
         name = (thread.name if thread else None) or (own["name"] if own else None)
         return '%s "%s"' % (self.number(lwp), safe(name)) if name else self.number(lwp)
 
@@ -155,7 +156,7 @@ class Look:
         return "%s%s at %s" % (kind, " " + safe(name) if name else "", safe(address))
 
     def holder(self, holder):
-        """A holder, and what it is if it is not a living thread of this process."""
+        """A holder, with a remark if it is not a living thread of this process."""
         lwp, pid = holder["lwp"], holder["pid"]
         alive = holder["status"] == "alive"
         who = self.name(lwp) if lwp is not None and alive else "LWP %d" % lwp if lwp is not None else "somebody"
@@ -184,11 +185,11 @@ class Look:
         return item["holders"] if item else []
 
     def held_by(self, waits):
-        """Those who hold it, in words; who is to end is already named by what is waited for."""
+        """The holders in words. For a join this is empty: the label already names the thread."""
         return "" if waits["kind"] == "join" else some(self.holder(holder) for holder in self.holders(waits))
 
     def gaps(self, lwps=None):
-        """What could not be seen; of some threads only, where these are given."""
+        """The gaps: all of them, or only those of the given threads."""
         out = ""
         gaps = [gap for gap in self.answer["gaps"] if lwps is None or not gap["lwps"] or lwps & set(gap["lwps"])]
         for gap in gaps[:GAPS]:

@@ -1,13 +1,13 @@
-"""Parts of an answer in words. Everything may come from a hostile program, so it is cut and escaped."""
+"""Turns parts of an answer into words. All text may come from a hostile program, so it is cut and escaped."""
 
 import re
 
 import gdb
 
-# What is shown of long lists, and of long texts.
+# Maximum number of items of a list, frames of a stack, and characters of a text.
 LISTED, FRAMES, WIDTH = 4, 6, 200
 
-# What Python calls printable, and is shown as nothing: fillers, selectors of variations, and what joins letters.
+# Characters that Python calls printable but a terminal does not show: fillers, variation selectors, joiners.
 UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
 
 
@@ -17,7 +17,7 @@ def is_seen(c):
 
 
 def safe(text):
-    """Text of the target's own making: cut, and with control characters written out."""
+    """Text of the target, cut, with control characters escaped."""
     text = str(text)
     if len(text) > WIDTH:
         text = text[:WIDTH] + ".."
@@ -34,7 +34,7 @@ def plural(number, word):
 
 
 def some(items):
-    """A few of many."""
+    """The first items of a list, and their number if some are left out."""
     items = list(items)
     if len(items) <= LISTED:
         return ", ".join(items)
@@ -53,13 +53,13 @@ def inferred(evidence, why=None):
 
 
 def what(item):
-    """The kind, with whose it is where that is not plain."""
+    """The kind, with the family where it is not pthread."""
     family = {"libc": "libc ", "rust_std": "Rust ", "parking_lot": "parking_lot ", "cxx": "C++ "}
     return family.get(item["family"], "") + safe(item["kind"])
 
 
 def state(item):
-    """The state with what belongs to it: `locked, recursive x3`, `read-locked by 2, writer queued`."""
+    """The state with its details: `locked, recursive x3`, `read-locked by 2, writer queued`."""
     kind, word = item["kind"], item["state"]
     parts = [{"read_locked": "read-locked", "write_locked": "write-locked"}.get(word, safe(word).replace("_", " "))]
     if kind == "mutex" and "recursion" in item:
@@ -88,14 +88,14 @@ def state(item):
 
 
 def doing(thread, target):
-    """What a thread does that waits for no object."""
+    """What a thread does if it waits for no lock."""
     if thread["state"] in ("sleep", "stopped_asleep") and thread["syscall"]:
         return "is asleep in %s" % safe(thread["syscall"]["name"])
     if thread["state"] in ("stopped", "run", "active") and target["tracer"]:
         return "is not blocked: it runs when gdb lets it"
     words = {"run": "is runnable", "active": "is running", "zombie": "has ended", "sleep": "is asleep"}
     words.update(stopped="is stopped", stopped_asleep="is stopped while asleep")
-    return words.get(thread["state"], "is in a state that is not known")
+    return words.get(thread["state"], "is in an unknown state")
 
 
 def duration(ms):
@@ -112,7 +112,7 @@ def duration(ms):
 
 
 def frames(thread):
-    """Its frames outside libc, as gdb writes them."""
+    """The frames outside libc, as gdb prints them."""
     libc = ("libc.so", "libc-2", "libpthread")
     out = ""
     for frame in [frame for frame in thread["frames"] if not (frame["module"] or "").startswith(libc)][:FRAMES]:

@@ -342,12 +342,12 @@ fn what_is_asked_wrongly() {
     let wrong = [
         ("thread blocked-by 99", "there is no thread 99: "),
         ("thread blocked-by 0", "there is no thread 0: "),
-        ("thread blocked-by -1", "`-1` is no thread: "),
-        ("thread blocked-by 2.1", "thread 2.1 is not of the selected inferior: "),
-        ("thread blocked-by 99999999999999999999", "`99999999999999999999` is no thread: "),
-        ("thread blocked-by 1 2", "thread blocked-by takes one thread: "),
-        ("info locks --wrong", "`--wrong` is no option: "),
-        ("info locks --all --held", "--all shows also "),
+        ("thread blocked-by -1", "`-1` is not a thread: "),
+        ("thread blocked-by 2.1", "thread 2.1 belongs to another inferior: "),
+        ("thread blocked-by 99999999999999999999", "`99999999999999999999` is not a thread: "),
+        ("thread blocked-by 1 2", "thread blocked-by takes one thread, "),
+        ("info locks --wrong", "`--wrong` is not an option: "),
+        ("info locks --all --held", "--all also shows "),
         ("info deadlock 2", "info deadlock takes no argument; "),
     ];
     let mut commands: Vec<_> = wrong.iter().map(|(command, _)| *command).collect();
@@ -392,7 +392,7 @@ fn without_tglass_or_with_a_wrong_one() {
         }
     };
     with(None, "tglass was not found: put it in PATH or set TGLASS");
-    with(Some(&dir.path().join("nowhere")), "which is no program: set it to the path of tglass");
+    with(Some(&dir.path().join("nowhere")), "which is not a program: set it to the path of tglass");
     with(
         Some(&stand_in(&dir, "#!/bin/sh\necho 'tglass: it is broken (try this)' >&2; exit 2\n")),
         "it is broken (try this)",
@@ -453,7 +453,7 @@ fn processes_of_a_gdbserver() {
     let commands = ["set sysroot /", other.as_str(), "info locks", "info deadlock", "thread blocked-by", "kill"];
     let said = says(gdb(&[&program.to_string_lossy()], &commands));
     for command in ["info locks", "info deadlock", "thread blocked-by"] {
-        assert!(said.of(command).contains(" is not one of this machine (remote "), "{}", said.0);
+        assert!(said.of(command).contains(" does not run on this machine (remote "), "{}", said.0);
     }
 }
 
