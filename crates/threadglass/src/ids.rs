@@ -4,7 +4,8 @@ use std::fmt;
 
 /// An address in the inspected process. Never a pointer of ours.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RemoteAddr(pub u64);
+#[cfg_attr(feature = "serde", derive(schemars::JsonSchema))]
+pub struct RemoteAddr(#[cfg_attr(feature = "serde", schemars(with = "String"))] pub u64);
 
 impl RemoteAddr {
     /// The null address.
@@ -53,7 +54,7 @@ impl serde::Serialize for RemoteAddr {
 
 /// What `pthread_self()` returns in that thread: the address of glibc's thread descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct PthreadId(pub RemoteAddr);
 
 impl fmt::Display for PthreadId {
@@ -66,7 +67,7 @@ macro_rules! kernel_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
         pub struct $name(pub i32);
 
         impl fmt::Display for $name {

@@ -2,7 +2,7 @@
 
 mod values;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -100,6 +100,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Start a small program that deadlocks, and explain it
     Demo(DemoArgs),
+    /// Print the JSON Schema of what `--json` prints
+    Schema(SchemaArgs),
     /// Print a man page (`man tglass`, `man threads` ..) or completions for a shell
     #[command(hide = true)]
     Generate(GenerateArgs),
@@ -391,6 +393,13 @@ pub struct DemoArgs {
     /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Command whose document is described [default: all documents]
+    #[arg(value_name = "COMMAND", value_parser = PossibleValuesParser::new(crate::cmd::schema::COMMANDS))]
+    pub command: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ mod locks;
 mod output;
 mod profil;
 mod run;
+pub mod schema;
 mod set;
 mod stats;
 mod suspend;
@@ -41,6 +42,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Set(args) => set::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::DemoChild => demo::child(),
         Command::Generate(args) => generate::run(args),
     }

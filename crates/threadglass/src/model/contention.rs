@@ -5,7 +5,7 @@ use crate::RemoteAddr;
 
 /// What was seen of a program's contention.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct ContentionReport {
     /// [`super::SCHEMA`].
     pub schema: &'static str,
@@ -24,7 +24,7 @@ pub struct ContentionReport {
 
 /// An object that threads waited for.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Contended {
     /// Where it is.
     pub address: RemoteAddr,
@@ -44,7 +44,7 @@ pub struct Contended {
 
 /// A lock of another kind, as samples show it.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Sampled {
     /// Where it is.
     pub address: RemoteAddr,
@@ -64,7 +64,7 @@ pub struct Sampled {
 
 /// What was done to a process to count in it.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct InjectionReport {
     /// For how long a thread was stopped, in microseconds; `None` if the agent was at work already.
     pub pause_us: Option<u64>,

@@ -4,7 +4,7 @@ use super::Remedy;
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum Verdict {
     /// Works fully.
     Ok,
@@ -16,7 +16,7 @@ pub enum Verdict {
 
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Check {
     /// What was checked.
     pub subject: &'static str,
@@ -47,7 +47,7 @@ impl Check {
 
 /// All that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Doctor {
     /// [`super::SCHEMA`].
     pub schema: &'static str,

@@ -5,7 +5,7 @@ use crate::{Pid, RemoteAddr};
 
 /// What the samples are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum ProfileKind {
     /// Ticks of threads that run.
     Cpu,
@@ -15,7 +15,7 @@ pub enum ProfileKind {
 
 /// What ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum ProfileClock {
     /// A clock for each thread, while it runs.
     Threads,
@@ -25,7 +25,7 @@ pub enum ProfileClock {
 
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum ProfileEnd {
     /// The time was over.
     Time,
@@ -39,7 +39,7 @@ pub enum ProfileEnd {
 
 /// Which process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct ProfiledProcess {
     /// Its pid.
     pub pid: Pid,
@@ -51,7 +51,7 @@ pub struct ProfiledProcess {
 
 /// A function, or a group of functions that have one name in one object.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct FunctionShare {
     /// Its name, demangled; `None` where no table names one.
     pub name: Option<String>,
@@ -65,7 +65,7 @@ pub struct FunctionShare {
 
 /// A piece of code that many ticks fell into.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct RangeShare {
     /// The function it is in; `None` where no table names one.
     pub function: Option<String>,
@@ -89,7 +89,7 @@ pub struct RangeShare {
 
 /// A stack, the innermost frame first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct StackShare {
     /// Its frames.
     pub frames: Vec<Frame>,
@@ -104,7 +104,7 @@ pub struct StackShare {
 
 /// Something that threads were seen to wait for.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct WaitShare {
     /// What kind of object; `None` for a system call.
     pub kind: Option<SyncKind>,
@@ -158,7 +158,7 @@ pub struct Mapped {
 
 /// A recording.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Profile {
     /// [`super::SCHEMA`].
     pub schema: &'static str,

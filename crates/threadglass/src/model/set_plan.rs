@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// One 32-bit word to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct WordWrite {
     /// Where.
     pub address: RemoteAddr,
@@ -20,7 +20,7 @@ pub struct WordWrite {
 
 /// What it takes to change an object's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct SetPlan {
     /// The object.
     pub address: RemoteAddr,
@@ -61,7 +61,7 @@ impl SetPlan {
 
 /// A thread that was not kicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct NotKicked {
     /// Its process.
     pub pid: Pid,
@@ -73,7 +73,7 @@ pub struct NotKicked {
 
 /// What was done to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct SetDone {
     /// Words written.
     pub words: usize,
@@ -97,7 +97,7 @@ pub struct SetDone {
 
 /// A change that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct SetReport {
     /// [`super::SCHEMA`].
     pub schema: &'static str,
@@ -119,7 +119,7 @@ pub struct SetReport {
 
 /// What came of an undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct UndoDone {
     /// For how long threads were stopped, in microseconds.
     pub pause_us: u64,
@@ -127,7 +127,7 @@ pub struct UndoDone {
 
 /// An undo that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct UndoReport {
     /// [`super::SCHEMA`].
     pub schema: &'static str,

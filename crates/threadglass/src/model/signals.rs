@@ -4,7 +4,8 @@ use std::fmt;
 
 /// A set of signals: bit `n - 1` stands for signal `n`, as in `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SignalSet(pub u64);
+#[cfg_attr(feature = "serde", derive(schemars::JsonSchema))]
+pub struct SignalSet(#[cfg_attr(feature = "serde", schemars(with = "Vec<String>"))] pub u64);
 
 const NAMES: [&str; 31] = [
     "SIGHUP",

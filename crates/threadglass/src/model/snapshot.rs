@@ -8,7 +8,7 @@ pub const SCHEMA: &str = "threadglass/1";
 
 /// How the layout of a libc was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum Provenance {
     /// From the descriptors that the target's libc exports for debuggers.
     Described,
@@ -18,7 +18,11 @@ pub enum Provenance {
 
 /// The C library a target runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "kind", rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, schemars::JsonSchema),
+    serde(tag = "kind", rename_all = "lowercase")
+)]
 pub enum Libc {
     /// glibc.
     Glibc {
@@ -38,7 +42,7 @@ pub enum Libc {
 
 /// Which process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct TargetInfo {
     /// Its pid.
     pub pid: Pid,
@@ -62,7 +66,7 @@ pub struct TargetInfo {
 
 /// Who wrote a core file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum CoreWriter {
     /// The kernel, when a signal killed the process.
     Kernel,
@@ -72,7 +76,7 @@ pub enum CoreWriter {
 
 /// A core file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct CoreInfo {
     /// Where it is.
     pub path: String,
@@ -92,7 +96,7 @@ pub struct CoreInfo {
 
 /// Everything seen in one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Snapshot {
     /// [`SCHEMA`].
     pub schema: &'static str,

@@ -5,7 +5,7 @@ use crate::Lwp;
 
 /// Averages of a whole process over an interval.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct ProcessStats {
     /// Threads at its end.
     pub nthreads: usize,
@@ -27,7 +27,7 @@ pub struct ProcessStats {
 
 /// What one thread did, in per cent of the interval. A thread that began in it has less than 100 in all.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct ThreadStats {
     /// Which.
     pub lwp: Lwp,
@@ -45,7 +45,7 @@ pub struct ThreadStats {
 
 /// Statistics of a process over an interval.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Stats {
     /// [`super::SCHEMA`].
     pub schema: &'static str,

@@ -5,7 +5,7 @@ use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
 /// What a thread can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
 pub enum SyncKind {
     /// One holder at a time.
     Mutex,
@@ -63,7 +63,7 @@ impl SyncKind {
 
 /// Whose object it is, which decides its layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
 pub enum Family {
     /// POSIX threads, and what is built on them (C11, C++).
     Pthread,
@@ -82,7 +82,7 @@ pub enum Family {
 
 /// The kinds of `PTHREAD_MUTEX_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum MutexType {
     /// Relocking it deadlocks.
     Normal,
@@ -96,7 +96,7 @@ pub enum MutexType {
 
 /// How a mutex treats the priority of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum MutexProtocol {
     /// Leaves it alone.
     None,
@@ -108,7 +108,7 @@ pub enum MutexProtocol {
 
 /// Who is let in first by a rwlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
 pub enum Preference {
     /// Readers, also while writers wait.
     Reader,
@@ -120,7 +120,7 @@ pub enum Preference {
 
 /// The state of an object in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
 pub enum SyncState {
     /// Nobody holds it.
     Unlocked,
@@ -193,7 +193,7 @@ impl SyncState {
 
 /// What only objects of one kind have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(untagged))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(untagged))]
 pub enum Detail {
     /// Of a mutex.
     Mutex {
@@ -248,7 +248,7 @@ pub enum Detail {
 
 /// Reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum Side {
     /// Shared with other readers.
     Read,
@@ -258,7 +258,7 @@ pub enum Side {
 
 /// What a holder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
 pub enum HolderStatus {
     /// A living thread of the target.
     Alive,
@@ -274,7 +274,7 @@ pub enum HolderStatus {
 
 /// Who holds an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Holder {
     /// Its LWP; of one that is gone, the number that the object has.
     pub lwp: Option<Lwp>,
@@ -296,7 +296,7 @@ pub struct Holder {
 
 /// Who waits for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Waiter {
     /// Its LWP.
     pub lwp: Lwp,
@@ -316,7 +316,7 @@ pub struct Waiter {
 
 /// A synchronization object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct SyncObject {
     /// Where it begins.
     pub address: RemoteAddr,
@@ -368,7 +368,7 @@ impl SyncObject {
 
 /// What a thread waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct WaitsFor {
     /// The object's address.
     pub address: RemoteAddr,
@@ -390,7 +390,7 @@ pub struct WaitsFor {
 
 /// What a thread holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Holds {
     /// The object's address.
     pub address: RemoteAddr,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// The states of `td_thr_state_e`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
 pub enum ThreadState {
     /// Cannot be told; a gap says why.
     Unknown,
@@ -45,7 +45,7 @@ impl ThreadState {
 
 /// What keeps a thread stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
 pub enum StopKind {
     /// Job control: SIGSTOP and the like.
     JobControl,
@@ -57,7 +57,7 @@ pub enum StopKind {
 
 /// A stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Stop {
     /// What sort of stop.
     pub kind: StopKind,
@@ -69,7 +69,7 @@ pub struct Stop {
 
 /// Who made the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum ThreadType {
     /// The program.
     User,
@@ -79,7 +79,7 @@ pub enum ThreadType {
 
 /// Scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum Policy {
     /// SCHED_OTHER
     Other,
@@ -122,12 +122,14 @@ impl Policy {
 
 /// The system call a thread is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(schemars::JsonSchema))]
 pub struct Syscall {
     /// Its number.
     pub number: i64,
     /// Its name, or `syscall_N` where this version does not know it.
     pub name: Cow<'static, str>,
     /// The six argument registers; those the call does not use hold leftovers.
+    #[cfg_attr(feature = "serde", schemars(with = "[RemoteAddr; 6]"))]
     pub args: [u64; 6],
 }
 
@@ -145,7 +147,7 @@ impl serde::Serialize for Syscall {
 
 /// A thread's stack, as `pthread_getattr_np` tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Stack {
     /// The **highest** address (one past the last byte), where the stack begins.
     pub base: RemoteAddr,
@@ -157,7 +159,7 @@ pub struct Stack {
 
 /// CPU time used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Cpu {
     /// In user mode, in milliseconds (the kernel counts these in steps of 10).
     pub user_ms: u64,
@@ -170,7 +172,7 @@ pub struct Cpu {
 /// `None` means that it could not be told (the snapshot's gaps say why) or does not exist for this
 /// thread: the main thread has no start function of its own, a zombie has no LWP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Thread {
     /// Its `pthread_t`.
     pub id: Option<PthreadId>,

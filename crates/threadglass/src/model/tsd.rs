@@ -5,7 +5,7 @@ use crate::{Lwp, PthreadId, RemoteAddr};
 
 /// A key in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct KeyInfo {
     /// Its number.
     pub key: u32,
@@ -17,7 +17,7 @@ pub struct KeyInfo {
 
 /// One thread's value for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct TsdValue {
     /// Which key.
     pub key: u32,
@@ -27,7 +27,7 @@ pub struct TsdValue {
 
 /// The values of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct ThreadValues {
     /// Its `pthread_t`.
     pub id: PthreadId,
@@ -41,7 +41,7 @@ pub struct ThreadValues {
 
 /// The thread-specific data of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct TsdSnapshot {
     /// [`super::SCHEMA`].
     pub schema: &'static str,
