@@ -52,23 +52,12 @@ impl serde::Serialize for RemoteAddr {
     }
 }
 
-/// What `pthread_self()` returns in that thread: the address of glibc's thread descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
-pub struct PthreadId(pub RemoteAddr);
-
-impl fmt::Display for PthreadId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-macro_rules! kernel_id {
-    ($(#[$doc:meta])* $name:ident) => {
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($number:ty)) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
-        pub struct $name(pub i32);
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        pub struct $name(pub $number);
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,18 +67,22 @@ macro_rules! kernel_id {
     };
 }
 
-kernel_id! {
+id! {
+    /// What `pthread_self()` returns in that thread: the address of glibc's thread descriptor.
+    PthreadId(RemoteAddr)
+}
+id! {
     /// A process id in *our* pid namespace.
-    Pid
+    Pid(i32)
 }
-kernel_id! {
+id! {
     /// A kernel thread id (light-weight process) in *our* pid namespace.
-    Lwp
+    Lwp(i32)
 }
-kernel_id! {
+id! {
     /// A kernel thread id as the target itself sees it. Differs from [`Lwp`] when the target lives
     /// in a pid namespace of its own (a container); lock words and descriptors hold this one.
-    InnerTid
+    InnerTid(i32)
 }
 
 impl Pid {

@@ -48,15 +48,7 @@ struct Look {
     left_out: Vec<Gap>,
     unnamed: usize,
     /// What was read once for the whole look.
-    kept: Vec<Kept>,
-}
-
-struct Kept(#[expect(dead_code, reason = "held, not used")] Arc<dyn Any + Send + Sync>);
-
-impl std::fmt::Debug for Kept {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Kept")
-    }
+    kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The time of a look.
@@ -161,7 +153,7 @@ impl Limits {
         drop(known);
         let mut look = self.look();
         if look.depth > 0 {
-            look.kept.push(Kept(shared));
+            look.kept.push(shared);
         }
         Some(found)
     }

@@ -5,16 +5,18 @@
 //! callers that need agreement read again and compare.
 
 use crate::RemoteAddr;
-use std::fmt;
 
 /// Why bytes could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadErrorKind {
     /// Nothing is mapped there (or it may not be read).
+    #[error("not mapped")]
     Unmapped,
     /// We are not allowed to read this process.
+    #[error("not permitted")]
     Denied,
     /// The process has gone, or executes another program now.
+    #[error("the process has gone")]
     Gone,
 }
 
@@ -28,16 +30,6 @@ pub struct ReadError {
     pub len: usize,
     /// Why not.
     pub kind: ReadErrorKind,
-}
-
-impl fmt::Display for ReadErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unmapped => "not mapped",
-            Self::Denied => "not permitted",
-            Self::Gone => "the process has gone",
-        })
-    }
 }
 
 /// One range of a batched read.

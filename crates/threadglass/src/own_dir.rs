@@ -10,7 +10,6 @@
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, fstat, mkdirat};
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
@@ -39,19 +38,13 @@ pub(crate) fn known_as() -> u32 {
 /// The directory at `path`, made where it is missing. What is returned names it without links.
 pub fn own_dir(path: &Path, access: Access) -> io::Result<PathBuf> {
     let path = without_links(path)?;
-    let names: Vec<&OsStr> = path
-        .components()
-        .filter_map(|part| match part {
-            Component::Normal(name) => Some(name),
-            _ => None,
-        })
-        .collect();
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut dir = nix::fcntl::open("/", flags, Mode::empty())?;
     let users = Users::here();
     check(&fstat(&dir)?, Path::new("/"), &users)?;
     let mut so_far = PathBuf::from("/");
-    for name in names {
+    for part in path.components() {
+        let Component::Normal(name) = part else { continue };
         so_far.push(name);
         let open = |dir: &OwnedFd| openat(dir, name, flags, Mode::empty());
         let next = match open(&dir) {

@@ -2,6 +2,7 @@
 
 use super::{decimal, hex};
 use crate::RemoteAddr;
+use memchr::memmem;
 
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,15 +98,12 @@ fn parse_line(line: &[u8]) -> Option<MapEntry> {
 fn unescape(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;
-    while let Some((first, tail)) = rest.split_first() {
-        if let Some(tail) = rest.strip_prefix(b"\\012") {
-            out.push(b'\n');
-            rest = tail;
-        } else {
-            out.push(*first);
-            rest = tail;
-        }
+    while let Some(at) = memmem::find(rest, b"\\012") {
+        out.extend_from_slice(&rest[..at]);
+        out.push(b'\n');
+        rest = &rest[at + 4..];
     }
+    out.extend_from_slice(rest);
     out
 }
 
