@@ -1,7 +1,7 @@
 //! Clocks of CPU time.
 
 use crate::Pid;
-use nix::errno::Errno;
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use std::time::Duration;
 
 /// PID_MAX_LIMIT of the kernel.
@@ -13,27 +13,18 @@ pub(crate) fn process_cpu_ns(pid: Pid) -> Option<u64> {
     if !(1..=PID_MAX).contains(&pid.0) {
         return None;
     }
-    let mut clock = 0;
-    // SAFETY: `clock` is a live clockid_t; the call only fills it.
-    if unsafe { libc::clock_getcpuclockid(pid.0, &raw mut clock) } != 0 {
-        return None;
-    }
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a live timespec; the call only fills it.
-    Errno::result(unsafe { libc::clock_gettime(clock, &raw mut time) }).ok()?;
-    u64::try_from(time.tv_sec).ok()?.checked_mul(1_000_000_000)?.checked_add(u64::try_from(time.tv_nsec).ok()?)
+    let clock = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid.0)).ok()?;
+    u64::try_from(Duration::from(clock_gettime(clock).ok()?).as_nanos()).ok()
 }
 
 /// CPU time of the calling thread: what something costs, however busy the machine is.
 pub(crate) fn own_cpu() -> Duration {
-    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
-    time.map_or(Duration::ZERO, Duration::from)
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// CPU time of all our threads.
 pub(crate) fn all_own_cpu() -> Duration {
-    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID);
-    time.map_or(Duration::ZERO, Duration::from)
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]

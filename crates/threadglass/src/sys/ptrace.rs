@@ -25,9 +25,7 @@ impl RegisterSet {
             Self::Extended => EXTENDED_STATE as usize,
         }
     }
-}
 
-impl RegisterSet {
     /// Room for it: little, since a thread stands still meanwhile. AMX brings the extended state to 11 KiB.
     fn room(self) -> usize {
         match self {

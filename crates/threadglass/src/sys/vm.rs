@@ -10,14 +10,10 @@ use std::io::IoSliceMut;
 /// The kernel's limit of iovecs for one call.
 const BATCH: usize = 1024;
 
-/// Why the call as a whole cannot work for this process (as opposed to one bad address).
+/// The call as a whole does not work (as opposed to one bad address): it is not allowed, it does not exist here, or
+/// the thread has gone. `/proc/PID/mem` may still work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// Not allowed, or the call does not exist here: `/proc/PID/mem` may still work.
-    Denied,
-    /// The thread has gone; others of its process may be there.
-    Gone,
-}
+pub(crate) struct Refused;
 
 /// Reads one range; short when the range runs into unmapped memory.
 pub(crate) fn read(lwp: Lwp, addr: RemoteAddr, buf: &mut [u8]) -> Result<Result<usize, ReadError>, Refused> {
@@ -26,7 +22,7 @@ pub(crate) fn read(lwp: Lwp, addr: RemoteAddr, buf: &mut [u8]) -> Result<Result<
     let remote = [RemoteIoVec { base: addr.0 as usize, len }];
     match process_vm_readv(NixPid::from_raw(lwp.0), &mut local, &remote) {
         Ok(n) => Ok(Ok(n)),
-        Err(errno) => Err(errno).or_else(|errno| refused(errno).map(|()| Err(fault(addr, len)))),
+        Err(errno) => refused(errno).map(|()| Err(fault(addr, len))),
     }
 }
 
@@ -64,8 +60,7 @@ pub(crate) fn read_many(lwp: Lwp, slots: &mut [Slot<'_>]) -> Result<(), Refused>
 
 fn refused(errno: Errno) -> Result<(), Refused> {
     match errno {
-        Errno::ESRCH => Err(Refused::Gone),
-        Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Err(Refused::Denied),
+        Errno::ESRCH | Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Err(Refused),
         _ => Ok(()),
     }
 }

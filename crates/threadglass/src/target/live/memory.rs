@@ -45,42 +45,32 @@ impl LiveMemory {
     }
 
     fn read_file(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
-        let failed = |kind| ReadError { addr, len: buf.len(), kind };
-        let (denied, unmapped, gone) =
-            (failed(ReadErrorKind::Denied), failed(ReadErrorKind::Unmapped), failed(ReadErrorKind::Gone));
-        let file = self.file.as_ref().map_err(|_| denied)?;
-        match file.read_at(buf, addr.0) {
-            Ok(0) if !buf.is_empty() => Err(gone),
-            Ok(n) => Ok(n),
-            Err(_) => Err(unmapped),
+        let kind = match self.file.as_ref().map(|file| file.read_at(buf, addr.0)) {
+            Ok(Ok(0)) if !buf.is_empty() => ReadErrorKind::Gone,
+            Ok(Ok(n)) => return Ok(n),
+            Ok(Err(_)) => ReadErrorKind::Unmapped,
+            Err(_) => ReadErrorKind::Denied,
+        };
+        Err(ReadError { addr, len: buf.len(), kind })
+    }
+
+    /// What the batched call gives; `None` where it does not work.
+    fn by_call<T>(&self, call: impl FnOnce(Lwp) -> Result<T, Refused>) -> Option<T> {
+        if self.file.is_err() || self.only_file.load(Ordering::Relaxed) {
+            return None;
         }
+        call(self.lwp).inspect_err(|Refused| self.only_file.store(true, Ordering::Relaxed)).ok()
     }
 }
 
 impl Memory for LiveMemory {
     fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
-        let len = buf.len();
-        if self.file.is_err() {
-            return Err(ReadError { addr, len, kind: ReadErrorKind::Denied });
-        }
-        if !self.only_file.load(Ordering::Relaxed) {
-            match vm::read(self.lwp, addr, buf) {
-                Ok(outcome) => return outcome,
-                Err(Refused::Gone | Refused::Denied) => self.only_file.store(true, Ordering::Relaxed),
-            }
-        }
-        self.read_file(addr, buf)
+        self.by_call(|lwp| vm::read(lwp, addr, buf)).unwrap_or_else(|| self.read_file(addr, buf))
     }
 
     fn read_many(&self, slots: &mut [Slot<'_>]) {
-        if self.file.is_ok() && !self.only_file.load(Ordering::Relaxed) {
-            match vm::read_many(self.lwp, slots) {
-                Ok(()) => return,
-                Err(Refused::Gone | Refused::Denied) => self.only_file.store(true, Ordering::Relaxed),
-            }
-        }
-        for slot in slots {
-            slot.outcome = self.read_file(slot.addr, slot.buf);
+        if self.by_call(|lwp| vm::read_many(lwp, slots)).is_none() {
+            slots.iter_mut().for_each(|slot| slot.outcome = self.read_file(slot.addr, slot.buf));
         }
     }
 }
