@@ -19,6 +19,10 @@ const ITER_CREATE: u32 = 33;
 const PROG_TYPE_TRACING: u32 = 26;
 const TRACE_ITER: u32 = 28;
 
+/// The program's licence, as the kernel asks for it: the helpers that it calls are open only to programs
+/// that may be used under the GPL, and this one may be used under the MIT licence as well.
+const LICENSE: &CStr = c"Dual MIT/GPL";
+
 /// One instruction, in the kernel's form.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,21 +46,11 @@ struct ProgLoad {
     insn_cnt: u32,
     insns: u64,
     license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
+    log_and_flags: [u64; 3],
     prog_name: [u8; 16],
     prog_ifindex: u32,
     expected_attach_type: u32,
-    prog_btf_fd: u32,
-    func_info_rec_size: u32,
-    func_info: u64,
-    func_info_cnt: u32,
-    line_info_rec_size: u32,
-    line_info: u64,
-    line_info_cnt: u32,
+    debug_info: [u32; 9],
     attach_btf_id: u32,
 }
 
@@ -92,22 +86,19 @@ struct IterCreate {
 
 /// Loads a program that runs for each object of the iterator whose kernel function has the type
 /// number `attach_btf_id`.
-pub(crate) fn load_iterator(insns: &[Insn], license: &CStr, name: &str, attach_btf_id: u32) -> Result<OwnedFd, Errno> {
-    let mut attr = ProgLoad {
+pub(crate) fn load_iterator(insns: &[Insn], attach_btf_id: u32) -> Result<OwnedFd, Errno> {
+    let attr = ProgLoad {
         prog_type: PROG_TYPE_TRACING,
         insn_cnt: u32::try_from(insns.len()).map_err(|_| Errno::E2BIG)?,
         insns: insns.as_ptr() as u64,
-        license: license.as_ptr() as u64,
+        license: LICENSE.as_ptr() as u64,
+        prog_name: *b"threadglass\0\0\0\0\0",
         expected_attach_type: TRACE_ITER,
         attach_btf_id,
         ..ProgLoad::default()
     };
-    // The last byte stays NUL.
-    for (to, from) in attr.prog_name[..15].iter_mut().zip(name.bytes()) {
-        *to = from;
-    }
-    // SAFETY: `insns` and `license` are borrowed for the whole call and of the lengths given (a
-    // count, a NUL at the end); the kernel copies them.
+    // SAFETY: `insns` is borrowed for the whole call and of the length given, `LICENSE` ends in a NUL;
+    // the kernel copies them.
     unsafe { call(PROG_LOAD, &attr) }
 }
 

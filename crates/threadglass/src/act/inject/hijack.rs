@@ -14,7 +14,6 @@ use crate::arch::{GeneralRegisters, syscall};
 use crate::memory::Memory;
 use crate::model::SignalSet;
 use crate::proc::parse_status;
-use crate::proc::seccomp::Filter;
 use crate::runtimes::glibc::Layout;
 use crate::sys::priority::Hurry;
 use crate::sys::ptrace::{
@@ -233,7 +232,7 @@ fn stop_if_allowed(live: &Live, lwp: Lwp) -> Result<StoppedThread, InjectError> 
     let mut filters = Vec::new();
     while filters.len() < 1024 {
         match seccomp_filter(lwp, filters.len()) {
-            Ok(Some(filter)) => filters.push(Filter::new(filter)),
+            Ok(Some(filter)) => filters.push(filter),
             Ok(None) => break,
             Err(errno) => {
                 let why = format!("what they allow cannot be read from here ({errno})");

@@ -6,9 +6,8 @@ mod oracle_tests;
 
 use std::collections::HashSet;
 
-/// One filter, as it was given to the kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter(Vec<[u8; 8]>);
+/// One filter, as it was given to the kernel: eight bytes for each instruction.
+pub(crate) type Filter = Vec<[u8; 8]>;
 
 /// What a call's arguments are, as far as they are known.
 pub(crate) type Args = [Option<u64>; 6];
@@ -27,17 +26,10 @@ pub(crate) enum Verdict {
 /// So many states of one filter are followed for one call. Jumps lead forwards only, so few ever meet.
 const MAX_STATES: usize = 1 << 16;
 
-impl Filter {
-    /// From eight bytes for each instruction.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.as_chunks::<8>().0.to_vec())
-    }
-
-    /// From instructions.
-    pub(crate) fn new(program: Vec<[u8; 8]>) -> Self {
-        Self(program)
-    }
-}
+/// What a filter returns: the upper half of the word is one of these, or something worse.
+const ERRNO: u32 = 0x0005_0000;
+const LOG: u32 = 0x7ffc_0000;
+const ALLOW: u32 = 0x7fff_0000;
 
 /// What `filters` together say of a call: the strictest word of all.
 pub(crate) fn verdict(filters: &[Filter], number: u32, args: &Args) -> Verdict {
@@ -71,9 +63,6 @@ fn load(number: u32, args: &Args, at: u32) -> Option<Word> {
 }
 
 fn action(value: u32) -> Verdict {
-    const ERRNO: u32 = 0x0005_0000;
-    const LOG: u32 = 0x7ffc_0000;
-    const ALLOW: u32 = 0x7fff_0000;
     match value & 0xffff_0000 {
         ALLOW | LOG => Verdict::Allowed,
         // An error of 0 is a success that is none: who relies on the call goes wrong later.
@@ -106,7 +95,7 @@ fn arithmetic(code: u16, a: Word, operand: Word) -> Option<Word> {
 }
 
 /// The worst that one filter can say; `None` if it makes no sense.
-fn of_filter(filter: &Filter, number: u32, args: &Args) -> Option<Verdict> {
+fn of_filter(filter: &[[u8; 8]], number: u32, args: &Args) -> Option<Verdict> {
     let mut worst = Verdict::Allowed;
     let mut open = vec![State { at: 0, a: Some(0), x: Some(0), memory: [Some(0); 16] }];
     let mut seen = HashSet::new();
@@ -117,23 +106,16 @@ fn of_filter(filter: &Filter, number: u32, args: &Args) -> Option<Verdict> {
         if seen.len() > MAX_STATES {
             return None;
         }
-        let [c0, c1, jt, jf, k @ ..] = *filter.0.get(state.at)?;
+        let [c0, c1, jt, jf, k @ ..] = *filter.get(state.at)?;
         let (code, k) = (u16::from_le_bytes([c0, c1]), u32::from_le_bytes(k));
         state.at += 1;
         let operand = if code & 8 != 0 { state.x } else { Some(k) };
         match code & 7 {
-            0 => {
-                state.a = match code & 0xe0 {
+            to @ (0 | 1) => {
+                let register = if to == 0 { &mut state.a } else { &mut state.x };
+                *register = match code & 0xe0 {
                     0x00 => Some(k),
-                    0x20 => load(number, args, k)?,
-                    0x60 => *state.memory.get(k as usize)?,
-                    0x80 => Some(64),
-                    _ => return None,
-                }
-            }
-            1 => {
-                state.x = match code & 0xe0 {
-                    0x00 => Some(k),
+                    0x20 if to == 0 => load(number, args, k)?,
                     0x60 => *state.memory.get(k as usize)?,
                     0x80 => Some(64),
                     _ => return None,
@@ -185,16 +167,14 @@ mod tests {
     use super::*;
 
     const KILL: u32 = 0;
-    const ERRNO: u32 = 0x0005_0000;
-    const ALLOW: u32 = 0x7fff_0000;
 
-    fn op(code: u16, jt: u8, jf: u8, k: u32) -> [u8; 8] {
+    pub(super) fn op(code: u16, jt: u8, jf: u8, k: u32) -> [u8; 8] {
         let ([c0, c1], [k0, k1, k2, k3]) = (code.to_le_bytes(), k.to_le_bytes());
         [c0, c1, jt, jf, k0, k1, k2, k3]
     }
 
     fn of(program: &[[u8; 8]], number: u32, args: Args) -> Verdict {
-        verdict(&[Filter::new(program.to_vec())], number, &args)
+        verdict(&[program.to_vec()], number, &args)
     }
 
     #[test]
@@ -220,8 +200,8 @@ mod tests {
         // What returns 0 and was not made has not failed.
         assert_eq!(of(&[op(0x06, 0, 0, ERRNO)], 9, [None; 6]), Verdict::Worse);
         // The strictest of several counts.
-        let allow = Filter::new(vec![op(0x06, 0, 0, ALLOW)]);
-        assert_eq!(verdict(&[allow.clone(), Filter::new(program.to_vec())], 319, &[None; 6]), Verdict::Fails);
+        let allow = vec![op(0x06, 0, 0, ALLOW)];
+        assert_eq!(verdict(&[allow.clone(), program.to_vec()], 319, &[None; 6]), Verdict::Fails);
         assert_eq!(verdict(&[allow], 319, &[None; 6]), Verdict::Allowed);
     }
 

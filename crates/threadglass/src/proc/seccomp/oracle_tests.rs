@@ -1,12 +1,11 @@
 //! Filters that were made up, in our interpreter and in the kernel.
 
-use super::{Args, Filter, Verdict, verdict};
+use super::tests::op;
+use super::{ALLOW, Args, ERRNO, Verdict, verdict};
 use testkit::{Build, Fixture, Variant};
 
 /// A call that no kernel has; `seccomp_oracle.c` makes it.
 const NUMBER: u32 = 1000;
-const ERRNO: u32 = 0x0005_0000;
-const ALLOW: u32 = 0x7fff_0000;
 
 /// A little generator: the same numbers each time.
 struct Numbers(u64);
@@ -37,11 +36,6 @@ impl Numbers {
             _ => self.next() as u32,
         }
     }
-}
-
-fn op(code: u16, jt: u8, jf: u8, k: u32) -> [u8; 8] {
-    let ([c0, c1], [k0, k1, k2, k3]) = (code.to_le_bytes(), k.to_le_bytes());
-    [c0, c1, jt, jf, k0, k1, k2, k3]
 }
 
 /// Words of memory that filters here use; the kernel wants each to be written before it is read.
@@ -111,7 +105,7 @@ fn the_kernel_says_the_same_of_filters_that_were_made_up() {
     let mut programs: Vec<_> = shifts.map(|(act, word, by, into)| shifting(act, word, by, into)).into();
     programs.extend((0..600).map(|_| made_up(&mut numbers)));
     for program in programs {
-        let filter = [Filter::new(program.clone())];
+        let filter = [program.clone()];
         let args: [u64; 6] = std::array::from_fn(|_| u64::from(numbers.word()) << 32 | u64::from(numbers.word()));
         let hex: String = program.iter().flatten().map(|byte| format!("{byte:02x}")).collect();
         let [a, b, c, d, e, f] = args;

@@ -8,10 +8,7 @@
 use super::btf::{Btf, Kind};
 use super::fields::place;
 use super::permission;
-use super::program::{
-    ADD, CALL, CONTEXT, COPY, EXIT, FRAME, JUMP_IF_EQUAL, LICENSE, LOAD_8, PROBE_READ_KERNEL, SEQ_WRITE, SET, STORE_8,
-    STORE_8_CONSTANT, STREAM, TASK, insn,
-};
+use super::program::{FRAME, JUMP_IF_EQUAL, LOAD_8, STORE_8, STORE_8_CONSTANT, TASK, insn, probe_read, whole, write};
 use crate::Lwp;
 use crate::proc::seccomp::Filter;
 use crate::sys::bpf::{self, Insn};
@@ -82,41 +79,6 @@ impl Offsets {
     }
 }
 
-/// Copies `size` bytes from `from + offset` to the frame, at `to`.
-fn probe(from: u8, offset: i16, to: i16, size: i32) -> [Insn; 6] {
-    [
-        insn(COPY, 1, FRAME, 0, 0),
-        insn(ADD, 1, 0, 0, to.into()),
-        insn(SET, 2, 0, 0, size),
-        insn(COPY, 3, from, 0, 0),
-        insn(ADD, 3, 0, 0, offset.into()),
-        insn(CALL, 0, 0, 0, PROBE_READ_KERNEL),
-    ]
-}
-
-fn write(size: i32) -> [Insn; 5] {
-    [
-        insn(COPY, 1, STREAM, 0, 0),
-        insn(COPY, 2, FRAME, 0, 0),
-        insn(ADD, 2, 0, 0, -size),
-        insn(SET, 3, 0, 0, size),
-        insn(CALL, 0, 0, 0, SEQ_WRITE),
-    ]
-}
-
-/// A program around `body`, which is run with the task and the stream, and for nothing at the end of a pass.
-fn program(offsets: &Offsets, body: Vec<Insn>) -> Vec<Insn> {
-    let mut all = vec![
-        insn(LOAD_8, TASK, CONTEXT, 8, 0),
-        insn(LOAD_8, STREAM, CONTEXT, 0, 0),
-        insn(LOAD_8, STREAM, STREAM, offsets.seq, 0),
-        insn(JUMP_IF_EQUAL, TASK, 0, body.len() as i16, 0),
-    ];
-    all.extend(body);
-    all.extend([insn(SET, 0, 0, 0, 0), insn(EXIT, 0, 0, 0, 0)]);
-    all
-}
-
 /// Tells how many filters there are, and for each where its code is and how long. One more than fit is counted.
 fn listing(offsets: &Offsets) -> Vec<Insn> {
     const FOLLOWED: u8 = 9;
@@ -126,20 +88,20 @@ fn listing(offsets: &Offsets) -> Vec<Insn> {
         .map(|number| {
             let mut block = vec![insn(STORE_8_CONSTANT, FRAME, 0, slot(0), number as i32 + 1), follow];
             // From the filter to its program, from that to what it was made of.
-            block.extend(probe(FOLLOWED, offsets.previous, slot(1 + 2 * number), 8));
-            block.extend(probe(FOLLOWED, offsets.program, POINTER, 8));
+            block.extend(probe_read(FOLLOWED, offsets.previous, slot(1 + 2 * number), 8));
+            block.extend(probe_read(FOLLOWED, offsets.program, POINTER, 8));
             block.push(follow);
-            block.extend(probe(FOLLOWED, offsets.original, POINTER, 8));
+            block.extend(probe_read(FOLLOWED, offsets.original, POINTER, 8));
             block.extend([insn(LOAD_8, 6, FRAME, slot(1 + 2 * number), 0), follow]);
-            block.extend(probe(FOLLOWED, offsets.code, slot(1 + 2 * number), 8));
-            block.extend(probe(FOLLOWED, offsets.length, slot(2 + 2 * number), 2));
+            block.extend(probe_read(FOLLOWED, offsets.code, slot(1 + 2 * number), 8));
+            block.extend(probe_read(FOLLOWED, offsets.length, slot(2 + 2 * number), 2));
             block.push(insn(STORE_8, FRAME, 6, POINTER, 0));
             block
         })
         .collect();
     let mut body: Vec<Insn> = (0..=2 * FILTERS).map(|word| insn(STORE_8_CONSTANT, FRAME, 0, slot(word), 0)).collect();
     body.push(insn(STORE_8_CONSTANT, FRAME, 0, POINTER, 0));
-    body.extend(probe(TASK, offsets.first, POINTER, 8));
+    body.extend(probe_read(TASK, offsets.first, POINTER, 8));
     // Before each: is there another one? At the end: are there too many?
     let end = [insn(STORE_8_CONSTANT, FRAME, 0, slot(0), FILTERS as i32 + 1)];
     let mut rest: usize = blocks.iter().map(|block| block.len() + 2).sum::<usize>() + 2 + end.len();
@@ -151,8 +113,8 @@ fn listing(offsets: &Offsets) -> Vec<Insn> {
     }
     body.extend([insn(LOAD_8, 1, FRAME, POINTER, 0), insn(JUMP_IF_EQUAL, 1, 0, end.len() as i16, 0)]);
     body.extend(end);
-    body.extend(write(RECORD as i32));
-    program(offsets, body)
+    body.extend(write(RECORD));
+    whole(offsets.seq, &body)
 }
 
 /// Copies `pieces` pieces of the kernel's memory at `from`. Where they cannot be read nothing is written.
@@ -162,17 +124,17 @@ fn copying(offsets: &Offsets, from: u64, pieces: usize) -> Vec<Insn> {
     for piece in 0..pieces {
         let at = from.wrapping_add((piece * PIECE) as u64);
         body.extend([insn(LOAD_CONSTANT, SOURCE, 0, 0, at as i32), insn(0, 0, 0, 0, (at >> 32) as i32)]);
-        body.extend(probe(SOURCE, 0, -(PIECE as i16), PIECE as i32));
-        let write = write(PIECE as i32);
+        body.extend(probe_read(SOURCE, 0, -(PIECE as i16), PIECE as i32));
+        let write = write(PIECE);
         body.push(insn(NOT_EQUAL, 0, 0, write.len() as i16, 0));
         body.extend(write);
     }
-    program(offsets, body)
+    whole(offsets.seq, &body)
 }
 
 /// Runs a program for one thread.
 fn run(offsets: &Offsets, code: &[Insn], lwp: Lwp) -> Option<Vec<u8>> {
-    let program = bpf::load_iterator(code, LICENSE, "threadglass", offsets.function).ok()?;
+    let program = bpf::load_iterator(code, offsets.function).ok()?;
     let link = bpf::attach_to_thread(&program, u32::try_from(lwp.0).ok()?).ok()?;
     let stream = bpf::start_pass(&link).ok()?;
     let (mut all, mut buf) = (Vec::new(), vec![0; 2 * RUN]);
@@ -220,7 +182,7 @@ impl Live {
                 bytes.extend(got);
             }
             bytes.truncate(size);
-            filters.push(Filter::from_bytes(&bytes));
+            filters.push(bytes.as_chunks::<8>().0.to_vec());
         }
         (list()? == record && self.check_identity().is_ok()).then_some(filters)
     }
@@ -238,7 +200,7 @@ mod tests {
     fn by_stop(lwp: Lwp) -> Vec<Filter> {
         let _stopped = StoppedThread::stop_by_force(Pid(lwp.0), lwp).unwrap();
         let filters = (0..).map_while(|number| seccomp_filter(lwp, number).unwrap());
-        let mut filters: Vec<_> = filters.map(Filter::new).collect();
+        let mut filters: Vec<_> = filters.collect();
         // ptrace counts from the oldest.
         filters.reverse();
         filters

@@ -68,8 +68,7 @@ impl TaskIterator {
             return None;
         }
         let fields = Fields::find(&bpf::KernelTypes::open().ok()?)?;
-        let program = program::build(&fields);
-        let program = bpf::load_iterator(&program, program::LICENSE, "threadglass", fields.function).ok()?;
+        let program = bpf::load_iterator(&program::build(&fields), fields.function).ok()?;
         let link = bpf::attach_to_process(&program, u32::try_from(live.pid.0).ok()?).ok()?;
         Some(Self { pid: live.pid, link })
     }

@@ -8,18 +8,14 @@
 use super::fields::{Fields, Load, RECORD, Word};
 use crate::sys::bpf::Insn;
 
-/// The program's licence, as the kernel asks for it: the helpers below are open only to programs
-/// that may be used under the GPL, and this one may be used under the MIT licence as well.
-pub(super) const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
-
 /// Copies kernel memory into the frame.
-pub(super) const PROBE_READ_KERNEL: i32 = 113;
+const PROBE_READ_KERNEL: i32 = 113;
 /// Writes bytes to the iterator's stream.
-pub(super) const SEQ_WRITE: i32 = 127;
+const SEQ_WRITE: i32 = 127;
 /// Address of a task's user registers.
 const TASK_PT_REGS: i32 = 175;
 
-pub(super) const CONTEXT: u8 = 1;
+const CONTEXT: u8 = 1;
 const VALUE: u8 = 1;
 pub(super) const TASK: u8 = 7;
 pub(super) const STREAM: u8 = 8;
@@ -31,12 +27,12 @@ const LOAD_4: u8 = 0x61;
 pub(super) const LOAD_8: u8 = 0x79;
 pub(super) const STORE_8: u8 = 0x7b;
 pub(super) const STORE_8_CONSTANT: u8 = 0x7a;
-pub(super) const COPY: u8 = 0xbf;
-pub(super) const SET: u8 = 0xb7;
-pub(super) const ADD: u8 = 0x07;
+const COPY: u8 = 0xbf;
+const SET: u8 = 0xb7;
+const ADD: u8 = 0x07;
 pub(super) const JUMP_IF_EQUAL: u8 = 0x15;
-pub(super) const CALL: u8 = 0x85;
-pub(super) const EXIT: u8 = 0x95;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
 
 pub(super) fn insn(code: u8, to: u8, from: u8, off: i16, imm: i32) -> Insn {
     Insn { code, regs: to | from << 4, off, imm }
@@ -54,11 +50,11 @@ fn copy(from: u8, loads: &[Load]) -> impl Iterator<Item = Insn> {
     })
 }
 
-/// Copies `size` bytes at `from + offset`; zeros where nothing can be read.
-fn probe_read(from: u8, offset: i16, word: usize, size: i32) -> [Insn; 6] {
+/// Copies `size` bytes of the kernel's memory at `from + offset` to the frame, at `to`; zeros where nothing can be read.
+pub(super) fn probe_read(from: u8, offset: i16, to: i16, size: i32) -> [Insn; 6] {
     [
         insn(COPY, 1, FRAME, 0, 0),
-        insn(ADD, 1, 0, 0, slot(word).into()),
+        insn(ADD, 1, 0, 0, to.into()),
         insn(SET, 2, 0, 0, size),
         insn(COPY, 3, from, 0, 0),
         insn(ADD, 3, 0, 0, offset.into()),
@@ -66,41 +62,49 @@ fn probe_read(from: u8, offset: i16, word: usize, size: i32) -> [Insn; 6] {
     ]
 }
 
+/// Writes the last `size` bytes of the frame to the stream.
+pub(super) fn write(size: usize) -> [Insn; 5] {
+    let size = size as i32;
+    [
+        insn(COPY, 1, STREAM, 0, 0),
+        insn(COPY, 2, FRAME, 0, 0),
+        insn(ADD, 2, 0, 0, -size),
+        insn(SET, 3, 0, 0, size),
+        insn(CALL, 0, 0, 0, SEQ_WRITE),
+    ]
+}
+
+/// The whole program around `body`, which has [`TASK`] and [`STREAM`]. The latter is at `seq` in the first argument.
+pub(super) fn whole(seq: i16, body: &[Insn]) -> Vec<Insn> {
+    // The context is the list of arguments: meta, task. The kernel calls once more at the end, without a task.
+    let begin = [
+        insn(LOAD_8, TASK, CONTEXT, 8, 0),
+        insn(JUMP_IF_EQUAL, TASK, 0, body.len() as i16 + 2, 0),
+        insn(LOAD_8, STREAM, CONTEXT, 0, 0),
+        insn(LOAD_8, STREAM, STREAM, seq, 0),
+    ];
+    [&begin, body, &[insn(SET, 0, 0, 0, 0), insn(EXIT, 0, 0, 0, 0)]].concat()
+}
+
 /// The instructions for this kernel.
 pub(super) fn build(fields: &Fields) -> Vec<Insn> {
-    let ptrace = Word::Ptrace as usize;
-    let parent = Word::ParentTid as usize;
-    // The context is the list of arguments: meta, task.
-    let mut body = vec![
-        insn(LOAD_8, STREAM, CONTEXT, 0, 0),
-        insn(LOAD_8, STREAM, STREAM, fields.seq, 0),
-        // Filled in any case: the record is written whole.
-        insn(STORE_8_CONSTANT, FRAME, 0, slot(parent), 0),
-    ];
+    let parent = slot(Word::ParentTid as usize);
+    // Filled in any case: the record is written whole.
+    let mut body = vec![insn(STORE_8_CONSTANT, FRAME, 0, parent, 0)];
     body.extend(copy(TASK, &fields.before));
     body.extend(copy(TASK, &fields.between));
-    body.extend(probe_read(TASK, fields.robust_list, Word::RobustList as usize, 8));
+    body.extend(probe_read(TASK, fields.robust_list, slot(Word::RobustList as usize), 8));
     // Only of a traced thread: its parent, and of that its number.
     let mut tracer: Vec<_> = probe_read(TASK, fields.parent, parent, 8).into();
-    tracer.push(insn(LOAD_8, OTHER_TASK, FRAME, slot(parent), 0));
-    tracer.push(insn(STORE_8_CONSTANT, FRAME, 0, slot(parent), 0));
+    tracer.push(insn(LOAD_8, OTHER_TASK, FRAME, parent, 0));
+    tracer.push(insn(STORE_8_CONSTANT, FRAME, 0, parent, 0));
     tracer.extend(probe_read(OTHER_TASK, fields.tid, parent, 4));
-    body.push(insn(LOAD_8, VALUE, FRAME, slot(ptrace), 0));
+    body.push(insn(LOAD_8, VALUE, FRAME, slot(Word::Ptrace as usize), 0));
     body.push(insn(JUMP_IF_EQUAL, VALUE, 0, tracer.len() as i16, 0));
     body.append(&mut tracer);
     body.extend([insn(COPY, 1, TASK, 0, 0), insn(CALL, 0, 0, 0, TASK_PT_REGS)]);
     body.extend(copy(REGISTERS, &fields.registers));
     body.extend(copy(TASK, &fields.after));
-    body.extend([
-        insn(COPY, 1, STREAM, 0, 0),
-        insn(COPY, 2, FRAME, 0, 0),
-        insn(ADD, 2, 0, 0, -(RECORD as i32)),
-        insn(SET, 3, 0, 0, RECORD as i32),
-        insn(CALL, 0, 0, 0, SEQ_WRITE),
-    ]);
-    // The kernel calls once more at the end, without a task.
-    let mut program = vec![insn(LOAD_8, TASK, CONTEXT, 8, 0), insn(JUMP_IF_EQUAL, TASK, 0, body.len() as i16, 0)];
-    program.append(&mut body);
-    program.extend([insn(SET, 0, 0, 0, 0), insn(EXIT, 0, 0, 0, 0)]);
-    program
+    body.extend(write(RECORD));
+    whole(fields.seq, &body)
 }
