@@ -102,9 +102,7 @@ impl LwpFacts {
     /// From the three files of a live LWP.
     pub fn from_files(lwp: Lwp, stat: Stat, status: Status, syscall: Option<SyscallFile>) -> Self {
         Self {
-            lwp,
             inner: status.inner_tid.unwrap_or(InnerTid(lwp.0)),
-            state: stat.state,
             syscall,
             blocked: Some(status.blocked),
             pending: Some(status.pending),
@@ -115,10 +113,8 @@ impl LwpFacts {
             cpu_ticks: Some((stat.utime, stat.stime)),
             switches: Some((status.voluntary_switches, status.involuntary_switches)),
             tracer: status.tracer,
-            robust_head: None,
-            thread_pointer: None,
-            running: None,
             name: Some(stat.comm),
+            ..Self::bare(lwp, stat.state)
         }
     }
 
@@ -212,7 +208,9 @@ pub trait KernelFacts {
     }
 
     /// Scheduler counters; `None` where they cannot be had.
-    fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters>;
+    fn sched_counters(&self, _lwp: Lwp) -> Option<SchedCounters> {
+        None
+    }
 
     /// Where a thread lives that has the id `inner` (as the target counts) and is none of the target's.
     fn elsewhere(&self, _inner: InnerTid) -> Elsewhere {
@@ -225,5 +223,7 @@ pub trait KernelFacts {
     }
 
     /// Name of a tracing thread, to tell a debugger from our own `suspend`.
-    fn tracer_name(&self, tracer: i32) -> Option<Vec<u8>>;
+    fn tracer_name(&self, _tracer: i32) -> Option<Vec<u8>> {
+        None
+    }
 }

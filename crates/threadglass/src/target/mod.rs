@@ -77,10 +77,14 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
     fn limits(&self) -> &Limits;
 
     /// Why its memory may not be read, or `None` when it may.
-    fn denial(&self) -> Option<Denial>;
+    fn denial(&self) -> Option<Denial> {
+        None
+    }
 
     /// Whether it still is what was opened. Always so for what cannot change.
-    fn check_identity(&self) -> Result<(), TargetError>;
+    fn check_identity(&self) -> Result<(), TargetError> {
+        Ok(())
+    }
 
     /// Its mappings, in address order; empty when they cannot be had.
     fn maps(&self) -> &[MapEntry];
@@ -104,7 +108,9 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
     fn stack_limit(&self) -> Option<StackLimit>;
 
     /// Where the main thread's stack pointer stood at the program's start.
-    fn initial_stack(&self) -> Option<RemoteAddr>;
+    fn initial_stack(&self) -> Option<RemoteAddr> {
+        None
+    }
 
     /// Whether its ids differ from those it sees itself, because it has a pid namespace of its own.
     fn is_namespaced(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::Lwp;
 use crate::arch::Registers;
 use crate::model::{CoreWriter, Evidence, SignalSet, ThreadState};
 use crate::proc::KernelState;
-use crate::target::{KernelFacts, LwpFacts, SchedCounters, TargetError};
+use crate::target::{KernelFacts, LwpFacts, TargetError};
 
 /// The kernel ends the other threads by this before it dumps them.
 const SIGKILL: u64 = 1 << 8;
@@ -63,15 +63,7 @@ impl KernelFacts for Core {
         self.thread(lwp).is_some() || self.ended_leader() == Some(lwp)
     }
 
-    fn sched_counters(&self, _lwp: Lwp) -> Option<SchedCounters> {
-        None
-    }
-
     fn registers_at_rest(&self, lwp: Lwp) -> Option<Registers> {
         self.registers(lwp).map(|registers| registers.frame())
-    }
-
-    fn tracer_name(&self, _tracer: i32) -> Option<Vec<u8>> {
-        None
     }
 }

@@ -27,13 +27,12 @@ pub use error::{CoreError, CoreFault};
 
 use super::module::{Module, group};
 use super::symbols::GlibcSymbols;
-use super::{Identity, Symbols, Target, TargetError};
+use super::{Identity, Symbols, Target};
 use crate::arch::GeneralRegisters;
 use crate::limits::Limits;
 use crate::memory::{Memory, ReadError};
 use crate::model::{CoreInfo, CoreWriter, Gap, signal_name};
 use crate::proc::{MapEntry, StackLimit};
-use crate::target::Denial;
 use crate::{Lwp, Pid, RemoteAddr};
 use files::Files;
 use header::{Headers, MAX_OF_CORE};
@@ -290,14 +289,6 @@ impl Target for Core {
         &self.limits
     }
 
-    fn denial(&self) -> Option<Denial> {
-        None
-    }
-
-    fn check_identity(&self) -> Result<(), TargetError> {
-        Ok(())
-    }
-
     fn maps(&self) -> &[MapEntry] {
         self.maps.get_or_init(|| {
             let (maps, nameless) = maps::build(&*self.source, &self.segments, &self.notes.files, self.notes.auxv.vdso);
@@ -327,10 +318,6 @@ impl Target for Core {
 
     fn stack_limit(&self) -> Option<StackLimit> {
         Some(StackLimit::AsMapped)
-    }
-
-    fn initial_stack(&self) -> Option<RemoteAddr> {
-        None
     }
 
     fn losses(&self) -> Vec<Gap> {

@@ -9,7 +9,6 @@ use crate::arch::GeneralRegisters;
 use crate::limits::Limits;
 use crate::memory::{Memory, MemoryWrite, ReadError, ReadErrorKind};
 use crate::proc::{MapEntry, StackLimit};
-use crate::target::Denial;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use std::fs::File;
 use std::sync::OnceLock;
@@ -199,10 +198,6 @@ impl<S: ProcService> Target for Service<'_, S> {
 
     fn limits(&self) -> &Limits {
         &self.limits
-    }
-
-    fn denial(&self) -> Option<Denial> {
-        None
     }
 
     fn check_identity(&self) -> Result<(), TargetError> {
