@@ -1,6 +1,7 @@
 //! `/proc/PID/task/TID/stat`.
 
 use super::{decimal, signed, words};
+use crate::Pid;
 use crate::model::Policy;
 
 /// The kernel's one-letter state of a task.
@@ -54,6 +55,8 @@ pub struct Stat {
     pub comm: Vec<u8>,
     /// State.
     pub state: KernelState,
+    /// The process that made it, or that has inherited it since.
+    pub parent: Pid,
     /// Task flags (`PF_*`).
     pub flags: u64,
     /// CPU time in user mode, in clock ticks.
@@ -128,6 +131,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
         tid,
         comm,
         state: KernelState::from_letter(*field(3)?.first()?),
+        parent: Pid(i32::try_from(decimal(field(4)?)?).ok()?),
         flags: decimal(field(9)?)?,
         utime: decimal(field(14)?)?,
         stime: decimal(field(15)?)?,

@@ -5,10 +5,10 @@ use crate::model::SignalSet;
 use crate::{InnerTid, Pid};
 
 /// What is used of a `status` file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// What it does.
-    pub state: KernelState,
+    /// What it does; `None` where the file does not say.
+    pub state: Option<KernelState>,
     /// Thread group id (the pid of the process).
     pub tgid: Option<Pid>,
     /// Real user id.
@@ -45,25 +45,7 @@ pub struct Status {
 
 /// Decodes a `status` file; `None` when the lines every kernel since 2.6 writes are missing.
 pub fn parse_status(bytes: &[u8]) -> Option<Status> {
-    let mut status = Status {
-        state: KernelState::Other(b'?'),
-        tgid: None,
-        uid: None,
-        euid: None,
-        tracer: 0,
-        inner_tid: None,
-        namespaces: 1,
-        blocked: SignalSet(0),
-        pending: SignalSet(0),
-        shared_pending: SignalSet(0),
-        voluntary_switches: 0,
-        involuntary_switches: 0,
-        seccomp: 0,
-        seccomp_filters: 0,
-        locked: 0,
-        has_shadow_stack: false,
-        has_memory: false,
-    };
+    let mut status = Status { namespaces: 1, ..Status::default() };
     let mut saw_mask = false;
     for line in lines(bytes) {
         let Some(colon) = memchr::memchr(b':', line) else { continue };
@@ -72,7 +54,7 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
         let number = || first().and_then(decimal);
         let id = |n: u64| i32::try_from(n).ok();
         match key {
-            b"State" => status.state = KernelState::from_letter(*first()?.first()?),
+            b"State" => status.state = Some(KernelState::from_letter(*first()?.first()?)),
             b"Tgid" => status.tgid = number().and_then(id).map(Pid),
             b"TracerPid" => status.tracer = number().and_then(id)?,
             b"Uid" => {
@@ -135,7 +117,7 @@ mod tests {
         assert_eq!((status.blocked, status.pending), (SignalSet(0xa00), SignalSet(0x200)));
         assert_eq!((status.voluntary_switches, status.involuntary_switches), (5, 6));
         assert_eq!((status.seccomp, status.seccomp_filters, status.has_memory), (2, 3, true));
-        assert_eq!((status.state, status.locked, status.has_shadow_stack), (KernelState::Sleeping, 8192, true));
+        assert_eq!((status.state, status.locked, status.has_shadow_stack), (Some(KernelState::Sleeping), 8192, true));
     }
 
     #[test]

@@ -9,34 +9,37 @@ use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Opens a directory for lookups relative to it.
 pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, Errno> {
     open(path, OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
+/// Opens the file `name` below `dir` for reading.
+pub(crate) fn open_at(dir: impl AsFd, name: &CStr) -> Result<File, Errno> {
+    openat(dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
+}
+
 /// Reads the one-record kernel file `name` (stat, status, syscall ..) below `dir` into `buf`, reusing
 /// its memory. Such a file comes in one piece when the buffer has room for it.
 pub(crate) fn read_record(dir: impl AsFd, name: &CStr, buf: &mut Vec<u8>) -> Result<(), Errno> {
-    let fd = openat(dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-    read_until(&fd, buf, |got, room| got < room)
+    read_until(&open_at(dir, name)?, buf, |got, room| got < room)
 }
 
 /// Reads a kernel file that comes in pieces (maps, auxv): only an empty read is its end.
 pub(crate) fn read_stream(dir: impl AsFd, name: &CStr) -> Result<Vec<u8>, Errno> {
-    let fd = openat(dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     let mut buf = Vec::new();
-    read_until(&fd, &mut buf, |got, _| got == 0)?;
+    read_until(&open_at(dir, name)?, &mut buf, |got, _| got == 0)?;
     Ok(buf)
 }
 
-fn read_until(fd: impl AsFd, buf: &mut Vec<u8>, is_end: impl Fn(usize, usize) -> bool) -> Result<(), Errno> {
+fn read_until(file: &File, buf: &mut Vec<u8>, is_end: impl Fn(usize, usize) -> bool) -> Result<(), Errno> {
     let mut len = 0;
     buf.resize(buf.capacity().max(4096), 0);
     loop {
         let room = buf.len() - len;
-        let got = match read(fd.as_fd(), &mut buf[len..]) {
+        let got = match read(file, &mut buf[len..]) {
             Err(Errno::EINTR) => continue,
             other => other?,
         };
@@ -92,10 +95,13 @@ fn reopen_regular(handle: OwnedFd) -> Result<File, Errno> {
     if mode != SFlag::S_IFREG {
         return Err(Errno::EINVAL);
     }
-    // An O_PATH handle cannot be read; opening it again through /proc/self/fd gives exactly the
-    // file that was examined.
-    let again = PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()));
-    open(&again, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
+    reopen(&handle, OFlag::O_RDONLY)
+}
+
+/// Opens for use what an O_PATH handle, which can only be examined, stands for: exactly that file.
+pub(crate) fn reopen(handle: &OwnedFd, access: OFlag) -> Result<File, Errno> {
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    open(path.as_str(), access | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
 }
 
 /// Whether a program has capabilities of its own (`setcap`).

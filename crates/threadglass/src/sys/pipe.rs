@@ -1,5 +1,6 @@
 //! Pipes of other processes: opening one that its process names, writing into one whose reader may have gone.
 
+use super::file::reopen;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
@@ -42,9 +43,7 @@ pub(crate) fn open_anonymous(link: &Path, uid: u32) -> Result<File, Errno> {
     if !is_fifo || fstatfs(&handle)?.filesystem_type() != PIPEFS || about.st_uid != uid {
         return Err(Errno::ESTALE);
     }
-    let again = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    open(again.as_str(), flags, Mode::empty()).map(File::from)
+    reopen(&handle, OFlag::O_WRONLY)
 }
 
 #[cfg(test)]

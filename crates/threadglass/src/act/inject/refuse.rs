@@ -62,7 +62,7 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         if status.tracer != 0 {
             return Err(InjectError::Traced(pid, status.tracer));
         }
-        if status.state == KernelState::Stopped {
+        if status.state == Some(KernelState::Stopped) {
             return Err(InjectError::Stopped(pid));
         }
         if status.has_shadow_stack {

@@ -1,7 +1,7 @@
 //! Threads of other processes, which locks in shared memory or copied by a fork may name.
 
-use super::{Live, leader_file, parent_of};
-use crate::proc::{KernelState, parse_stat, parse_status};
+use super::Live;
+use crate::proc::{KernelState, Status, parse_status};
 use crate::sys::file;
 use crate::target::Elsewhere;
 use crate::{InnerTid, Lwp, Pid};
@@ -11,24 +11,18 @@ use std::path::Path;
 const MAX_PROCESSES: usize = 8192;
 
 impl Live {
-    /// The process that made this one, as of now: it may have been inherited since.
-    fn parent(&self) -> Option<Pid> {
-        let mut stat = Vec::new();
-        file::read_record(&self.task_dir, &leader_file(self.pid, "stat"), &mut stat).ok()?;
-        Some(parent_of(&stat)).filter(|pid| pid.0 > 0)
-    }
-
     /// Where the thread lives that the target would know as `inner`.
     pub(super) fn find_elsewhere(&self, inner: InnerTid) -> Elsewhere {
-        let parent = self.parent();
+        let parent = self.leader_now().map(|leader| leader.parent).filter(|pid| pid.0 > 0);
+        let lwp = Lwp(inner.0);
         let found = match self.status.namespaces > 1 {
-            false => owner_of(Lwp(inner.0)).map(|pid| (pid, Lwp(inner.0))),
+            false => status_of(lwp).and_then(|status| status.tgid).map(|pid| (pid, lwp)),
             true => self.search_namespace(inner, parent),
         };
         match found {
             None => Elsewhere::Nowhere,
             // What is left of it until its parent has asked how it ended.
-            Some((_, lwp)) if state_of(lwp).is_some_and(KernelState::has_ended) => Elsewhere::Nowhere,
+            Some((_, lwp)) if has_ended(lwp) => Elsewhere::Nowhere,
             Some((pid, lwp)) if Some(pid) == parent && self.is_copy_of(pid) => Elsewhere::Parent(pid, lwp),
             Some((pid, lwp)) => Elsewhere::Process(pid, lwp),
         }
@@ -38,7 +32,7 @@ impl Live {
     /// which the kernel puts random numbers and addresses at each exec, is the same.
     fn is_copy_of(&self, pid: Pid) -> bool {
         let theirs = std::fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
-        !theirs.is_empty() && self.read_stream(c"auxv").is_ok_and(|ours| ours == theirs)
+        !theirs.is_empty() && self.read_stream("auxv").is_ok_and(|ours| ours == theirs)
     }
 
     /// Ids of a namespace are not what `/proc` goes by: its processes are asked one after the other, the
@@ -65,14 +59,10 @@ fn thread_with(pid: Pid, inner: InnerTid) -> Option<Lwp> {
     lwps.into_iter().find(|lwp| status_of(Lwp(*lwp)).is_some_and(|status| status.inner_tid == Some(inner))).map(Lwp)
 }
 
-fn owner_of(lwp: Lwp) -> Option<Pid> {
-    status_of(lwp)?.tgid
+fn has_ended(lwp: Lwp) -> bool {
+    status_of(lwp).and_then(|status| status.state).is_some_and(KernelState::has_ended)
 }
 
-fn state_of(lwp: Lwp) -> Option<KernelState> {
-    parse_stat(&std::fs::read(format!("/proc/{lwp}/stat")).ok()?).map(|stat| stat.state)
-}
-
-fn status_of(lwp: Lwp) -> Option<crate::proc::Status> {
+fn status_of(lwp: Lwp) -> Option<Status> {
     parse_status(&std::fs::read(format!("/proc/{lwp}/status")).ok()?)
 }

@@ -1,43 +1,49 @@
 //! The kernel's facts about the threads of a live process.
 
-use super::Live;
-use crate::proc::{SyscallFile, parse_stat, parse_status, parse_syscall};
+use super::{Live, list_tasks};
+use crate::proc::{Stat, SyscallFile, parse_stat, parse_status, parse_syscall};
 use crate::sys::parallel::in_parallel;
 use crate::sys::{file, robust};
 use crate::target::{Elsewhere, KernelFacts, LwpFacts, SchedCounters, TargetError};
-use crate::{InnerTid, Lwp, Pid};
+use crate::{InnerTid, Lwp};
 use nix::errno::Errno;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 
 /// How often the files of one thread are read again when they tell of different moments.
 const TRIES: usize = 3;
 
 /// Reads the files of single tasks with memory of its own, so that readers run side by side.
-struct Reader<'a> {
-    live: &'a Live,
+pub(super) struct TaskReader<'a> {
+    /// `/proc/PID/task`.
+    dir: &'a OwnedFd,
     buf: Vec<u8>,
     path: Vec<u8>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(live: &'a Live) -> Self {
-        Self { live, buf: Vec::with_capacity(8192), path: Vec::with_capacity(32) }
+impl<'a> TaskReader<'a> {
+    pub(super) fn new(dir: &'a OwnedFd) -> Self {
+        Self { dir, buf: Vec::with_capacity(8192), path: Vec::with_capacity(32) }
     }
 
-    fn read(&mut self, lwp: Lwp, name: &str) -> Result<&[u8], Errno> {
+    pub(super) fn read(&mut self, lwp: Lwp, name: &str) -> Result<&[u8], Errno> {
         self.path.clear();
         // Writing to a Vec cannot fail, and neither number nor name holds a NUL.
         let _ = write!(self.path, "{lwp}/{name}\0");
         let path = CStr::from_bytes_with_nul(&self.path).map_err(|_| Errno::EINVAL)?;
-        file::read_record(&self.live.task_dir, path, &mut self.buf)?;
+        file::read_record(self.dir, path, &mut self.buf)?;
         Ok(&self.buf)
     }
 
+    pub(super) fn stat(&mut self, lwp: Lwp) -> Option<Stat> {
+        parse_stat(self.read(lwp, "stat").ok()?)
+    }
+
     fn once(&mut self, lwp: Lwp) -> Option<LwpFacts> {
-        let stat = parse_stat(self.read(lwp, "stat").ok()?)?;
+        let stat = self.stat(lwp)?;
         let status = parse_status(self.read(lwp, "status").ok()?)?;
         let syscall = match self.read(lwp, "syscall") {
             Ok(bytes) => parse_syscall(bytes),
@@ -72,7 +78,7 @@ impl Live {
         {
             return Some(lwp);
         }
-        let lwps = self.list_tasks().ok()?;
+        let lwps = list_tasks(&self.task_dir).ok()?;
         let inners = in_parallel(&lwps, |part| part.iter().map(|lwp| self.inner_of(*lwp)).collect());
         let fresh: HashMap<_, _> =
             inners.into_iter().zip(lwps).filter_map(|(inner, lwp)| Some((inner?, lwp))).collect();
@@ -81,15 +87,19 @@ impl Live {
         found
     }
 
+    pub(super) fn reader(&self) -> TaskReader<'_> {
+        TaskReader::new(&self.task_dir)
+    }
+
     fn inner_of(&self, lwp: Lwp) -> Option<InnerTid> {
-        parse_status(Reader::new(self).read(lwp, "status").ok()?)?.inner_tid
+        parse_status(self.reader().read(lwp, "status").ok()?)?.inner_tid
     }
 
     /// Facts of each of `lwps` from the files of `/proc`. Public for tests, which compare.
     #[doc(hidden)]
     pub fn facts_by_proc(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         in_parallel(lwps, |part| {
-            let mut reader = Reader::new(self);
+            let mut reader = self.reader();
             part.iter().map(|lwp| reader.facts(*lwp)).collect()
         })
     }
@@ -97,7 +107,7 @@ impl Live {
 
 impl KernelFacts for Live {
     fn lwps(&self) -> Result<Vec<Lwp>, TargetError> {
-        match self.list_tasks() {
+        match list_tasks(&self.task_dir) {
             Ok(lwps) if !lwps.is_empty() => Ok(lwps),
             Ok(_) | Err(Errno::ENOENT | Errno::ESRCH) => Err(TargetError::Exited(self.pid)),
             Err(errno) => Err(TargetError::Proc { what: format!("/proc/{}/task", self.pid), errno }),
@@ -115,15 +125,15 @@ impl KernelFacts for Live {
     }
 
     fn has_thread(&self, lwp: Lwp) -> bool {
-        Reader::new(self).read(lwp, "comm").is_ok()
+        self.reader().read(lwp, "comm").is_ok()
     }
 
     fn wait_call(&self, lwp: Lwp) -> Option<SyscallFile> {
-        parse_syscall(Reader::new(self).read(lwp, "syscall").ok()?)
+        parse_syscall(self.reader().read(lwp, "syscall").ok()?)
     }
 
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters> {
-        let mut reader = Reader::new(self);
+        let mut reader = self.reader();
         let text = std::str::from_utf8(reader.read(lwp, "schedstat").ok()?).ok()?;
         let mut numbers = text.split_whitespace().map(str::parse);
         let mut next = || numbers.next().and_then(Result::ok);
@@ -139,7 +149,7 @@ impl KernelFacts for Live {
     }
 
     fn tracer_name(&self, tracer: i32) -> Option<Vec<u8>> {
-        let mut name = std::fs::read(format!("/proc/{}/comm", Pid(tracer))).ok()?;
+        let mut name = std::fs::read(format!("/proc/{tracer}/comm")).ok()?;
         name.pop_if(|last| *last == b'\n');
         Some(name)
     }

@@ -6,9 +6,7 @@
 //! bound, and short by the time the host took.
 
 use super::Live;
-use crate::proc::parse_stat;
-use crate::sys::file;
-use crate::{Lwp, Pid};
+use crate::Lwp;
 use nix::sched::{CpuSet, sched_setaffinity};
 use std::collections::{BTreeSet, HashMap};
 use std::thread;
@@ -29,11 +27,9 @@ impl Live {
 
     /// The CPU a thread was on last, and when, by that CPU's clock.
     fn last_run(&self, lwp: Lwp) -> Option<(usize, f64)> {
-        let mut buf = Vec::new();
-        file::read_record(&self.task_dir, &super::leader_file(Pid(lwp.0), "stat"), &mut buf).ok()?;
-        let stat = parse_stat(&buf)?;
-        let sched = file::read_stream(&self.task_dir, &super::leader_file(Pid(lwp.0), "sched")).ok()?;
-        Some((usize::try_from(stat.processor).ok()?, exec_start(&sched)?))
+        let mut reader = self.reader();
+        let cpu = usize::try_from(reader.stat(lwp)?.processor).ok()?;
+        Some((cpu, exec_start(reader.read(lwp, "sched").ok()?)?))
     }
 }
 

@@ -1,13 +1,11 @@
 //! Memory of a live process: `process_vm_readv`, or `/proc/PID/mem` where that call is filtered.
 
-use super::Live;
+use super::{Live, task_file};
 use crate::memory::{Memory, ReadError, ReadErrorKind, Slot};
+use crate::sys::file;
 use crate::sys::vm::{self, Refused};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
-use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -25,12 +23,8 @@ pub(super) struct LiveMemory {
 }
 
 impl LiveMemory {
-    pub(super) fn denied() -> Self {
-        Self { lwp: Lwp(0), file: Err(Errno::EACCES), only_file: AtomicBool::new(false) }
-    }
-
-    pub(super) fn open(lwp: Lwp, name: &CStr, task_dir: &OwnedFd) -> Self {
-        let file = openat(task_dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map(File::from);
+    pub(super) fn open(lwp: Lwp, task_dir: &OwnedFd) -> Self {
+        let file = file::open_at(task_dir, &task_file(lwp, "mem"));
         Self { lwp, file, only_file: AtomicBool::new(false) }
     }
 

@@ -6,11 +6,10 @@ mod idle;
 mod iterator;
 mod memory;
 mod modules;
-mod symbols;
 
 use super::module::Module;
 use super::symbols::GlibcSymbols;
-use super::{Identity, Target, TargetError, room_in};
+use super::{Identity, Symbols, Target, TargetError, room_in};
 use crate::limits::Limits;
 use crate::proc::{
     AuxVector, MapEntry, StackLimit, Stat, Status, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status,
@@ -18,10 +17,11 @@ use crate::proc::{
 use crate::sys::file;
 use crate::target::Denial;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
+use facts::TaskReader;
 use memory::LiveMemory;
 use nix::errno::Errno;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -73,24 +73,29 @@ impl Live {
         let task_dir = file::open_dir(&PathBuf::from(format!("/proc/{pid}/task"))).map_err(|e| gone(e, "/task"))?;
         // The leader's own files: those of the process would add up its threads, which takes
         // milliseconds when there are thousands.
-        let read = |name: &str| {
-            let mut buf = Vec::new();
-            file::read_record(&task_dir, &leader_file(pid, name), &mut buf).map(|()| buf)
-        };
-        let stat = read("stat").map_err(|e| gone(e, "/stat"))?;
-        let leader = parse_stat(&stat).ok_or(TargetError::NoSuchProcess(pid))?;
-        let status =
-            parse_status(&read("status").map_err(|e| gone(e, "/status"))?).ok_or(TargetError::NoSuchProcess(pid))?;
+        let mut reader = TaskReader::new(&task_dir);
+        let stat = reader.read(pid.leader(), "stat").map_err(|e| gone(e, "/stat"))?;
+        let leader = parse_stat(stat).ok_or(TargetError::NoSuchProcess(pid))?;
+        let status = reader.read(pid.leader(), "status").map_err(|e| gone(e, "/status"))?;
+        let status = parse_status(status).ok_or(TargetError::NoSuchProcess(pid))?;
         if let Some(tgid) = status.tgid.filter(|tgid| *tgid != pid) {
             return Err(TargetError::IsThread { tid: pid.0, pid: tgid });
         }
         if leader.is_kernel_thread() {
             return Err(TargetError::KernelThread(pid));
         }
-        let mut live = Self {
+        let witness = match leader.state.has_ended() {
+            false => pid.leader(),
+            // The other threads carry on: any of them can tell of the address space.
+            true => {
+                let mut others = list_tasks(&task_dir).unwrap_or_default().into_iter();
+                others.find(|lwp| *lwp != pid.leader()).ok_or(TargetError::Zombie(pid, leader.parent))?
+            }
+        };
+        Ok(Self {
             pid,
-            witness: pid.leader(),
-            memory: LiveMemory::denied(),
+            witness,
+            memory: LiveMemory::open(witness, &task_dir),
             proc_dir,
             task_dir,
             leader,
@@ -101,16 +106,7 @@ impl Live {
             symbols: OnceLock::new(),
             iterator: OnceLock::new(),
             limits: Limits::default(),
-        };
-        if live.leader.state.has_ended() {
-            // The other threads carry on: any of them can tell of the address space.
-            let others = live.list_tasks().unwrap_or_default();
-            let parent = parent_of(&stat);
-            live.witness =
-                others.into_iter().find(|lwp| *lwp != pid.leader()).ok_or(TargetError::Zombie(pid, parent))?;
-        }
-        live.memory = LiveMemory::open(live.witness, &live.task_file(c"mem"), &live.task_dir);
-        Ok(live)
+        })
     }
 
     /// Its pid.
@@ -145,12 +141,12 @@ impl Live {
 
     /// Its auxiliary vector.
     pub fn auxv(&self) -> Option<AuxVector> {
-        self.read_stream(c"auxv").ok().map(|bytes| parse_auxv(&bytes))
+        self.read_stream("auxv").ok().map(|bytes| parse_auxv(&bytes))
     }
 
     /// Its mappings, read once. Empty when they may not be read.
     pub fn maps(&self) -> &[MapEntry] {
-        self.maps.get_or_init(|| self.read_stream(c"maps").map(|bytes| parse_maps(&bytes).0).unwrap_or_default())
+        self.maps.get_or_init(|| self.read_stream("maps").map(|bytes| parse_maps(&bytes).0).unwrap_or_default())
     }
 
     /// Whether the address space that was opened still has a user: false after an exec or the end of
@@ -162,7 +158,10 @@ impl Live {
     /// Whether it still is the process, and the program, that was opened.
     pub fn check_identity(&self) -> Result<(), TargetError> {
         let now = self.leader_now().ok_or(TargetError::Exited(self.pid))?;
-        if now.state.has_ended() && !self.leader.state.has_ended() && self.list_tasks().is_ok_and(|t| t.len() <= 1) {
+        if now.state.has_ended()
+            && !self.leader.state.has_ended()
+            && list_tasks(&self.task_dir).is_ok_and(|t| t.len() <= 1)
+        {
             return Err(TargetError::Exited(self.pid));
         }
         if self.memory.is_abandoned() {
@@ -174,13 +173,7 @@ impl Live {
     }
 
     fn leader_now(&self) -> Option<Stat> {
-        let mut buf = Vec::new();
-        file::read_record(&self.task_dir, &leader_file(self.pid, "stat"), &mut buf).ok()?;
-        parse_stat(&buf)
-    }
-
-    fn list_tasks(&self) -> Result<Vec<Lwp>, Errno> {
-        file::list_numbers(&self.task_dir).map(|numbers| numbers.into_iter().map(Lwp).collect())
+        self.reader().stat(self.pid.leader())
     }
 
     /// A handle of its own on the directory of its threads, which outlives this one.
@@ -189,13 +182,15 @@ impl Live {
         copy.map_err(|error| error.raw_os_error().map_or(Errno::EMFILE, Errno::from_raw))
     }
 
-    /// Name, relative to the task directory, of one of the witness's files.
-    fn task_file(&self, name: &CStr) -> CString {
-        leader_file(Pid(self.witness.0), &name.to_string_lossy())
+    /// One of the files that tell of the address space.
+    fn read_stream(&self, name: &str) -> Result<Vec<u8>, Errno> {
+        file::read_stream(&self.task_dir, &task_file(self.witness, name))
     }
+}
 
-    fn read_stream(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
-        file::read_stream(&self.task_dir, &self.task_file(name))
+impl Symbols for Live {
+    fn address_of(&self, name: &str) -> Option<RemoteAddr> {
+        self.symbols.get_or_init(|| GlibcSymbols::load(self)).address_of(name)
     }
 }
 
@@ -251,7 +246,7 @@ impl Target for Live {
     }
 
     fn stack_limit(&self) -> Option<StackLimit> {
-        parse_stack_limit(&self.read_stream(c"limits").ok()?)
+        parse_stack_limit(&self.read_stream("limits").ok()?)
     }
 
     fn is_namespaced(&self) -> bool {
@@ -276,14 +271,11 @@ impl Target for Live {
     }
 }
 
-/// Name, relative to the task directory, of a file of the thread with the number `pid`.
-fn leader_file(pid: Pid, name: &str) -> CString {
-    CString::new(format!("{pid}/{name}")).unwrap_or_default()
+/// Name, relative to the task directory, of a file of one thread.
+fn task_file(lwp: Lwp, name: &str) -> CString {
+    CString::new(format!("{lwp}/{name}")).unwrap_or_default()
 }
 
-/// Field 4 of `stat`, behind the name.
-fn parent_of(stat: &[u8]) -> Pid {
-    let after = stat.iter().rposition(|b| *b == b')').map_or(&[][..], |at| &stat[at + 1..]);
-    let text = String::from_utf8_lossy(after);
-    Pid(text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0))
+fn list_tasks(task_dir: &OwnedFd) -> Result<Vec<Lwp>, Errno> {
+    file::list_numbers(task_dir).map(|numbers| numbers.into_iter().map(Lwp).collect())
 }

@@ -1,6 +1,6 @@
 //! The objects a live process has mapped, and the files behind them.
 
-use super::Live;
+use super::{Live, task_file};
 use crate::RemoteAddr;
 use crate::elf::{Image, build_id_of_file};
 use crate::proc::MapEntry;
@@ -8,8 +8,6 @@ use crate::sys::file;
 use crate::sys::map_query::{Wanted, query};
 use crate::target::Target;
 use crate::target::module::{Module, group};
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
 use std::ffi::CString;
 use std::fs::File;
 use std::path::Path;
@@ -43,8 +41,7 @@ impl Live {
     }
 
     fn open_maps(&self) -> Option<File> {
-        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        openat(&self.task_dir, self.task_file(c"maps").as_c_str(), flags, Mode::empty()).ok().map(File::from)
+        file::open_at(&self.task_dir, &task_file(self.witness, "maps")).ok()
     }
 
     /// Of the mapping that holds `addr`: its end, and the room from `top` down to the mapping below it, as
@@ -66,7 +63,7 @@ impl Live {
         if let Ok(file) = file::open_regular_link(&self.proc_dir, &CString::new(link).ok()?) {
             return Some(file);
         }
-        let exe = self.task_file(c"exe");
+        let exe = task_file(self.witness, "exe");
         if self.is_program(module)
             && let Ok(file) = file::open_regular_link(&self.task_dir, &exe)
         {

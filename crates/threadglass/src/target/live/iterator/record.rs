@@ -17,7 +17,7 @@ use super::cputime::CpuTime;
 use super::fields::{RECORD, WORDS, Word};
 use crate::arch::COMPAT;
 use crate::model::{Policy, SignalSet};
-use crate::proc::{KernelState, Stat, SyscallFile};
+use crate::proc::{KernelState, Stat, Status, SyscallFile};
 use crate::target::LwpFacts;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 
@@ -132,38 +132,31 @@ impl Record {
             tid: self.lwp().0,
             comm: self.name(),
             state,
-            utime: user,
-            stime: system,
             priority: i64::from(self.signed(Word::Priority)) - 100,
             nice: i64::from(self.signed(Word::StaticPriority)) - 120,
+            utime: user,
+            stime: system,
             rt_priority: self.get32(Word::RtPriority).into(),
             policy: Policy::from_number(self.get32(Word::Policy).into()),
             // Not among the facts.
+            parent: Pid(0),
             flags: 0,
             start_time: 0,
             start_stack: 0,
             processor: 0,
         };
-        Some(LwpFacts {
-            lwp: self.lwp(),
+        let status = Status {
             // Only used where all numbers are those of one pid namespace.
-            inner: InnerTid(self.lwp().0),
-            state,
-            syscall: Some(syscall),
-            blocked: Some(SignalSet(self.get(Word::Blocked))),
-            pending: Some(SignalSet(self.get(Word::Pending))),
-            policy: Some(stat.policy),
-            priority: Some(stat.posix_priority()),
-            nice: Some(stat.nice as i32),
-            boosted: Some(stat.is_boosted()),
-            cpu_ticks: Some((stat.utime, stat.stime)),
-            switches: Some((self.get(Word::VoluntaryAfter), self.get(Word::InvoluntaryAfter))),
+            inner_tid: Some(InnerTid(self.lwp().0)),
             tracer: if self.get(Word::Ptrace) == 0 { 0 } else { self.signed(Word::ParentTid) },
-            robust_head: Some(RemoteAddr(self.get(Word::RobustList))).filter(|head| !head.is_null()),
-            thread_pointer: None,
-            running: None,
-            name: Some(stat.comm),
-        })
+            blocked: SignalSet(self.get(Word::Blocked)),
+            pending: SignalSet(self.get(Word::Pending)),
+            voluntary_switches: self.get(Word::VoluntaryAfter),
+            involuntary_switches: self.get(Word::InvoluntaryAfter),
+            ..Status::default()
+        };
+        let robust_head = Some(RemoteAddr(self.get(Word::RobustList))).filter(|head| !head.is_null());
+        Some(LwpFacts { robust_head, ..LwpFacts::from_files(self.lwp(), stat, status, Some(syscall)) })
     }
 
     fn name(&self) -> Vec<u8> {
