@@ -72,10 +72,14 @@ impl Agent {
         };
         let image = Image::with_symbols(target, module.base, target.limits()).ok();
         match image.and_then(|image| image.address_of(table::HEADER_SYMBOL)) {
-            Some(address) => Self::at(target, address, target.identity().core.is_none())
-                .map(|agent| Some(Self { limits: target.limits().clone(), ..agent })),
+            Some(address) => Self::of(target, address).map(Some),
             None => Ok(None),
         }
+    }
+
+    fn of(target: &dyn Target, address: RemoteAddr) -> Result<Self, TrackError> {
+        let agent = Self::at(target, address, target.identity().core.is_none())?;
+        Ok(Self { limits: target.limits().clone(), ..agent })
     }
 
     /// The agent whose header is at `address`. Whether the program runs matters for its clock.
@@ -96,9 +100,8 @@ impl Agent {
     #[cfg(feature = "agent")]
     pub(crate) fn again(&self, target: &dyn Target) -> Option<Self> {
         target.check_identity().ok()?;
-        let now = Self::at(target, self.address, target.identity().core.is_none()).ok()?;
         // The moment when it began tells it from one that has come to be at the same address.
-        (now.view.start == self.view.start).then(|| Self { limits: target.limits().clone(), ..now })
+        Self::of(target, self.address).ok().filter(|now| now.view.start == self.view.start)
     }
 
     /// Where its header is.
@@ -124,26 +127,6 @@ impl Agent {
             objects.len() < MOST_KEPT
         });
         objects
-    }
-
-    /// Gives all objects it knows to `take`, one after the other, until that says `false`. What is left out then, or
-    /// because the look has taken as long as it may, is a gap of the look.
-    pub fn each(&self, memory: &dyn Memory, take: &mut dyn FnMut(Tracked) -> bool) {
-        let mut is_enough = false;
-        let left = read::each(memory, &self.view, &self.limits, &self.scale, &mut |tracked| {
-            is_enough = !take(tracked);
-            !is_enough
-        });
-        if left > 0 {
-            let why =
-                if is_enough { "a look takes only so many of them" } else { "the look has taken as long as it may" };
-            self.limits.leave_out(format!("{left} of {} entries of the agent's table", self.view.entries.2), why);
-        }
-    }
-
-    /// The object at `address`, if it knows it.
-    pub fn object(&self, memory: &dyn Memory, address: RemoteAddr) -> Option<Tracked> {
-        read::one(memory, &self.view, &self.scale, address)
     }
 }
 
