@@ -99,7 +99,7 @@ fn reopen_regular(handle: OwnedFd) -> Result<File, Errno> {
 }
 
 /// Opens for use what an O_PATH handle, which can only be examined, stands for: exactly that file.
-pub(crate) fn reopen(handle: &OwnedFd, access: OFlag) -> Result<File, Errno> {
+pub(crate) fn reopen(handle: &impl AsRawFd, access: OFlag) -> Result<File, Errno> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
     open(path.as_str(), access | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
 }

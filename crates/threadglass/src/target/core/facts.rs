@@ -31,7 +31,7 @@ impl Core {
     /// A leader that is not among the threads had ended before the others: main called `pthread_exit`.
     fn ended_leader(&self) -> Option<Lwp> {
         let leader = self.pid.leader();
-        let ended = self.notes.are_whole() && self.notes.process.is_some() && !self.by_lwp.contains_key(&leader);
+        let ended = self.notes.are_whole() && self.notes.process.is_some() && self.notes.thread(leader).is_none();
         ended.then_some(leader)
     }
 }
@@ -44,7 +44,7 @@ impl KernelFacts for Core {
 
     fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         let ended = self.ended_leader();
-        let of = |lwp: &Lwp| match self.thread(*lwp) {
+        let of = |lwp: &Lwp| match self.notes.thread(*lwp) {
             Some(thread) => Some(self.facts_of(thread)),
             None if ended == Some(*lwp) => Some(LwpFacts {
                 running: Some((ThreadState::Zombie, Evidence::Derived)),
@@ -60,7 +60,7 @@ impl KernelFacts for Core {
     }
 
     fn has_thread(&self, lwp: Lwp) -> bool {
-        self.thread(lwp).is_some() || self.ended_leader() == Some(lwp)
+        self.notes.thread(lwp).is_some() || self.ended_leader() == Some(lwp)
     }
 
     fn registers_at_rest(&self, lwp: Lwp) -> Option<Registers> {

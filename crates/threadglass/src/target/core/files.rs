@@ -42,13 +42,9 @@ struct Object {
     constant: Vec<ProgramHeader>,
 }
 
-/// The files behind all modules, in the order of the modules.
+/// What is behind each module, in the order of the modules.
 #[derive(Debug, Default)]
-pub(super) struct Files {
-    behind: Vec<Behind>,
-    /// `(base, end, index)`, in address order.
-    places: Vec<(u64, u64, usize)>,
-}
+pub(super) struct Files(Vec<Behind>);
 
 impl Files {
     /// Finds them. `program` says which module is the executable.
@@ -63,38 +59,30 @@ impl Files {
         }
         let root = |path: &Path| file::open_dir(path).ok();
         let roots: Vec<_> = options.sysroot.iter().filter_map(|path| root(path)).chain(root(Path::new("/"))).collect();
-        let behind: Vec<_> = modules
-            .iter()
-            .map(|module| {
-                let given = options.exe.as_deref().filter(|_| program(module));
-                let own = given.map(|path| (path.to_owned(), open_given(path)));
-                let in_roots = roots.iter().map(|root| {
-                    let path = PathBuf::from(OsStr::from_bytes(&module.path));
-                    (path, file::open_regular_below(root, &module.path).ok())
-                });
-                choose(memory, module, own.into_iter().chain(in_roots).collect())
-            })
-            .collect();
-        let places = modules.iter().enumerate().map(|(index, module)| (module.base.0, module.end.0, index)).collect();
-        Self { behind, places }
-    }
-
-    fn object_at(&self, addr: u64) -> Option<&Object> {
-        let index = self.places.partition_point(|(base, _, _)| *base <= addr).checked_sub(1)?;
-        let (_, end, index) = self.places[index];
-        self.object(index).filter(|_| addr < end)
+        let behind = modules.iter().map(|module| {
+            let given = options.exe.as_deref().filter(|_| program(module));
+            let own = given.and_then(|path| Some((path.to_owned(), super::open_regular(path).ok()?)));
+            let in_roots = roots.iter().filter_map(|root| {
+                let path = PathBuf::from(OsStr::from_bytes(&module.path));
+                Some((path, file::open_regular_below(root, &module.path).ok()?))
+            });
+            choose(memory, module, own.into_iter().chain(in_roots))
+        });
+        Self(behind.collect())
     }
 
     fn object(&self, index: usize) -> Option<&Object> {
-        match self.behind.get(index)? {
+        match self.0.get(index)? {
             Behind::Same(object) | Behind::Unchecked(object) => Some(object),
             _ => None,
         }
     }
 
-    /// Reads bytes at `addr` that a file has; 0 where none has.
-    pub(super) fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
-        let Some(object) = self.object_at(addr) else { return 0 };
+    /// Reads bytes at `addr` that the file of one of `modules` has; 0 where none has.
+    pub(super) fn read(&self, modules: &[Module], addr: u64, buf: &mut [u8]) -> usize {
+        let below = modules.partition_point(|module| module.base.0 <= addr).checked_sub(1);
+        let index = below.filter(|index| modules[*index].contains(RemoteAddr(addr)));
+        let Some(object) = index.and_then(|index| self.object(index)) else { return 0 };
         let at = addr.wrapping_sub(object.bias);
         let Some(part) = object.constant.iter().find(|part| part.vaddr <= at && at - part.vaddr < part.file_size)
         else {
@@ -116,7 +104,7 @@ impl Files {
     pub(super) fn gaps(&self, modules: &[Module], program: impl Fn(&Module) -> bool) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let (mut missing, mut unchecked) = (Vec::new(), Vec::new());
-        for (module, behind) in modules.iter().zip(&self.behind) {
+        for (module, behind) in modules.iter().zip(&self.0) {
             match behind {
                 Behind::Different(path) => {
                     let remedy = if program(module) { Remedy::GiveExecutable } else { Remedy::GiveLibrary };
@@ -151,12 +139,8 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-fn open_given(path: &Path) -> Option<File> {
-    super::open_regular(path).ok()
-}
-
 /// The first of `candidates` that is the module's file.
-fn choose(memory: &OwnBytes<'_>, module: &Module, candidates: Vec<(PathBuf, Option<File>)>) -> Behind {
+fn choose(memory: &OwnBytes<'_>, module: &Module, candidates: impl Iterator<Item = (PathBuf, File)>) -> Behind {
     let in_core = match Image::load(memory, module.base) {
         Ok(image) => image.build_id(memory),
         Err(ImageError::NotElf(_)) => return Behind::NotAnObject,
@@ -164,7 +148,6 @@ fn choose(memory: &OwnBytes<'_>, module: &Module, candidates: Vec<(PathBuf, Opti
     };
     let mut worst = Behind::Missing;
     for (path, file) in candidates {
-        let Some(file) = file else { continue };
         let Some(object) = Object::new(file, module) else {
             if matches!(worst, Behind::Missing) {
                 // Without the core's word that it is an object, this is some other mapped file.

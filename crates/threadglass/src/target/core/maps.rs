@@ -36,19 +36,19 @@ pub(super) fn build(
     };
     let mut names = MAX_NAMES;
     let mut maps: Vec<_> =
-        segments.table().iter().map(|segment| entry(segment, file_at(segment.start), vdso, &mut names)).collect();
+        segments.table.iter().map(|segment| entry(segment, file_at(segment.start), vdso, &mut names)).collect();
     let mut objects = Objects { source, segments, seen: HashMap::new(), left: MAX_OBJECTS };
     for (file, inode) in files.iter().zip(&inodes) {
         if file.offset == 0 {
-            objects.begin(&file.name, file.start);
+            objects.seen.insert(&file.name, (file.start, None));
         }
         // Kernel segments are whole mappings, so an uncovered start means an uncovered mapping.
-        let index = segments.table().partition_point(|segment| segment.start <= file.start);
-        let covered = index.checked_sub(1).is_some_and(|index| file.start < segments.table()[index].end);
+        let index = segments.table.partition_point(|segment| segment.start <= file.start);
+        let covered = index.checked_sub(1).is_some_and(|index| file.start < segments.table[index].end);
         if covered {
             continue;
         }
-        let end = segments.table().get(index).map_or(file.end, |next| next.start.min(file.end));
+        let end = segments.table.get(index).map_or(file.end, |next| next.start.min(file.end));
         let flags = objects.flags(&file.name, file.start);
         let bare = Segment::absent(file.start, end, flags.unwrap_or(PF_R));
         maps.push(entry(&bare, Some((file, *inode)), vdso, &mut names));
@@ -94,16 +94,12 @@ struct Objects<'a> {
     source: &'a dyn Source,
     segments: &'a Segments,
     /// By name: where it begins, and its headers once they were asked for.
-    seen: HashMap<Vec<u8>, (u64, Option<Option<Headers>>)>,
+    seen: HashMap<&'a [u8], (u64, Option<Option<Headers>>)>,
     /// Objects whose headers may still be read.
     left: usize,
 }
 
 impl Objects<'_> {
-    fn begin(&mut self, name: &[u8], base: u64) {
-        self.seen.insert(name.to_vec(), (base, None));
-    }
-
     /// Permissions of the mapping of object `name` that starts at `addr`.
     fn flags(&mut self, name: &[u8], addr: u64) -> Option<u32> {
         let (base, headers) = self.seen.get_mut(name)?;

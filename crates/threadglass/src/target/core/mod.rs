@@ -33,16 +33,17 @@ use crate::limits::Limits;
 use crate::memory::{Memory, ReadError};
 use crate::model::{CoreInfo, CoreWriter, Gap, signal_name};
 use crate::proc::{MapEntry, StackLimit};
+use crate::sys::file::reopen;
 use crate::{Lwp, Pid, RemoteAddr};
 use files::Files;
 use header::{Headers, MAX_OF_CORE};
-use notes::{Notes, ThreadNotes};
+use nix::fcntl::OFlag;
+use notes::Notes;
+use records::FileMapping;
 use segments::{OwnBytes, Segments, read_pieces};
 use source::Source;
-use std::collections::HashMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -76,7 +77,6 @@ pub struct Core {
     headers_missing: u64,
     segments: Segments,
     notes: Notes,
-    by_lwp: HashMap<Lwp, usize>,
     maps: OnceLock<Vec<MapEntry>>,
     modules: OnceLock<Vec<Module>>,
     files: OnceLock<Files>,
@@ -92,12 +92,9 @@ impl fmt::Debug for Core {
 
 /// Opens a regular file, without being held up by a FIFO, and without opening a device, which may do something.
 fn open_regular(path: &Path) -> Result<File, CoreFault> {
-    let open =
-        |path: &Path, flags| OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(CoreFault::from_io);
-    let handle = open(path, libc::O_PATH)?;
-    let kind = handle.metadata().map_err(CoreFault::from_io)?.file_type();
-    match kind {
-        kind if kind.is_file() => open(format!("/proc/self/fd/{}", handle.as_raw_fd()).as_ref(), libc::O_NONBLOCK),
+    let handle = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).map_err(CoreFault::from_io)?;
+    match handle.metadata().map_err(CoreFault::from_io)?.file_type() {
+        kind if kind.is_file() => reopen(&handle, OFlag::O_RDONLY).map_err(|errno| CoreFault::from_io(errno.into())),
         kind if kind.is_dir() => Err(CoreFault::NotAFile("a directory")),
         kind if kind.is_fifo() => Err(CoreFault::NotAFile("a pipe")),
         _ => Err(CoreFault::NotAFile("a device")),
@@ -146,14 +143,12 @@ impl Core {
             return Err(CoreFault::NoThreads { why });
         };
         let pid = notes.process.as_ref().map_or(Pid(first.status.lwp.0), |process| process.pid);
-        let by_lwp = notes.threads.iter().enumerate().map(|(index, thread)| (thread.status.lwp, index)).collect();
         Ok(Self {
             path: path.to_owned(),
             options,
             pid,
             headers_missing: headers.claimed - headers.entries.len() as u64,
             segments,
-            by_lwp,
             notes,
             source,
             maps: OnceLock::new(),
@@ -164,28 +159,28 @@ impl Core {
         })
     }
 
-    fn thread(&self, lwp: Lwp) -> Option<&ThreadNotes> {
-        self.by_lwp.get(&lwp).map(|index| &self.notes.threads[*index])
-    }
-
     /// The general registers of a thread.
     pub fn registers(&self, lwp: Lwp) -> Option<GeneralRegisters> {
-        Some(self.thread(lwp)?.status.registers)
+        Some(self.notes.thread(lwp)?.status.registers)
     }
 
     /// The floating-point registers of a thread, as `PTRACE_GETFPREGS` gives them.
     pub fn floating_registers(&self, lwp: Lwp) -> Option<Vec<u8>> {
-        notes::whole(&*self.source, self.thread(lwp)?.floating?, MAX_REGISTERS)
+        notes::whole(&*self.source, self.notes.thread(lwp)?.floating?, MAX_REGISTERS)
     }
 
     /// The whole extended state of a thread, as `PTRACE_GETREGSET` gives it for `NT_X86_XSTATE`.
     pub fn extended_registers(&self, lwp: Lwp) -> Option<Vec<u8>> {
-        notes::whole(&*self.source, self.thread(lwp)?.extended?, MAX_REGISTERS)
+        notes::whole(&*self.source, self.notes.thread(lwp)?.extended?, MAX_REGISTERS)
     }
 
     /// The core's own bytes.
     fn own(&self) -> OwnBytes<'_> {
         OwnBytes { source: &*self.source, segments: &self.segments }
+    }
+
+    fn mapped_files(&self) -> &[FileMapping] {
+        self.notes.files.as_deref().unwrap_or_default()
     }
 
     fn files(&self) -> &Files {
@@ -238,7 +233,7 @@ impl Core {
         if self.notes.process.is_none() {
             gaps.push(Gap::whole("the process's name, user and pid", "the core has no note on the process"));
         }
-        if self.notes.files.is_empty() && self.options.use_files {
+        if self.mapped_files().is_empty() && self.options.use_files {
             let why = "the core does not list the files that were mapped";
             gaps.push(Gap::whole("code, names of functions, the version of libc", why));
         }
@@ -253,7 +248,7 @@ impl Memory for Core {
                 // A file answers as far as the core has nothing.
                 let room = usize::try_from(self.segments.next_present(at) - at).unwrap_or(usize::MAX);
                 let len = rest.len().min(room);
-                self.files().read(at, &mut rest[..len])
+                self.files().read(self.modules(), at, &mut rest[..len])
             }
             n => n,
         })
@@ -291,7 +286,8 @@ impl Target for Core {
 
     fn maps(&self) -> &[MapEntry] {
         self.maps.get_or_init(|| {
-            let (maps, nameless) = maps::build(&*self.source, &self.segments, &self.notes.files, self.notes.auxv.vdso);
+            let vdso = self.notes.auxv.and_then(|aux| aux.vdso);
+            let (maps, nameless) = maps::build(&*self.source, &self.segments, self.mapped_files(), vdso);
             if nameless {
                 self.limits.leave_out("files of some mappings", "their names take more room than a look has for them");
             }
@@ -305,7 +301,7 @@ impl Target for Core {
 
     /// The one that holds the entry point; the lowest one where that is not recorded.
     fn is_program(&self, module: &Module) -> bool {
-        match self.notes.auxv.entry {
+        match self.notes.auxv.and_then(|aux| aux.entry) {
             Some(entry) => module.contains(entry),
             None => self.modules().first().is_some_and(|first| first.base == module.base),
         }

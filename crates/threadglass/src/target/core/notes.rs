@@ -3,10 +3,11 @@
 use super::header::{Headers, PT_NOTE, u32_at};
 use super::records::{FileMapping, ProcessInfo, SignalInfo, ThreadStatus, decode_files};
 use super::source::Source;
+use crate::Lwp;
 use crate::arch::EXTENDED_STATE;
 use crate::model::CoreWriter;
 use crate::proc::{AuxVector, parse_auxv};
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 const NT_PRSTATUS: u32 = 1;
 const NT_FPREGSET: u32 = 2;
@@ -49,10 +50,13 @@ pub(super) struct ThreadNotes {
 pub(super) struct Notes {
     pub(super) writer: CoreWriter,
     pub(super) threads: Vec<ThreadNotes>,
+    /// Where each is among them.
+    by_lwp: HashMap<Lwp, usize>,
     pub(super) process: Option<ProcessInfo>,
     pub(super) signal: Option<SignalInfo>,
-    pub(super) auxv: AuxVector,
-    pub(super) files: Vec<FileMapping>,
+    pub(super) auxv: Option<AuxVector>,
+    /// The files that were mapped, if there is a list of them.
+    pub(super) files: Option<Vec<FileMapping>>,
     /// Threads that were left out, because there are so many.
     pub(super) more_threads: usize,
     /// What is wrong with them.
@@ -65,14 +69,14 @@ impl Notes {
         let mut notes = Self {
             writer: CoreWriter::Kernel,
             threads: Vec::new(),
+            by_lwp: HashMap::new(),
             process: None,
             signal: None,
-            auxv: AuxVector::default(),
-            files: Vec::new(),
+            auxv: None,
+            files: None,
             more_threads: 0,
             faults: Vec::new(),
         };
-        let mut seen = Seen::default();
         let mut left = MAX_NOTES;
         for header in headers.of_kind(PT_NOTE) {
             let mut walk = Walk::new(source, header.offset, header.file_size);
@@ -82,7 +86,7 @@ impl Notes {
                     notes.fault("there are more of them than any process can have");
                     return notes;
                 }
-                notes.take(source, &mut walk, kind, record, &mut seen);
+                notes.take(&mut walk, kind, record);
             }
             if let Some(fault) = walk.fault {
                 notes.fault(fault);
@@ -102,51 +106,52 @@ impl Notes {
         }
     }
 
-    fn take(&mut self, source: &dyn Source, walk: &mut Walk<'_>, kind: u32, record: Extent, seen: &mut Seen) {
+    /// What the notes say of a thread.
+    pub(super) fn thread(&self, lwp: Lwp) -> Option<&ThreadNotes> {
+        self.by_lwp.get(&lwp).map(|index| &self.threads[*index])
+    }
+
+    fn take(&mut self, walk: &mut Walk<'_>, kind: u32, record: Extent) {
         match kind {
-            NT_PRSTATUS => {
-                match walk.read::<336>(record).and_then(|(bytes, len)| ThreadStatus::decode(&bytes[..len])) {
-                    Some(_) if self.threads.len() == MAX_THREADS => self.more_threads += 1,
-                    Some(status) if seen.threads.insert(status.lwp.0) => {
-                        self.threads.push(ThreadNotes { status, floating: None, extended: None });
-                    }
-                    Some(_) => self.fault("a thread is in them twice"),
-                    None => self.fault("the record of a thread is too short"),
+            NT_PRSTATUS => match walk.read(record, 336).and_then(ThreadStatus::decode) {
+                Some(_) if self.threads.len() == MAX_THREADS => self.more_threads += 1,
+                Some(status) if !self.by_lwp.contains_key(&status.lwp) => {
+                    self.by_lwp.insert(status.lwp, self.threads.len());
+                    self.threads.push(ThreadNotes { status, floating: None, extended: None });
                 }
-            }
+                Some(_) => self.fault("a thread is in them twice"),
+                None => self.fault("the record of a thread is too short"),
+            },
             NT_PRPSINFO => {
                 // The kernel begins with the thread that died; gdb, lldb and others with the process.
                 if self.threads.is_empty() {
                     self.writer = CoreWriter::Debugger;
                 }
                 if self.process.is_none() {
-                    self.process = walk.read::<136>(record).and_then(|(bytes, len)| ProcessInfo::decode(&bytes[..len]));
+                    self.process = walk.read(record, 136).and_then(ProcessInfo::decode);
                 }
             }
             NT_SIGINFO if self.signal.is_none() => {
-                self.signal = walk.read::<128>(record).and_then(|(bytes, len)| SignalInfo::decode(&bytes[..len]));
+                self.signal = walk.read(record, 128).and_then(SignalInfo::decode);
             }
-            NT_AUXV if !seen.auxv => match whole(source, record, MAX_AUXV) {
-                Some(bytes) => (self.auxv, seen.auxv) = (parse_auxv(&bytes), true),
+            NT_AUXV if self.auxv.is_none() => match whole(walk.source, record, MAX_AUXV) {
+                Some(bytes) => self.auxv = Some(parse_auxv(&bytes)),
                 None => self.fault("the auxiliary vector cannot be read"),
             },
-            NT_FILE if !seen.files => match whole(source, record, MAX_RECORD).map(|bytes| decode_files(&bytes)) {
-                Some((files, torn)) => {
-                    (self.files, seen.files) = (files, true);
+            NT_FILE if self.files.is_none() => match whole(walk.source, record, MAX_RECORD) {
+                Some(bytes) => {
+                    let (files, torn) = decode_files(&bytes);
+                    self.files = Some(files);
                     if torn {
                         self.fault("the list of mapped files contradicts itself, or is longer than any");
                     }
                 }
                 None => self.fault("the list of mapped files cannot be read"),
             },
-            NT_FPREGSET => {
+            NT_FPREGSET | EXTENDED_STATE => {
                 if let Some(thread) = self.threads.last_mut() {
-                    thread.floating.get_or_insert(record);
-                }
-            }
-            EXTENDED_STATE => {
-                if let Some(thread) = self.threads.last_mut() {
-                    thread.extended.get_or_insert(record);
+                    let registers = if kind == NT_FPREGSET { &mut thread.floating } else { &mut thread.extended };
+                    registers.get_or_insert(record);
                 }
             }
             _ => {}
@@ -154,18 +159,12 @@ impl Notes {
     }
 }
 
-/// What has been taken from the notes.
-#[derive(Default)]
-struct Seen {
-    threads: HashSet<i32>,
-    auxv: bool,
-    files: bool,
-}
-
 /// All bytes of a record, if there are not more than `most`.
 pub(super) fn whole(source: &dyn Source, record: Extent, most: u64) -> Option<Vec<u8>> {
-    let fits = record.len <= most && record.offset.checked_add(record.len)? <= source.size();
-    let mut bytes = vec![0; if fits { record.len as usize } else { return None }];
+    if record.len > most || record.offset.checked_add(record.len)? > source.size() {
+        return None;
+    }
+    let mut bytes = vec![0; record.len as usize];
     source.read_whole(record.offset, &mut bytes).then_some(bytes)
 }
 
@@ -205,12 +204,14 @@ impl<'a> Walk<'a> {
         Some(&self.window[skip..skip + len])
     }
 
-    /// The first `N` bytes of a record, and how many of them it has.
-    fn read<const N: usize>(&mut self, record: Extent) -> Option<([u8; N], usize)> {
-        let len = record.len.min(N as u64) as usize;
-        let mut bytes = [0; N];
-        bytes[..len].copy_from_slice(self.bytes(record.offset, len)?);
-        Some((bytes, len))
+    /// The first bytes of a record, `most` at most.
+    fn read(&mut self, record: Extent, most: u64) -> Option<&[u8]> {
+        self.bytes(record.offset, record.len.min(most) as usize)
+    }
+
+    fn stop<T>(&mut self, fault: &'static str) -> Option<T> {
+        self.fault = Some(fault);
+        None
     }
 
     /// The next note's kind and record.
@@ -219,21 +220,16 @@ impl<'a> Walk<'a> {
             return None;
         }
         let at = self.at;
-        let Some(head) = self.bytes(at, 12) else {
-            self.fault = Some("they cannot be read to their end");
-            return None;
-        };
+        let Some(head) = self.bytes(at, 12) else { return self.stop("they cannot be read to their end") };
         let (name, len, mut kind) = (u64::from(u32_at(head, 0)), u64::from(u32_at(head, 4)), u32_at(head, 8));
         if (name, len, kind) == (0, 0, 0) {
-            self.fault = Some("they end in zeros");
-            return None;
+            return self.stop("they end in zeros");
         }
         let record = Extent { offset: at + 12 + name.next_multiple_of(4), len };
         self.at = record.offset + len.next_multiple_of(4);
         // The last one may lack its padding, but not its bytes.
         if record.offset + len > self.end {
-            self.fault = Some("one of them is longer than there is room");
-            return None;
+            return self.stop("one of them is longer than there is room");
         }
         // Numbers mean what they mean here only under these names.
         let owner: &[u8] = if kind == EXTENDED_STATE { b"LINUX\0" } else { b"CORE\0" };

@@ -34,7 +34,7 @@ impl Segment {
 /// The table of mappings, in address order, none over another.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
-    table: Vec<Segment>,
+    pub(super) table: Vec<Segment>,
     /// Some were laid over others.
     pub(super) overlapping: bool,
     /// Bytes that the headers promise and the file lacks.
@@ -78,11 +78,6 @@ impl Segments {
             offset: load.offset,
             flags: load.flags,
         })
-    }
-
-    /// All of them, in address order.
-    pub(super) fn table(&self) -> &[Segment] {
-        &self.table
     }
 
     /// The last one that starts at or below `addr`.
