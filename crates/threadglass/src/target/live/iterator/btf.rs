@@ -83,10 +83,9 @@ impl<'a> Type<'a> {
             8..=11 | 18 => (Kind::Modifier, 0),
             12 => (Kind::Function, 0),
             13 => (Kind::Prototype, count * 8),
-            7 => (Kind::Other, 0),
+            7 | 16 => (Kind::Other, 0),
             14 | 17 => (Kind::Other, 4),
             15 => (Kind::Other, count * 12),
-            16 => (Kind::Other, 0),
             19 => (Kind::Enum, count * 12),
             // A newer format: how long the record is cannot be known.
             _ => return None,
@@ -106,10 +105,8 @@ impl<'a> Btf<'a> {
     /// Checks the frame, and finds the first type of each kind and name that is wanted: the kernel
     /// takes the first, too. `None` when one is missing.
     pub(super) fn parse<const N: usize>(bytes: &'a [u8], wanted: [(Kind, &str); N]) -> Option<(Self, [TypeId; N])> {
-        let magic_and_version = bytes.get(..3)?;
-        if magic_and_version != [0x9f, 0xeb, 1] {
-            return None;
-        }
+        // Magic and version.
+        bytes.strip_prefix(&[0x9f, 0xeb, 1])?;
         let body = bytes.get(u32_at(bytes, 4)? as usize..)?;
         let section = |at: usize| {
             let (from, len) = (u32_at(bytes, at)? as usize, u32_at(bytes, at + 4)? as usize);
@@ -216,20 +213,12 @@ impl<'a> Btf<'a> {
         for [member_name, member, place] in parent.items::<3>() {
             *budget = budget.checked_sub(1)?;
             let (bits, bit_size) = if parent.has_bit_sizes { (place & 0xff_ffff, place >> 24) } else { (place, 0) };
-            let anonymous = member_name == 0;
-            if !anonymous && !self.is_named(member_name, name) {
-                continue;
-            }
-            if bits % 8 != 0 || bit_size != 0 {
-                match anonymous {
-                    true => continue,
-                    false => return None,
+            let is_whole = bits % 8 == 0 && bit_size == 0;
+            if member_name != 0 {
+                if self.is_named(member_name, name) {
+                    return is_whole.then_some((bits / 8, TypeId(member)));
                 }
-            }
-            if !anonymous {
-                return Some((bits / 8, TypeId(member)));
-            }
-            if let Some((inner, found)) = self.find_member(TypeId(member), name, depth, budget) {
+            } else if is_whole && let Some((inner, found)) = self.find_member(TypeId(member), name, depth, budget) {
                 return Some(((bits / 8).checked_add(inner)?, found));
             }
         }

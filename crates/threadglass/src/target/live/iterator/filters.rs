@@ -136,20 +136,14 @@ fn copying(offsets: &Offsets, from: u64, pieces: usize) -> Vec<Insn> {
 fn run(offsets: &Offsets, code: &[Insn], lwp: Lwp) -> Option<Vec<u8>> {
     let program = bpf::load_iterator(code, offsets.function).ok()?;
     let link = bpf::attach_to_thread(&program, u32::try_from(lwp.0).ok()?).ok()?;
-    let stream = bpf::start_pass(&link).ok()?;
-    let (mut all, mut buf) = (Vec::new(), vec![0; 2 * RUN]);
-    loop {
-        match nix::unistd::read(&stream, &mut buf) {
-            Ok(0) => return Some(all),
-            Ok(got) => all.extend_from_slice(&buf[..got]),
-            Err(Errno::EINTR | Errno::EAGAIN) => {}
-            Err(_) => return None,
-        }
+    let mut all = Vec::new();
+    let take = |bytes: &[u8]| {
+        all.extend_from_slice(bytes);
         // No thread has more than one record.
-        if all.len() > 2 * RUN {
-            return None;
-        }
-    }
+        if all.len() > 2 * RUN { Err(Errno::EFBIG) } else { Ok(()) }
+    };
+    super::run(&link, take).ok()?;
+    Some(all)
 }
 
 impl Live {

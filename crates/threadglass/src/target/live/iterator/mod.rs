@@ -75,22 +75,29 @@ impl TaskIterator {
 
     /// One pass: `each` sees the record of every thread.
     fn pass(&self, mut each: impl FnMut(&Record)) -> Result<(), Errno> {
-        let stream = bpf::start_pass(&self.link)?;
-        let mut buf = vec![0; BUFFER];
-        loop {
-            let got = match nix::unistd::read(&stream, &mut buf) {
-                Ok(0) => return Ok(()),
-                Ok(got) => got,
-                Err(Errno::EINTR | Errno::EAGAIN) => continue,
-                Err(errno) => return Err(errno),
-            };
+        run(&self.link, |bytes| {
             // Records are never cut: the buffer has room for all that the kernel gives at once.
-            let (records, rest) = buf[..got].as_chunks::<RECORD>();
+            let (records, rest) = bytes.as_chunks::<RECORD>();
             if !rest.is_empty() {
                 return Err(Errno::EPROTO);
             }
             let records = records.iter().map(Record::decode);
             records.filter(|record| record.process() == self.pid).for_each(|record| each(&record));
+            Ok(())
+        })
+    }
+}
+
+/// Runs the program behind `link` once; `take` gets what it writes.
+fn run(link: &OwnedFd, mut take: impl FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Errno> {
+    let stream = bpf::start_pass(link)?;
+    let mut buf = vec![0; BUFFER];
+    loop {
+        match nix::unistd::read(&stream, &mut buf) {
+            Ok(0) => return Ok(()),
+            Ok(got) => take(&buf[..got])?,
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(errno) => return Err(errno),
         }
     }
 }
