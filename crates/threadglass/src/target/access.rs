@@ -2,12 +2,14 @@
 
 use crate::target::Live;
 use nix::errno::Errno;
-use std::fmt;
 
 /// Why the memory of a process is closed to us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// It belongs to another user.
+    #[error(
+        "the process belongs to user {uid} and we are user {own}: run as that user, as root, or with CAP_SYS_PTRACE"
+    )]
     OtherUser {
         /// That user.
         uid: u32,
@@ -15,18 +17,28 @@ pub enum Denial {
         own: u32,
     },
     /// Yama forbids it.
+    #[error("kernel.yama.ptrace_scope is {scope}: {}", if *scope == 3 { FOR_GOOD } else { SCOPE_0 })]
     Yama {
         /// `kernel.yama.ptrace_scope`.
         scope: u32,
     },
     /// The process is ours but protected: it changed credentials, or has capabilities we lack.
+    #[error("{}", if *as_root { EVEN_FROM_ROOT } else { FROM_USER })]
     Protected {
         /// Whether we are root already.
         as_root: bool,
     },
     /// Something else.
+    #[error("the kernel refuses to open its memory: {}", .0.desc())]
     Other(Errno),
 }
+
+const FOR_GOOD: &str = "nobody may look into another process until the next boot";
+const SCOPE_0: &str = "run as root, or `sudo sysctl kernel.yama.ptrace_scope=0`";
+const FROM_USER: &str = "the process is protected (it changed user, has capabilities that we lack, or lives in another user \
+                         namespace): run as root";
+const EVEN_FROM_ROOT: &str = "not even root may look into this process from here (a container without CAP_SYS_PTRACE, or a security \
+                              module): run on the host, or give the container --cap-add=SYS_PTRACE";
 
 /// `kernel.yama.ptrace_scope`, `None` where the kernel has no Yama.
 pub fn yama_scope() -> Option<u32> {
@@ -63,33 +75,6 @@ impl Denial {
                 Some(scope) if scope > 0 => Self::Yama { scope },
                 _ => Self::Protected { as_root: own == 0 },
             },
-        }
-    }
-}
-
-impl fmt::Display for Denial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherUser { uid, own } => write!(
-                f,
-                "the process belongs to user {uid} and we are user {own}: run as that user, as root, or with CAP_SYS_PTRACE"
-            ),
-            Self::Yama { scope: 3 } => {
-                f.write_str("kernel.yama.ptrace_scope is 3: nobody may look into another process until the next boot")
-            }
-            Self::Yama { scope } => write!(
-                f,
-                "kernel.yama.ptrace_scope is {scope}: run as root, or `sudo sysctl kernel.yama.ptrace_scope=0`"
-            ),
-            Self::Protected { as_root: false } => f.write_str(
-                "the process is protected (it changed user, has capabilities that we lack, or lives in another user \
-                 namespace): run as root",
-            ),
-            Self::Protected { as_root: true } => f.write_str(
-                "not even root may look into this process from here (a container without CAP_SYS_PTRACE, or a security \
-                 module): run on the host, or give the container --cap-add=SYS_PTRACE",
-            ),
-            Self::Other(errno) => write!(f, "the kernel refuses to open its memory: {}", errno.desc()),
         }
     }
 }
