@@ -87,15 +87,12 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
 
 /// The lines of `bytes`. Ten thousand of these files are read in one look, of which most lines are
 /// skipped: hence memchr.
-fn lines(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        if bytes.is_empty() {
-            return None;
-        }
-        let end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
-        let line = &bytes[..end];
-        bytes = bytes.get(end + 1..).unwrap_or_default();
-        Some(line)
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]).map(move |end| {
+        let line = &bytes[start..end];
+        start = end + 1;
+        line
     })
 }
 

@@ -5,6 +5,7 @@ use crate::Lwp;
 use crate::arch::EXTENDED_STATE;
 use crate::model::SignalSet;
 use nix::errno::Errno;
+use nix::sys::ptrace::Options;
 
 /// Which registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +115,7 @@ pub(crate) const AT_SYSCALL: i32 = libc::SIGTRAP | 0x80;
 
 /// Makes stops at system calls distinct from signals.
 pub(crate) fn tell_syscalls(lwp: Lwp) -> Result<(), Errno> {
-    // SAFETY: PTRACE_SETOPTIONS takes two integers and touches no memory of ours.
-    let rc = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, lwp.0, 0usize, libc::PTRACE_O_TRACESYSGOOD as usize) };
-    Errno::result(rc).map(drop)
+    nix::sys::ptrace::setoptions(nix::unistd::Pid::from_raw(lwp.0), Options::PTRACE_O_TRACESYSGOOD)
 }
 
 /// Lets a stopped thread go on to the beginning or the end of its next system call, and hands it `signal` (0 for none).

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 /// The symbols of [`SYMBOLS`] that the process has.
 #[derive(Debug)]
-pub(super) struct GlibcSymbols {
-    found: HashMap<String, RemoteAddr>,
-}
+pub(super) struct GlibcSymbols(HashMap<String, RemoteAddr>);
 
 impl GlibcSymbols {
     /// Looks for them in the objects of `target`.
@@ -37,7 +35,7 @@ impl GlibcSymbols {
                 }
             }
             if found.contains_key("__nptl_rtld_global") && found.contains_key("__libc_stack_end") {
-                return Self { found };
+                return Self(found);
             }
         }
         // A libc before 2.34 keeps its list heads out of the dynamic table, and a static program
@@ -56,13 +54,13 @@ impl GlibcSymbols {
                 found.entry(name).or_insert(addr);
             }
         }
-        Self { found }
+        Self(found)
     }
 
     /// Address of `name`, one of [`SYMBOLS`].
     pub(super) fn address_of(&self, name: &str) -> Option<RemoteAddr> {
         debug_assert!(SYMBOLS.contains(&name), "{name} is missing from target::SYMBOLS");
-        self.found.get(name).copied()
+        self.0.get(name).copied()
     }
 }
 

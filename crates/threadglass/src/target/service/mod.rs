@@ -81,23 +81,19 @@ pub struct Service<'a, S> {
 impl<'a, S: ProcService> Service<'a, S> {
     /// One of which nothing is known yet.
     pub fn new(debugger: S) -> Self {
-        Self::with(debugger, None)
-    }
-
-    /// One of which `known` is known.
-    pub fn knowing(debugger: S, known: Known<'a>) -> Self {
-        Self::with(debugger, Some(known))
-    }
-
-    fn with(debugger: S, known: Option<Known<'a>>) -> Self {
         Self {
             debugger,
             thread: thread::current().id(),
-            known,
+            known: None,
             lwps: OnceLock::new(),
             failures: Failures::default(),
             limits: Limits::default(),
         }
+    }
+
+    /// One of which `known` is known.
+    pub fn knowing(debugger: S, known: Known<'a>) -> Self {
+        Self { known: Some(known), ..Self::new(debugger) }
     }
 
     /// Whether a read has failed, be it of what is not mapped.
@@ -120,11 +116,11 @@ impl<'a, S: ProcService> Service<'a, S> {
     }
 
     fn debugger(&self) -> Option<&S> {
-        let here = thread::current().id() == self.thread;
-        if !here {
+        if thread::current().id() != self.thread {
             self.fail();
+            return None;
         }
-        here.then_some(&self.debugger)
+        Some(&self.debugger)
     }
 
     fn live(&self) -> Option<&'a Live> {
