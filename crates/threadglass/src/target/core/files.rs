@@ -2,7 +2,7 @@
 
 use super::CoreOptions;
 use super::header::{Headers, MAX_OF_OBJECT, PF_W, PT_LOAD, ProgramHeader};
-use super::segments::OwnBytes;
+use super::segments::Segments;
 use super::source::Source;
 use crate::RemoteAddr;
 use crate::elf::{Image, ImageError, build_id_of_file};
@@ -49,7 +49,7 @@ pub(super) struct Files(Vec<Behind>);
 impl Files {
     /// Finds them. `program` says which module is the executable.
     pub(super) fn find(
-        memory: &OwnBytes<'_>,
+        memory: &Segments,
         modules: &[Module],
         program: impl Fn(&Module) -> bool,
         options: &CoreOptions,
@@ -140,7 +140,7 @@ fn listed(names: &[String]) -> String {
 }
 
 /// The first of `candidates` that is the module's file.
-fn choose(memory: &OwnBytes<'_>, module: &Module, candidates: impl Iterator<Item = (PathBuf, File)>) -> Behind {
+fn choose(memory: &Segments, module: &Module, candidates: impl Iterator<Item = (PathBuf, File)>) -> Behind {
     let in_core = match Image::load(memory, module.base) {
         Ok(image) => image.build_id(memory),
         Err(ImageError::NotElf(_)) => return Behind::NotAnObject,

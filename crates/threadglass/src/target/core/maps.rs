@@ -2,8 +2,7 @@
 
 use super::header::{Headers, MAX_OF_OBJECT, PF_R, PF_W, PF_X, PT_LOAD};
 use super::records::{FileMapping, MAX_NAME};
-use super::segments::{OwnBytes, Placed, Segment, Segments};
-use super::source::Source;
+use super::segments::{Placed, Segment, Segments};
 use crate::RemoteAddr;
 use crate::proc::MapEntry;
 use std::collections::HashMap;
@@ -16,12 +15,7 @@ const MAX_OBJECTS: usize = 4096;
 /// Puts the core's segments and the files that were mapped together, in address order. A debugger
 /// leaves out segments that a file has wholly: of those, the object's own headers tell the permissions. Also
 /// gives whether there was no room for some names.
-pub(super) fn build(
-    source: &dyn Source,
-    segments: &Segments,
-    files: &[FileMapping],
-    vdso: Option<RemoteAddr>,
-) -> (Vec<MapEntry>, bool) {
+pub(super) fn build(segments: &Segments, files: &[FileMapping], vdso: Option<RemoteAddr>) -> (Vec<MapEntry>, bool) {
     let mut inodes: HashMap<&[u8], u64> = HashMap::new();
     let inodes: Vec<u64> = files
         .iter()
@@ -37,7 +31,7 @@ pub(super) fn build(
     let mut names = MAX_NAMES;
     let mut maps: Vec<_> =
         segments.table.iter().map(|segment| entry(segment, file_at(segment.start), vdso, &mut names)).collect();
-    let mut objects = Objects { source, segments, seen: HashMap::new(), left: MAX_OBJECTS };
+    let mut objects = Objects { memory: segments, seen: HashMap::new(), left: MAX_OBJECTS };
     for (file, inode) in files.iter().zip(&inodes) {
         if file.offset == 0 {
             objects.seen.insert(&file.name, (file.start, None));
@@ -91,8 +85,7 @@ fn entry(
 
 /// The program headers of mapped objects, as the core has them.
 struct Objects<'a> {
-    source: &'a dyn Source,
-    segments: &'a Segments,
+    memory: &'a Segments,
     /// By name: where it begins, and its headers once they were asked for.
     seen: HashMap<&'a [u8], (u64, Option<Option<Headers>>)>,
     /// Objects whose headers may still be read.
@@ -107,10 +100,8 @@ impl Objects<'_> {
         if headers.is_none() {
             self.left = self.left.checked_sub(1)?;
         }
-        let memory = OwnBytes { source: self.source, segments: self.segments };
-        let headers = headers
-            .get_or_insert_with(|| Headers::read(&Placed { memory, base: RemoteAddr(base) }, MAX_OF_OBJECT))
-            .as_ref()?;
+        let placed = Placed { memory: self.memory, base: RemoteAddr(base) };
+        let headers = headers.get_or_insert_with(|| Headers::read(&placed, MAX_OF_OBJECT)).as_ref()?;
         let first = headers.of_kind(PT_LOAD).find(|load| load.offset == 0)?;
         let at = addr.wrapping_sub(base.wrapping_sub(first.vaddr));
         let holds = |vaddr: u64, size: u64| (vaddr & !0xfff) <= at && at < vaddr.saturating_add(size);

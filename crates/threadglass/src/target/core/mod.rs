@@ -40,7 +40,7 @@ use header::{Headers, MAX_OF_CORE};
 use nix::fcntl::OFlag;
 use notes::Notes;
 use records::FileMapping;
-use segments::{OwnBytes, Segments, read_pieces};
+use segments::{Segments, read_pieces};
 use source::Source;
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -72,7 +72,6 @@ const MAX_REGISTERS: u64 = 1 << 20;
 pub struct Core {
     path: PathBuf,
     options: CoreOptions,
-    source: Box<dyn Source>,
     pid: Pid,
     headers_missing: u64,
     segments: Segments,
@@ -131,12 +130,12 @@ impl Core {
         header::check_core(&*source, path)?;
         let headers = Headers::read(&*source, MAX_OF_CORE)
             .ok_or_else(|| CoreFault::NoThreads { why: "its program headers are of no known form".to_owned() })?;
-        let segments = Segments::new(&headers, source.size());
         let notes = Notes::read(&*source, &headers);
+        let segments = Segments::new(&headers, source);
         let Some(first) = notes.threads.first() else {
             let cut = segments.missing > 0 || headers.claimed > headers.entries.len() as u64 || !notes.are_whole();
             let why = match cut {
-                true => header::too_short(source.size()),
+                true => header::too_short(segments.source.size()),
                 false => "no note in it is one of a thread (was it made by another system, or by a tool of its own?)"
                     .to_owned(),
             };
@@ -150,7 +149,6 @@ impl Core {
             headers_missing: headers.claimed - headers.entries.len() as u64,
             segments,
             notes,
-            source,
             maps: OnceLock::new(),
             modules: OnceLock::new(),
             files: OnceLock::new(),
@@ -166,17 +164,12 @@ impl Core {
 
     /// The floating-point registers of a thread, as `PTRACE_GETFPREGS` gives them.
     pub fn floating_registers(&self, lwp: Lwp) -> Option<Vec<u8>> {
-        notes::whole(&*self.source, self.notes.thread(lwp)?.floating?, MAX_REGISTERS)
+        notes::whole(&*self.segments.source, self.notes.thread(lwp)?.floating?, MAX_REGISTERS)
     }
 
     /// The whole extended state of a thread, as `PTRACE_GETREGSET` gives it for `NT_X86_XSTATE`.
     pub fn extended_registers(&self, lwp: Lwp) -> Option<Vec<u8>> {
-        notes::whole(&*self.source, self.notes.thread(lwp)?.extended?, MAX_REGISTERS)
-    }
-
-    /// The core's own bytes.
-    fn own(&self) -> OwnBytes<'_> {
-        OwnBytes { source: &*self.source, segments: &self.segments }
+        notes::whole(&*self.segments.source, self.notes.thread(lwp)?.extended?, MAX_REGISTERS)
     }
 
     fn mapped_files(&self) -> &[FileMapping] {
@@ -184,8 +177,9 @@ impl Core {
     }
 
     fn files(&self) -> &Files {
-        self.files
-            .get_or_init(|| Files::find(&self.own(), self.modules(), |module| self.is_program(module), &self.options))
+        self.files.get_or_init(|| {
+            Files::find(&self.segments, self.modules(), |module| self.is_program(module), &self.options)
+        })
     }
 
     fn info(&self) -> CoreInfo {
@@ -208,34 +202,34 @@ impl Core {
     /// What is damaged.
     fn damages(&self) -> Vec<Gap> {
         let mut gaps = Vec::new();
+        let mut lack = |what: &str, why: &str| gaps.push(Gap::whole(what, why));
         for fault in &self.notes.faults {
-            gaps.push(Gap::whole("some of the notes on threads", format!("the core is damaged: {fault}")));
+            lack("some of the notes on threads", &format!("the core is damaged: {fault}"));
         }
         if self.notes.more_threads > 0 {
             let why = format!("the core has more threads than a look takes; the first {} are kept", notes::MAX_THREADS);
-            gaps.push(Gap::whole(format!("{} threads", self.notes.more_threads), why));
+            lack(&format!("{} threads", self.notes.more_threads), &why);
         }
         if self.segments.missing > 0 {
-            let (missing, has) = (self.segments.missing, self.source.size());
+            let (missing, has) = (self.segments.missing, self.segments.source.size());
             let why = format!(
                 "the core is cut short: it has {has} bytes and lacks {missing} of memory (`ulimit -c unlimited`, a larger disk)"
             );
-            gaps.push(Gap::whole("some of the memory", why));
+            lack("some of the memory", &why);
         }
         if self.headers_missing > 0 {
             let why = format!("the core is damaged: {} of its program headers are missing", self.headers_missing);
-            gaps.push(Gap::whole("some of the memory", why));
+            lack("some of the memory", &why);
         }
         if self.segments.overlapping {
-            let why = "the core is damaged: segments overlap, and of each byte the first is taken";
-            gaps.push(Gap::whole("some of the memory", why));
+            lack("some of the memory", "the core is damaged: segments overlap, and of each byte the first is taken");
         }
         if self.notes.process.is_none() {
-            gaps.push(Gap::whole("the process's name, user and pid", "the core has no note on the process"));
+            lack("the process's name, user and pid", "the core has no note on the process");
         }
         if self.mapped_files().is_empty() && self.options.use_files {
             let why = "the core does not list the files that were mapped";
-            gaps.push(Gap::whole("code, names of functions, the version of libc", why));
+            lack("code, names of functions, the version of libc", why);
         }
         gaps
     }
@@ -243,7 +237,7 @@ impl Core {
 
 impl Memory for Core {
     fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
-        read_pieces(addr, buf, |at, rest| match self.segments.read(&*self.source, at, rest) {
+        read_pieces(addr, buf, |at, rest| match self.segments.read(at, rest) {
             0 => {
                 // A file answers as far as the core has nothing.
                 let room = usize::try_from(self.segments.next_present(at) - at).unwrap_or(usize::MAX);
@@ -287,7 +281,7 @@ impl Target for Core {
     fn maps(&self) -> &[MapEntry] {
         self.maps.get_or_init(|| {
             let vdso = self.notes.auxv.and_then(|aux| aux.vdso);
-            let (maps, nameless) = maps::build(&*self.source, &self.segments, self.mapped_files(), vdso);
+            let (maps, nameless) = maps::build(&self.segments, self.mapped_files(), vdso);
             if nameless {
                 self.limits.leave_out("files of some mappings", "their names take more room than a look has for them");
             }

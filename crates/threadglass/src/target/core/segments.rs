@@ -31,9 +31,10 @@ impl Segment {
     }
 }
 
-/// The table of mappings, in address order, none over another.
-#[derive(Debug, Default)]
+/// The core's own bytes, without those of the files it names.
 pub(super) struct Segments {
+    pub(super) source: Box<dyn Source>,
+    /// The mappings, in address order, none over another.
     pub(super) table: Vec<Segment>,
     /// Some were laid over others.
     pub(super) overlapping: bool,
@@ -42,9 +43,10 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Takes the table from `headers`, for a file of `size` bytes.
-    pub(super) fn new(headers: &Headers, size: u64) -> Self {
-        let mut segments = Self::default();
+    /// Takes the table from `headers`, which are those of `source`.
+    pub(super) fn new(headers: &Headers, source: Box<dyn Source>) -> Self {
+        let size = source.size();
+        let mut segments = Self { source, table: Vec::new(), overlapping: false, missing: 0 };
         let mut found: Vec<_> = headers.of_kind(PT_LOAD).filter_map(|load| segments.placed(load, size)).collect();
         found.sort_by_key(|segment| segment.start);
         segments.table.reserve(found.len());
@@ -87,11 +89,11 @@ impl Segments {
     }
 
     /// Reads what the core has at `addr`, within one mapping; 0 where it has nothing.
-    pub(super) fn read(&self, source: &dyn Source, addr: u64, buf: &mut [u8]) -> usize {
+    pub(super) fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
         let Some((_, segment)) = self.below(addr).filter(|(_, segment)| addr < segment.present_end) else { return 0 };
         let there = usize::try_from(segment.present_end - addr).unwrap_or(usize::MAX).min(buf.len());
         match segment.offset.checked_add(addr - segment.start) {
-            Some(offset) => source.read_at(offset, &mut buf[..there]),
+            Some(offset) => self.source.read_at(offset, &mut buf[..there]),
             None => 0,
         }
     }
@@ -105,15 +107,9 @@ impl Segments {
     }
 }
 
-/// The core's own bytes, without those of the files it names.
-pub(super) struct OwnBytes<'a> {
-    pub(super) source: &'a dyn Source,
-    pub(super) segments: &'a Segments,
-}
-
-impl Memory for OwnBytes<'_> {
+impl Memory for Segments {
     fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
-        read_pieces(addr, buf, |at, rest| self.segments.read(self.source, at, rest))
+        read_pieces(addr, buf, |at, rest| self.read(at, rest))
     }
 }
 
@@ -142,7 +138,7 @@ pub(super) fn read_pieces(
 
 /// An object as it lies in the core at `base`, read as if it were its file: enough for its headers.
 pub(super) struct Placed<'a> {
-    pub(super) memory: OwnBytes<'a>,
+    pub(super) memory: &'a Segments,
     pub(super) base: RemoteAddr,
 }
 
@@ -167,9 +163,8 @@ mod tests {
     fn read(loads: Vec<ProgramHeader>, addr: u64, len: usize) -> Option<Vec<u8>> {
         let source: Vec<u8> = (0..100).collect();
         let claimed = loads.len() as u64;
-        let segments = Segments::new(&Headers { entries: loads, claimed }, source.len() as u64);
+        let memory = Segments::new(&Headers { entries: loads, claimed }, Box::new(source));
         let mut buf = vec![0; len];
-        let memory = OwnBytes { source: &source, segments: &segments };
         memory.read_at(RemoteAddr(addr), &mut buf).ok().map(|n| buf[..n].to_vec())
     }
 
