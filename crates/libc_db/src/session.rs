@@ -18,7 +18,9 @@ use threadglass::act::{LiveWriter, Tracer};
 use threadglass::look::threads::{InspectError, Inspector};
 use threadglass::memory::{Memory, MemoryWrite};
 use threadglass::runtimes::glibc::{Layout, LayoutError};
-use threadglass::target::{Core, KernelFacts, Known, Live, LwpFacts, ProcService, SYMBOLS, Service, Symbols, Target};
+use threadglass::target::{
+    Core, KernelFacts, KnownProcess, Live, LwpFacts, ProcService, SYMBOLS, Service, Symbols, Target,
+};
 use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
 /// Where a session's answers come from.
@@ -145,7 +147,7 @@ impl Session {
 
     /// The client's process as a target. `live` was shown to be the same.
     pub(crate) fn service<'a>(&'a self, client: Client, live: Option<&'a Live>) -> Service<'a, Client> {
-        Service::knowing(client, Known { live, list: &self.layout })
+        Service::knowing(client, KnownProcess { live, list: &self.layout })
     }
 
     /// Whether what was learned from the client's process is all there was: no routine has failed, nor does one now.

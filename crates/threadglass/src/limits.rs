@@ -27,12 +27,12 @@ const TOO_MUCH: &str = "a look keeps and decodes only so much of them";
 
 /// The budget of looks at one target. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Limits(Arc<Inner>);
+pub struct Limits(Arc<Budget>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct Budget {
     held: AtomicU64,
-    look: Mutex<Look>,
+    look: Mutex<LookState>,
     /// What was read once and is still used, by what it was read of.
     read: Mutex<HashMap<FileKey, Weak<dyn Any + Send + Sync>>>,
 }
@@ -41,10 +41,10 @@ struct Inner {
 type FileKey = (u64, u64, u64, i64);
 
 #[derive(Debug, Default)]
-struct Look {
+struct LookState {
     /// Calls of [`Limits::begin`] that have not ended.
     depth: usize,
-    clock: Option<Clock>,
+    clock: Option<LookClock>,
     left_out: Vec<Gap>,
     unnamed: usize,
     /// What was read once for the whole look.
@@ -53,7 +53,7 @@ struct Look {
 
 /// The time of a look.
 #[derive(Debug)]
-struct Clock {
+struct LookClock {
     /// How much CPU time we will have used when it is over.
     end: Duration,
     /// When to ask again: a clock of CPU time costs a system call.
@@ -73,7 +73,7 @@ pub struct Share {
 }
 
 impl Limits {
-    fn look(&self) -> std::sync::MutexGuard<'_, Look> {
+    fn look(&self) -> std::sync::MutexGuard<'_, LookState> {
         self.0.look.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,8 +81,8 @@ impl Limits {
     pub fn begin(&self) -> Running {
         let mut look = self.look();
         if look.depth == 0 {
-            let clock = Clock { end: all_own_cpu() + MAX_TIME, next: Instant::now() + CHECK, is_over: false };
-            *look = Look { clock: Some(clock), ..Look::default() };
+            let clock = LookClock { end: all_own_cpu() + MAX_TIME, next: Instant::now() + CHECK, is_over: false };
+            *look = LookState { clock: Some(clock), ..LookState::default() };
         }
         look.depth += 1;
         Running(self.clone())

@@ -10,7 +10,7 @@ use threadglass::model::{Snapshot, SyncObject, Thread, ThreadState};
 use threadglass::proc::SyscallFile;
 use threadglass::runtimes::glibc::Layout;
 use threadglass::target::{
-    GeneralRegisters, KernelFacts, Known, Live, ProcService, RoutineFailed, Service, Symbols, Target,
+    GeneralRegisters, KernelFacts, KnownProcess, Live, ProcService, RoutineFailed, Service, Symbols, Target,
 };
 use threadglass::{Lwp, Pid, RemoteAddr};
 
@@ -70,8 +70,8 @@ fn layout_of(target: &(impl Memory + Symbols)) -> Layout {
     Layout::discover(target, target, &[]).unwrap()
 }
 
-fn known<'a>(layout: &'a Layout, live: Option<&'a Live>) -> Known<'a> {
-    Known { live, list: layout }
+fn known<'a>(layout: &'a Layout, live: Option<&'a Live>) -> KnownProcess<'a> {
+    KnownProcess { live, list: layout }
 }
 
 /// What does not depend on the moment.

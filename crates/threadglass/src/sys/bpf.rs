@@ -26,7 +26,7 @@ const LICENSE: &CStr = c"Dual MIT/GPL";
 /// One instruction, in the kernel's form.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Insn {
+pub(crate) struct BpfInsn {
     /// Operation.
     pub(crate) code: u8,
     /// Destination register in the low half, source register in the high one.
@@ -86,7 +86,7 @@ struct IterCreate {
 
 /// Loads a program that runs for each object of the iterator whose kernel function has the type
 /// number `attach_btf_id`.
-pub(crate) fn load_iterator(insns: &[Insn], attach_btf_id: u32) -> Result<OwnedFd, Errno> {
+pub(crate) fn load_iterator(insns: &[BpfInsn], attach_btf_id: u32) -> Result<OwnedFd, Errno> {
     let attr = ProgLoad {
         prog_type: PROG_TYPE_TRACING,
         insn_cnt: u32::try_from(insns.len()).map_err(|_| Errno::E2BIG)?,
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn attributes_have_the_kernels_layout() {
-        assert_eq!(size_of::<Insn>(), 8);
+        assert_eq!(size_of::<BpfInsn>(), 8);
         assert_eq!(std::mem::offset_of!(ProgLoad, prog_name), 48);
         assert_eq!(std::mem::offset_of!(ProgLoad, expected_attach_type), 68);
         assert_eq!(std::mem::offset_of!(ProgLoad, attach_btf_id), 108);

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 /// `struct procmap_query` of linux/fs.h.
 #[repr(C)]
 #[derive(Default)]
-struct Query {
+struct ProcmapQuery {
     size: u64,
     query_flags: u64,
     query_addr: u64,
@@ -34,27 +34,28 @@ const COVERING_OR_NEXT: u64 = 0x10;
 const FILE_BACKED: u64 = 0x20;
 /// _IOWR('f', 17, struct procmap_query)
 const PROCMAP_QUERY: libc::c_ulong =
-    3 << 30 | (size_of::<Query>() as libc::c_ulong) << 16 | (b'f' as libc::c_ulong) << 8 | 17;
+    3 << 30 | (size_of::<ProcmapQuery>() as libc::c_ulong) << 16 | (b'f' as libc::c_ulong) << 8 | 17;
 
-/// Which mapping is wanted.
+/// Which mappings are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// The one that holds the address, or the next above it.
-    AtOrAbove,
-    /// The same among those of files.
-    FileAtOrAbove,
+pub(crate) enum MappingKind {
+    /// All of them.
+    Any,
+    /// Those of files.
+    File,
 }
 
-/// The mapping at or above `addr`; `None` when there is none. `maps` is the process's open `maps` file.
-pub(crate) fn query(maps: &File, addr: RemoteAddr, wanted: Wanted) -> Result<Option<MapEntry>, Errno> {
+/// The mapping of that kind that holds `addr`, or the next one above it; `None` when there is none.
+/// `maps` is the process's open `maps` file.
+pub(crate) fn query(maps: &File, addr: RemoteAddr, kind: MappingKind) -> Result<Option<MapEntry>, Errno> {
     let mut name = vec![0u8; libc::PATH_MAX as usize];
-    let mut query = Query {
-        size: size_of::<Query>() as u64,
-        query_flags: COVERING_OR_NEXT | if wanted == Wanted::FileAtOrAbove { FILE_BACKED } else { 0 },
+    let mut query = ProcmapQuery {
+        size: size_of::<ProcmapQuery>() as u64,
+        query_flags: COVERING_OR_NEXT | if kind == MappingKind::File { FILE_BACKED } else { 0 },
         query_addr: addr.0,
         vma_name_size: name.len() as u32,
         vma_name_addr: name.as_mut_ptr() as u64,
-        ..Query::default()
+        ..ProcmapQuery::default()
     };
     // SAFETY: `query` has the kernel's layout and says its size; the kernel writes to it, and at most
     // `vma_name_size` bytes to `name`. Both live through the call.
@@ -89,13 +90,13 @@ mod tests {
     #[test]
     fn agrees_with_the_maps_file() {
         let maps = File::open("/proc/self/maps").unwrap();
-        if query(&maps, RemoteAddr(0), Wanted::AtOrAbove) == Err(Errno::ENOTTY) {
+        if query(&maps, RemoteAddr(0), MappingKind::Any) == Err(Errno::ENOTTY) {
             return; // a kernel before 6.11: the library reads the file then
         }
         let (entries, _) = parse_maps(&std::fs::read("/proc/self/maps").unwrap());
         for entry in entries.iter().filter(|entry| entry.is_file()) {
-            assert_eq!(query(&maps, entry.start, Wanted::FileAtOrAbove), Ok(Some(entry.clone())));
+            assert_eq!(query(&maps, entry.start, MappingKind::File), Ok(Some(entry.clone())));
         }
-        assert_eq!(query(&maps, RemoteAddr(u64::MAX), Wanted::FileAtOrAbove), Ok(None));
+        assert_eq!(query(&maps, RemoteAddr(u64::MAX), MappingKind::File), Ok(None));
     }
 }

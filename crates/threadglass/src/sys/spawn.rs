@@ -9,13 +9,13 @@ use std::thread::JoinHandle;
 
 /// A forked process that has not executed its command yet. It ends by itself when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldCommand {
     pid: i32,
     go: File,
     spawner: JoinHandle<io::Result<Child>>,
 }
 
-impl Held {
+impl HeldCommand {
     /// Forks.
     pub(crate) fn fork(mut command: Command) -> io::Result<Self> {
         let (pid_end, child_pid) = pipe()?;
@@ -90,7 +90,7 @@ mod tests {
     fn nothing_is_executed_before_the_go_ahead() {
         let mut command = Command::new("true");
         command.stdin(std::process::Stdio::null());
-        let held = Held::fork(command).unwrap();
+        let held = HeldCommand::fork(command).unwrap();
         let exe = std::fs::read_link(format!("/proc/{}/exe", held.pid())).unwrap();
         assert_eq!(exe, std::env::current_exe().unwrap());
         let pid = held.pid();
@@ -101,9 +101,9 @@ mod tests {
 
     #[test]
     fn a_command_that_cannot_be_and_one_that_is_not_wanted() {
-        let held = Held::fork(Command::new("/nonexistent/command")).unwrap();
+        let held = HeldCommand::fork(Command::new("/nonexistent/command")).unwrap();
         assert_eq!(held.release().unwrap_err().kind(), io::ErrorKind::NotFound);
-        let held = Held::fork(Command::new("true")).unwrap();
+        let held = HeldCommand::fork(Command::new("true")).unwrap();
         let pid = held.pid();
         held.cancel();
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());

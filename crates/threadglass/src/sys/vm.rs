@@ -13,10 +13,10 @@ const BATCH: usize = 1024;
 /// The call as a whole does not work (as opposed to one bad address): it is not allowed, it does not exist here, or
 /// the thread has gone. `/proc/PID/mem` may still work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(crate) struct CallRefused;
 
 /// Reads one range; short when the range runs into unmapped memory.
-pub(crate) fn read(lwp: Lwp, addr: RemoteAddr, buf: &mut [u8]) -> Result<Result<usize, ReadError>, Refused> {
+pub(crate) fn read(lwp: Lwp, addr: RemoteAddr, buf: &mut [u8]) -> Result<Result<usize, ReadError>, CallRefused> {
     let len = buf.len();
     let mut local = [IoSliceMut::new(buf)];
     let remote = [RemoteIoVec { base: addr.0 as usize, len }];
@@ -27,7 +27,7 @@ pub(crate) fn read(lwp: Lwp, addr: RemoteAddr, buf: &mut [u8]) -> Result<Result<
 }
 
 /// Reads many ranges in few calls; every slot gets its own outcome.
-pub(crate) fn read_many(lwp: Lwp, slots: &mut [Slot<'_>]) -> Result<(), Refused> {
+pub(crate) fn read_many(lwp: Lwp, slots: &mut [Slot<'_>]) -> Result<(), CallRefused> {
     let mut rest = slots;
     while !rest.is_empty() {
         let take = rest.len().min(BATCH);
@@ -58,9 +58,9 @@ pub(crate) fn read_many(lwp: Lwp, slots: &mut [Slot<'_>]) -> Result<(), Refused>
     Ok(())
 }
 
-fn refused(errno: Errno) -> Result<(), Refused> {
+fn refused(errno: Errno) -> Result<(), CallRefused> {
     match errno {
-        Errno::ESRCH | Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Err(Refused),
+        Errno::ESRCH | Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Err(CallRefused),
         _ => Ok(()),
     }
 }

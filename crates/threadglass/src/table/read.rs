@@ -17,7 +17,7 @@ impl Agent {
     /// because the look has taken as long as it may, is a gap of the look.
     pub fn each(&self, memory: &dyn Memory, take: &mut dyn FnMut(Tracked) -> bool) {
         // Before the entries: see `table::words`.
-        let words = Words::read(memory, &self.view);
+        let words = MutexWords::read(memory, &self.view);
         let taken = self.view.entries.2;
         let mut first = 1;
         let (mut once, mut twice) = (Vec::new(), Vec::new());
@@ -124,7 +124,7 @@ fn place((start, room, _): (u64, u64, u64), number: u64, size: usize) -> Option<
 }
 
 /// The words of all mutexes that have one.
-struct Words {
+struct MutexWords {
     /// By what their row holds.
     rows: HashMap<u64, Box<[u8; ROW]>>,
 }
@@ -132,7 +132,7 @@ struct Words {
 /// Bytes of a row's words.
 const ROW: usize = 8 * words::ROW_WORDS as usize;
 
-impl Words {
+impl MutexWords {
     fn read(memory: &dyn Memory, view: &HeaderView) -> Self {
         let mut all = Self { rows: HashMap::new() };
         let Some(start) = view.words else { return all };

@@ -30,7 +30,7 @@ pub use bytes::Bytes;
 pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, SchedCounters};
 pub use live::Live;
 pub use module::Module;
-pub use service::{Known, ProcService, RoutineFailed, Service, ThreadList};
+pub use service::{KnownProcess, ProcService, RoutineFailed, Service, ThreadList};
 
 use crate::limits::Limits;
 use crate::memory::Memory;

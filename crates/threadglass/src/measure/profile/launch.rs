@@ -4,7 +4,7 @@ use super::{Options, ProfileError};
 use crate::Pid;
 use crate::perf::{Begin, Ticker};
 use crate::sys::limits;
-use crate::sys::spawn::Held;
+use crate::sys::spawn::HeldCommand;
 use nix::sys::signal::Signal;
 use std::process::{Child, Command};
 
@@ -23,7 +23,7 @@ impl Launched {
     /// Starts `command`. Its ticks are counted from its first instruction on.
     pub fn start(command: Command, options: &Options) -> Result<Self, ProfileError> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let held = match Held::fork(command) {
+        let held = match HeldCommand::fork(command) {
             Ok(held) => held,
             Err(error) => return Err(ProfileError::Launch(name, error)),
         };

@@ -3,7 +3,7 @@
 use super::CoreOptions;
 use super::header::{Headers, MAX_OF_OBJECT, PF_W, PT_LOAD, ProgramHeader};
 use super::segments::Segments;
-use super::source::Source;
+use super::source::ByteSource;
 use crate::RemoteAddr;
 use crate::elf::{Image, ImageError, build_id_of_file};
 use crate::model::{Gap, Remedy};
@@ -20,11 +20,11 @@ const NAMED: usize = 4;
 
 /// What became of the file behind one module.
 #[derive(Debug)]
-enum Behind {
+enum ModuleFile {
     /// It is there, and its build id is the one in the core.
-    Same(Object),
+    Same(OpenObject),
     /// It is there and fits, but the core has no build id to compare with.
-    Unchecked(Object),
+    Unchecked(OpenObject),
     /// It is there, and is not what the process had.
     Different(PathBuf),
     /// It is not there, or not readable.
@@ -35,7 +35,7 @@ enum Behind {
 
 /// An object's file.
 #[derive(Debug)]
-struct Object {
+struct OpenObject {
     file: File,
     bias: u64,
     /// The parts that a process cannot change without the core having them.
@@ -44,9 +44,9 @@ struct Object {
 
 /// What is behind each module, in the order of the modules.
 #[derive(Debug, Default)]
-pub(super) struct Files(Vec<Behind>);
+pub(super) struct ModuleFiles(Vec<ModuleFile>);
 
-impl Files {
+impl ModuleFiles {
     /// Finds them. `program` says which module is the executable.
     pub(super) fn find(
         memory: &Segments,
@@ -71,9 +71,9 @@ impl Files {
         Self(behind.collect())
     }
 
-    fn object(&self, index: usize) -> Option<&Object> {
+    fn object(&self, index: usize) -> Option<&OpenObject> {
         match self.0.get(index)? {
-            Behind::Same(object) | Behind::Unchecked(object) => Some(object),
+            ModuleFile::Same(object) | ModuleFile::Unchecked(object) => Some(object),
             _ => None,
         }
     }
@@ -90,7 +90,7 @@ impl Files {
         };
         let skip = at - part.vaddr;
         let len = usize::try_from(part.file_size - skip).unwrap_or(usize::MAX).min(buf.len());
-        part.offset.checked_add(skip).map_or(0, |offset| Source::read_at(&object.file, offset, &mut buf[..len]))
+        part.offset.checked_add(skip).map_or(0, |offset| ByteSource::read_at(&object.file, offset, &mut buf[..len]))
     }
 
     /// Opens the file behind the module with this index.
@@ -106,7 +106,7 @@ impl Files {
         let (mut missing, mut unchecked) = (Vec::new(), Vec::new());
         for (module, behind) in modules.iter().zip(&self.0) {
             match behind {
-                Behind::Different(path) => {
+                ModuleFile::Different(path) => {
                     let remedy = if program(module) { Remedy::GiveExecutable } else { Remedy::GiveLibrary };
                     let why = format!(
                         "{} is not the file the process had: its build id differs, so it is not used",
@@ -114,9 +114,9 @@ impl Files {
                     );
                     gaps.push(Gap::whole(format!("code and names in {}", module.name()), why).with(remedy));
                 }
-                Behind::Missing => missing.push(module.name()),
-                Behind::Unchecked(_) => unchecked.push(module.name()),
-                Behind::Same(_) | Behind::NotAnObject => {}
+                ModuleFile::Missing => missing.push(module.name()),
+                ModuleFile::Unchecked(_) => unchecked.push(module.name()),
+                ModuleFile::Same(_) | ModuleFile::NotAnObject => {}
             }
         }
         if !missing.is_empty() {
@@ -140,32 +140,32 @@ fn listed(names: &[String]) -> String {
 }
 
 /// The first of `candidates` that is the module's file.
-fn choose(memory: &Segments, module: &Module, candidates: impl Iterator<Item = (PathBuf, File)>) -> Behind {
+fn choose(memory: &Segments, module: &Module, candidates: impl Iterator<Item = (PathBuf, File)>) -> ModuleFile {
     let in_core = match Image::load(memory, module.base) {
         Ok(image) => image.build_id(memory),
-        Err(ImageError::NotElf(_)) => return Behind::NotAnObject,
+        Err(ImageError::NotElf(_)) => return ModuleFile::NotAnObject,
         Err(_) => None,
     };
-    let mut worst = Behind::Missing;
+    let mut worst = ModuleFile::Missing;
     for (path, file) in candidates {
-        let Some(object) = Object::new(file, module) else {
-            if matches!(worst, Behind::Missing) {
+        let Some(object) = OpenObject::new(file, module) else {
+            if matches!(worst, ModuleFile::Missing) {
                 // Without the core's word that it is an object, this is some other mapped file.
-                worst = if in_core.is_some() { Behind::Different(path) } else { Behind::NotAnObject };
+                worst = if in_core.is_some() { ModuleFile::Different(path) } else { ModuleFile::NotAnObject };
             }
             continue;
         };
         match (&in_core, build_id_of_file(&object.file)) {
-            (Some(core), Some(file)) if *core == file => return Behind::Same(object),
-            (Some(_), _) if !matches!(worst, Behind::Different(_)) => worst = Behind::Different(path),
+            (Some(core), Some(file)) if *core == file => return ModuleFile::Same(object),
+            (Some(_), _) if !matches!(worst, ModuleFile::Different(_)) => worst = ModuleFile::Different(path),
             (Some(_), _) => {}
-            (None, _) => return Behind::Unchecked(object),
+            (None, _) => return ModuleFile::Unchecked(object),
         }
     }
     worst
 }
 
-impl Object {
+impl OpenObject {
     fn new(file: File, module: &Module) -> Option<Self> {
         let headers = Headers::read(&file, MAX_OF_OBJECT)?;
         let first = headers.of_kind(PT_LOAD).find(|load| load.offset == 0)?;

@@ -1,7 +1,7 @@
 //! The ELF header and the program headers, of a core and of the files it names.
 
 use super::error::{CoreFault, machine_name};
-use super::source::Source;
+use super::source::ByteSource;
 use crate::arch::ELF_MACHINE;
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub(super) struct Headers {
 }
 
 /// Checks that `source` is a core of this machine; `path` is for messages.
-pub(super) fn check_core(source: &dyn Source, path: &Path) -> Result<(), CoreFault> {
+pub(super) fn check_core(source: &dyn ByteSource, path: &Path) -> Result<(), CoreFault> {
     if source.size() == 0 {
         return Err(CoreFault::Empty);
     }
@@ -76,7 +76,7 @@ pub(super) fn too_short(size: u64) -> String {
 impl Headers {
     /// Reads the program headers of a 64-bit little-endian ELF file, `most` at most; `None` when it is
     /// not one.
-    pub(super) fn read(source: &dyn Source, most: u64) -> Option<Self> {
+    pub(super) fn read(source: &dyn ByteSource, most: u64) -> Option<Self> {
         let mut header = [0; 64];
         if !source.read_whole(0, &mut header) || !header.starts_with(b"\x7fELF\x02\x01") {
             return None;

@@ -2,7 +2,7 @@
 
 use super::header::{Headers, MAX_OF_OBJECT, PF_R, PF_W, PF_X, PT_LOAD};
 use super::records::{FileMapping, MAX_NAME};
-use super::segments::{Placed, Segment, Segments};
+use super::segments::{PlacedObject, Segment, Segments};
 use crate::RemoteAddr;
 use crate::proc::MapEntry;
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub(super) fn build(segments: &Segments, files: &[FileMapping], vdso: Option<Rem
     let mut names = MAX_NAMES;
     let mut maps: Vec<_> =
         segments.table.iter().map(|segment| entry(segment, file_at(segment.start), vdso, &mut names)).collect();
-    let mut objects = Objects { memory: segments, seen: HashMap::new(), left: MAX_OBJECTS };
+    let mut objects = ObjectHeaders { memory: segments, seen: HashMap::new(), left: MAX_OBJECTS };
     for (file, inode) in files.iter().zip(&inodes) {
         if file.offset == 0 {
             objects.seen.insert(&file.name, (file.start, None));
@@ -84,7 +84,7 @@ fn entry(
 }
 
 /// The program headers of mapped objects, as the core has them.
-struct Objects<'a> {
+struct ObjectHeaders<'a> {
     memory: &'a Segments,
     /// By name: where it begins, and its headers once they were asked for.
     seen: HashMap<&'a [u8], (u64, Option<Option<Headers>>)>,
@@ -92,7 +92,7 @@ struct Objects<'a> {
     left: usize,
 }
 
-impl Objects<'_> {
+impl ObjectHeaders<'_> {
     /// Permissions of the mapping of object `name` that starts at `addr`.
     fn flags(&mut self, name: &[u8], addr: u64) -> Option<u32> {
         let (base, headers) = self.seen.get_mut(name)?;
@@ -100,7 +100,7 @@ impl Objects<'_> {
         if headers.is_none() {
             self.left = self.left.checked_sub(1)?;
         }
-        let placed = Placed { memory: self.memory, base: RemoteAddr(base) };
+        let placed = PlacedObject { memory: self.memory, base: RemoteAddr(base) };
         let headers = headers.get_or_insert_with(|| Headers::read(&placed, MAX_OF_OBJECT)).as_ref()?;
         let first = headers.of_kind(PT_LOAD).find(|load| load.offset == 0)?;
         let at = addr.wrapping_sub(base.wrapping_sub(first.vaddr));

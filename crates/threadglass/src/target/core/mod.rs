@@ -35,13 +35,13 @@ use crate::model::{CoreInfo, CoreWriter, Gap, signal_name};
 use crate::proc::{MapEntry, StackLimit};
 use crate::sys::file::reopen;
 use crate::{Lwp, Pid, RemoteAddr};
-use files::Files;
+use files::ModuleFiles;
 use header::{Headers, MAX_OF_CORE};
 use nix::fcntl::OFlag;
 use notes::Notes;
 use records::FileMapping;
 use segments::{Segments, read_pieces};
-use source::Source;
+use source::ByteSource;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -78,7 +78,7 @@ pub struct Core {
     notes: Notes,
     maps: OnceLock<Vec<MapEntry>>,
     modules: OnceLock<Vec<Module>>,
-    files: OnceLock<Files>,
+    files: OnceLock<ModuleFiles>,
     symbols: OnceLock<GlibcSymbols>,
     limits: Limits,
 }
@@ -126,7 +126,7 @@ impl Core {
         Self::read(Box::new(bytes), path, options).map_err(|fault| CoreError { path: path.to_owned(), fault })
     }
 
-    fn read(source: Box<dyn Source>, path: &Path, options: CoreOptions) -> Result<Self, CoreFault> {
+    fn read(source: Box<dyn ByteSource>, path: &Path, options: CoreOptions) -> Result<Self, CoreFault> {
         header::check_core(&*source, path)?;
         let headers = Headers::read(&*source, MAX_OF_CORE)
             .ok_or_else(|| CoreFault::NoThreads { why: "its program headers are of no known form".to_owned() })?;
@@ -176,9 +176,9 @@ impl Core {
         self.notes.files.as_deref().unwrap_or_default()
     }
 
-    fn files(&self) -> &Files {
+    fn files(&self) -> &ModuleFiles {
         self.files.get_or_init(|| {
-            Files::find(&self.segments, self.modules(), |module| self.is_program(module), &self.options)
+            ModuleFiles::find(&self.segments, self.modules(), |module| self.is_program(module), &self.options)
         })
     }
 

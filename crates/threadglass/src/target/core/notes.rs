@@ -2,7 +2,7 @@
 
 use super::header::{Headers, PT_NOTE, u32_at};
 use super::records::{FileMapping, ProcessInfo, SignalInfo, ThreadStatus, decode_files};
-use super::source::Source;
+use super::source::ByteSource;
 use crate::Lwp;
 use crate::arch::EXTENDED_STATE;
 use crate::model::CoreWriter;
@@ -32,7 +32,7 @@ const WINDOW: usize = 4096;
 
 /// A part of the core file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct FileExtent {
     pub(super) offset: u64,
     pub(super) len: u64,
 }
@@ -41,8 +41,8 @@ pub(super) struct Extent {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadNotes {
     pub(super) status: ThreadStatus,
-    pub(super) floating: Option<Extent>,
-    pub(super) extended: Option<Extent>,
+    pub(super) floating: Option<FileExtent>,
+    pub(super) extended: Option<FileExtent>,
 }
 
 /// All that is used of the notes.
@@ -65,7 +65,7 @@ pub(super) struct Notes {
 
 impl Notes {
     /// Reads the notes of a core.
-    pub(super) fn read(source: &dyn Source, headers: &Headers) -> Self {
+    pub(super) fn read(source: &dyn ByteSource, headers: &Headers) -> Self {
         let mut notes = Self {
             writer: CoreWriter::Kernel,
             threads: Vec::new(),
@@ -79,7 +79,7 @@ impl Notes {
         };
         let mut left = MAX_NOTES;
         for header in headers.of_kind(PT_NOTE) {
-            let mut walk = Walk::new(source, header.offset, header.file_size);
+            let mut walk = NoteWalk::new(source, header.offset, header.file_size);
             while let Some((kind, record)) = walk.next() {
                 left -= 1;
                 if left == 0 {
@@ -111,7 +111,7 @@ impl Notes {
         self.by_lwp.get(&lwp).map(|index| &self.threads[*index])
     }
 
-    fn take(&mut self, walk: &mut Walk<'_>, kind: u32, record: Extent) {
+    fn take(&mut self, walk: &mut NoteWalk<'_>, kind: u32, record: FileExtent) {
         match kind {
             NT_PRSTATUS => match walk.read(record, 336).and_then(ThreadStatus::decode) {
                 Some(_) if self.threads.len() == MAX_THREADS => self.more_threads += 1,
@@ -160,7 +160,7 @@ impl Notes {
 }
 
 /// All bytes of a record, if there are not more than `most`.
-pub(super) fn whole(source: &dyn Source, record: Extent, most: u64) -> Option<Vec<u8>> {
+pub(super) fn whole(source: &dyn ByteSource, record: FileExtent, most: u64) -> Option<Vec<u8>> {
     if record.len > most || record.offset.checked_add(record.len)? > source.size() {
         return None;
     }
@@ -169,8 +169,8 @@ pub(super) fn whole(source: &dyn Source, record: Extent, most: u64) -> Option<Ve
 }
 
 /// A walk along the notes of one segment, through a small window on the file.
-struct Walk<'a> {
-    source: &'a dyn Source,
+struct NoteWalk<'a> {
+    source: &'a dyn ByteSource,
     at: u64,
     end: u64,
     window: Vec<u8>,
@@ -178,8 +178,8 @@ struct Walk<'a> {
     fault: Option<&'static str>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(source: &'a dyn Source, offset: u64, len: u64) -> Self {
+impl<'a> NoteWalk<'a> {
+    fn new(source: &'a dyn ByteSource, offset: u64, len: u64) -> Self {
         let end = offset.saturating_add(len);
         let fault = (end > source.size()).then_some("the file ends before they do");
         Self { source, at: offset, end: end.min(source.size()), window: Vec::new(), window_at: 0, fault }
@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The first bytes of a record, `most` at most.
-    fn read(&mut self, record: Extent, most: u64) -> Option<&[u8]> {
+    fn read(&mut self, record: FileExtent, most: u64) -> Option<&[u8]> {
         self.bytes(record.offset, record.len.min(most) as usize)
     }
 
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The next note's kind and record.
-    fn next(&mut self) -> Option<(u32, Extent)> {
+    fn next(&mut self) -> Option<(u32, FileExtent)> {
         if self.end.saturating_sub(self.at) < 12 {
             return None;
         }
@@ -225,7 +225,7 @@ impl<'a> Walk<'a> {
         if (name, len, kind) == (0, 0, 0) {
             return self.stop("they end in zeros");
         }
-        let record = Extent { offset: at + 12 + name.next_multiple_of(4), len };
+        let record = FileExtent { offset: at + 12 + name.next_multiple_of(4), len };
         self.at = record.offset + len.next_multiple_of(4);
         // The last one may lack its padding, but not its bytes.
         if record.offset + len > self.end {

@@ -1,7 +1,7 @@
 //! The memory that a core holds.
 
 use super::header::{Headers, PT_LOAD, ProgramHeader};
-use super::source::Source;
+use super::source::ByteSource;
 use crate::RemoteAddr;
 use crate::memory::{Memory, ReadError, ReadErrorKind};
 
@@ -33,7 +33,7 @@ impl Segment {
 
 /// The core's own bytes, without those of the files it names.
 pub(super) struct Segments {
-    pub(super) source: Box<dyn Source>,
+    pub(super) source: Box<dyn ByteSource>,
     /// The mappings, in address order, none over another.
     pub(super) table: Vec<Segment>,
     /// Some were laid over others.
@@ -44,7 +44,7 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Takes the table from `headers`, which are those of `source`.
-    pub(super) fn new(headers: &Headers, source: Box<dyn Source>) -> Self {
+    pub(super) fn new(headers: &Headers, source: Box<dyn ByteSource>) -> Self {
         let size = source.size();
         let mut segments = Self { source, table: Vec::new(), overlapping: false, missing: 0 };
         let mut found: Vec<_> = headers.of_kind(PT_LOAD).filter_map(|load| segments.placed(load, size)).collect();
@@ -137,12 +137,12 @@ pub(super) fn read_pieces(
 }
 
 /// An object as it lies in the core at `base`, read as if it were its file: enough for its headers.
-pub(super) struct Placed<'a> {
+pub(super) struct PlacedObject<'a> {
     pub(super) memory: &'a Segments,
     pub(super) base: RemoteAddr,
 }
 
-impl Source for Placed<'_> {
+impl ByteSource for PlacedObject<'_> {
     fn size(&self) -> u64 {
         u64::MAX - self.base.0
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes at offsets. Nothing is memory-mapped: a file that shrinks under a mapping would kill us by
 /// SIGBUS, and reading only what is needed makes the cost independent of the file's size.
-pub(super) trait Source: Send + Sync {
+pub(super) trait ByteSource: Send + Sync {
     /// How many bytes there are.
     fn size(&self) -> u64;
 
@@ -18,7 +18,7 @@ pub(super) trait Source: Send + Sync {
     }
 }
 
-impl Source for File {
+impl ByteSource for File {
     fn size(&self) -> u64 {
         self.metadata().map_or(0, |data| data.len())
     }
@@ -38,7 +38,7 @@ impl Source for File {
     }
 }
 
-impl Source for Vec<u8> {
+impl ByteSource for Vec<u8> {
     fn size(&self) -> u64 {
         self.len() as u64
     }

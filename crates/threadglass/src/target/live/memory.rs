@@ -3,7 +3,7 @@
 use super::{Live, task_file};
 use crate::memory::{Memory, ReadError, ReadErrorKind, Slot};
 use crate::sys::file;
-use crate::sys::vm::{self, Refused};
+use crate::sys::vm::{self, CallRefused};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
 use std::fs::File;
@@ -49,11 +49,11 @@ impl LiveMemory {
     }
 
     /// What the batched call gives; `None` where it does not work.
-    fn by_call<T>(&self, call: impl FnOnce(Lwp) -> Result<T, Refused>) -> Option<T> {
+    fn by_call<T>(&self, call: impl FnOnce(Lwp) -> Result<T, CallRefused>) -> Option<T> {
         if self.file.is_err() || self.only_file.load(Ordering::Relaxed) {
             return None;
         }
-        call(self.lwp).inspect_err(|Refused| self.only_file.store(true, Ordering::Relaxed)).ok()
+        call(self.lwp).inspect_err(|CallRefused| self.only_file.store(true, Ordering::Relaxed)).ok()
     }
 }
 

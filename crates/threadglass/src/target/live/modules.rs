@@ -5,7 +5,7 @@ use crate::RemoteAddr;
 use crate::elf::{Image, build_id_of_file};
 use crate::proc::MapEntry;
 use crate::sys::file;
-use crate::sys::map_query::{Wanted, query};
+use crate::sys::map_query::{MappingKind, query};
 use crate::target::Target;
 use crate::target::module::{Module, group};
 use std::ffi::CString;
@@ -30,7 +30,7 @@ impl Live {
         let maps = self.open_maps()?;
         let mut found = Vec::new();
         let mut from = RemoteAddr::NULL;
-        while let Some(entry) = query(&maps, from, Wanted::FileAtOrAbove).ok()? {
+        while let Some(entry) = query(&maps, from, MappingKind::File).ok()? {
             from = entry.end;
             found.push(entry);
             if found.len() > MAX_MAPPINGS {
@@ -48,10 +48,10 @@ impl Live {
     /// far as `size`. Asks for single mappings where that is possible.
     pub(super) fn query_room(&self, addr: RemoteAddr, top: RemoteAddr, size: u64) -> Option<(RemoteAddr, u64)> {
         let maps = self.open_maps()?;
-        let holder = query(&maps, addr, Wanted::AtOrAbove).ok()?.filter(|map| map.contains(addr))?;
+        let holder = query(&maps, addr, MappingKind::Any).ok()?.filter(|map| map.contains(addr))?;
         // If nothing else is mapped from the lowest address on, there is all the room that is asked for.
         let lowest = top.checked_sub(size)?;
-        let first = query(&maps, lowest, Wanted::AtOrAbove).ok()??;
+        let first = query(&maps, lowest, MappingKind::Any).ok()??;
         (first.start == holder.start).then_some((holder.end, size))
     }
 

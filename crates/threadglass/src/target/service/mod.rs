@@ -50,7 +50,7 @@ pub trait ThreadList: Sync {
 
 /// What is known of a debugger's process beforehand.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct KnownProcess<'a> {
     /// The live process behind it, once that was shown to be the same.
     pub live: Option<&'a Live>,
     /// Lists its threads: no routine of a debugger does.
@@ -72,7 +72,7 @@ pub struct Service<'a, S> {
     debugger: S,
     /// The only thread that may call the debugger's routines.
     thread: ThreadId,
-    known: Option<Known<'a>>,
+    known: Option<KnownProcess<'a>>,
     lwps: OnceLock<Vec<Lwp>>,
     failures: Failures,
     limits: Limits,
@@ -92,7 +92,7 @@ impl<'a, S: ProcService> Service<'a, S> {
     }
 
     /// One of which `known` is known.
-    pub fn knowing(debugger: S, known: Known<'a>) -> Self {
+    pub fn knowing(debugger: S, known: KnownProcess<'a>) -> Self {
         Self { known: Some(known), ..Self::new(debugger) }
     }
 

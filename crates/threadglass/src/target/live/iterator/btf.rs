@@ -19,7 +19,7 @@ const MAX_MEMBERS: usize = 20_000;
 
 /// The kinds of types that are told apart here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TypeKind {
     Int,
     Pointer,
     Array,
@@ -44,8 +44,8 @@ pub(super) struct Member {
     pub(super) size: u32,
 }
 
-struct Type<'a> {
-    kind: Kind,
+struct TypeRecord<'a> {
+    kind: TypeKind,
     name: u32,
     /// In a structure: whether members tell the size of bit fields.
     has_bit_sizes: bool,
@@ -69,24 +69,24 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(word.try_into().ok()?))
 }
 
-impl<'a> Type<'a> {
+impl<'a> TypeRecord<'a> {
     /// The record at `at`, and where the next one begins.
     fn decode(types: &'a [u8], at: usize) -> Option<(Self, usize)> {
         let (name, info, size_or_type) = (u32_at(types, at)?, u32_at(types, at + 4)?, u32_at(types, at + 8)?);
         let count = (info & 0xffff) as usize;
         let (kind, tail) = match info >> 24 & 0x1f {
-            1 => (Kind::Int, 4),
-            2 => (Kind::Pointer, 0),
-            3 => (Kind::Array, 12),
-            4 | 5 => (Kind::Struct, count * 12),
-            6 => (Kind::Enum, count * 8),
-            8..=11 | 18 => (Kind::Modifier, 0),
-            12 => (Kind::Function, 0),
-            13 => (Kind::Prototype, count * 8),
-            7 | 16 => (Kind::Other, 0),
-            14 | 17 => (Kind::Other, 4),
-            15 => (Kind::Other, count * 12),
-            19 => (Kind::Enum, count * 12),
+            1 => (TypeKind::Int, 4),
+            2 => (TypeKind::Pointer, 0),
+            3 => (TypeKind::Array, 12),
+            4 | 5 => (TypeKind::Struct, count * 12),
+            6 => (TypeKind::Enum, count * 8),
+            8..=11 | 18 => (TypeKind::Modifier, 0),
+            12 => (TypeKind::Function, 0),
+            13 => (TypeKind::Prototype, count * 8),
+            7 | 16 => (TypeKind::Other, 0),
+            14 | 17 => (TypeKind::Other, 4),
+            15 => (TypeKind::Other, count * 12),
+            19 => (TypeKind::Enum, count * 12),
             // A newer format: how long the record is cannot be known.
             _ => return None,
         };
@@ -104,7 +104,7 @@ impl<'a> Type<'a> {
 impl<'a> Btf<'a> {
     /// Checks the frame, and finds the first type of each kind and name that is wanted: the kernel
     /// takes the first, too. `None` when one is missing.
-    pub(super) fn parse<const N: usize>(bytes: &'a [u8], wanted: [(Kind, &str); N]) -> Option<(Self, [TypeId; N])> {
+    pub(super) fn parse<const N: usize>(bytes: &'a [u8], wanted: [(TypeKind, &str); N]) -> Option<(Self, [TypeId; N])> {
         // Magic and version.
         bytes.strip_prefix(&[0x9f, 0xeb, 1])?;
         let body = bytes.get(u32_at(bytes, 4)? as usize..)?;
@@ -124,7 +124,7 @@ impl<'a> Btf<'a> {
             if count % STRIDE == 0 {
                 marks.push(u32::try_from(at).ok()?);
             }
-            let (record, next) = Type::decode(types, at)?;
+            let (record, next) = TypeRecord::decode(types, at)?;
             count += 1;
             if missing > 0 && names.contains(&record.name) {
                 for i in 0..N {
@@ -142,20 +142,20 @@ impl<'a> Btf<'a> {
         Some((Self { types, strings, marks, count }, found.map(|id| id.unwrap_or(TypeId(0)))))
     }
 
-    fn get(&self, id: TypeId) -> Option<Type<'a>> {
+    fn get(&self, id: TypeId) -> Option<TypeRecord<'a>> {
         let index = (id.0 as usize).checked_sub(1).filter(|index| *index < self.count)?;
         let mut at = *self.marks.get(index / STRIDE)? as usize;
         for _ in 0..index % STRIDE {
-            at = Type::decode(self.types, at)?.1;
+            at = TypeRecord::decode(self.types, at)?.1;
         }
-        Some(Type::decode(self.types, at)?.0)
+        Some(TypeRecord::decode(self.types, at)?.0)
     }
 
     /// The type behind typedefs and qualifiers.
-    fn strip(&self, mut id: TypeId) -> Option<(TypeId, Type<'a>)> {
+    fn strip(&self, mut id: TypeId) -> Option<(TypeId, TypeRecord<'a>)> {
         for _ in 0..MAX_DEPTH {
             let found = self.get(id)?;
-            if found.kind != Kind::Modifier {
+            if found.kind != TypeKind::Modifier {
                 return Some((id, found));
             }
             id = TypeId(found.size_or_type);
@@ -170,22 +170,22 @@ impl<'a> Btf<'a> {
 
     /// The structure that parameter number `index` of `function` points to.
     pub(super) fn parameter(&self, function: TypeId, index: usize) -> Option<TypeId> {
-        let function = self.get(function).filter(|found| found.kind == Kind::Function)?;
-        let prototype = self.get(TypeId(function.size_or_type)).filter(|found| found.kind == Kind::Prototype)?;
+        let function = self.get(function).filter(|found| found.kind == TypeKind::Function)?;
+        let prototype = self.get(TypeId(function.size_or_type)).filter(|found| found.kind == TypeKind::Prototype)?;
         let [_, parameter] = prototype.items::<2>().nth(index)?;
         self.pointee(TypeId(parameter))
     }
 
     /// The structure that `id` points to.
     fn pointee(&self, id: TypeId) -> Option<TypeId> {
-        let (_, pointer) = self.strip(id).filter(|(_, found)| found.kind == Kind::Pointer)?;
-        let (id, _) = self.strip(TypeId(pointer.size_or_type)).filter(|(_, found)| found.kind == Kind::Struct)?;
+        let (_, pointer) = self.strip(id).filter(|(_, found)| found.kind == TypeKind::Pointer)?;
+        let (id, _) = self.strip(TypeId(pointer.size_or_type)).filter(|(_, found)| found.kind == TypeKind::Struct)?;
         Some(id)
     }
 
     /// Whether `id` is a structure (or union) of that name.
     pub(super) fn is_struct(&self, id: TypeId, name: &str) -> bool {
-        self.get(id).is_some_and(|found| found.kind == Kind::Struct && self.is_named(found.name, name))
+        self.get(id).is_some_and(|found| found.kind == TypeKind::Struct && self.is_named(found.name, name))
     }
 
     /// The member that `path` leads to from structure `root`: each name is looked for in the type of
@@ -208,7 +208,7 @@ impl<'a> Btf<'a> {
 
     /// Offset and type of a member of `id`, or of an anonymous structure or union inside it.
     fn find_member(&self, id: TypeId, name: &str, depth: u32, budget: &mut usize) -> Option<(u32, TypeId)> {
-        let (_, parent) = self.strip(id).filter(|(_, found)| found.kind == Kind::Struct)?;
+        let (_, parent) = self.strip(id).filter(|(_, found)| found.kind == TypeKind::Struct)?;
         let depth = depth.checked_sub(1)?;
         for [member_name, member, place] in parent.items::<3>() {
             *budget = budget.checked_sub(1)?;
@@ -228,13 +228,13 @@ impl<'a> Btf<'a> {
     fn size(&self, id: TypeId, depth: u32) -> Option<u32> {
         let (_, found) = self.strip(id)?;
         match found.kind {
-            Kind::Int | Kind::Enum | Kind::Struct => Some(found.size_or_type),
-            Kind::Pointer => Some(8),
-            Kind::Array => {
+            TypeKind::Int | TypeKind::Enum | TypeKind::Struct => Some(found.size_or_type),
+            TypeKind::Pointer => Some(8),
+            TypeKind::Array => {
                 let [element, _, count] = found.items::<3>().next()?;
                 self.size(TypeId(element), depth.checked_sub(1)?)?.checked_mul(count)
             }
-            Kind::Modifier | Kind::Function | Kind::Prototype | Kind::Other => None,
+            TypeKind::Modifier | TypeKind::Function | TypeKind::Prototype | TypeKind::Other => None,
         }
     }
 }
@@ -305,7 +305,7 @@ mod tests {
         writer.finish()
     }
 
-    const WANTED: [(Kind, &str); 2] = [(Kind::Function, "run"), (Kind::Struct, "user")];
+    const WANTED: [(TypeKind, &str); 2] = [(TypeKind::Function, "run"), (TypeKind::Struct, "user")];
 
     #[test]
     fn members_are_found_through_anonymous_and_named_structures() {
@@ -324,8 +324,8 @@ mod tests {
         assert!(btf.points_to(outer, "link", outer) && !btf.points_to(outer, "first", outer));
         assert_eq!(btf.parameter(function, 1), None);
         assert_eq!(btf.parameter(outer, 0), None);
-        assert!(Btf::parse(&bytes, [(Kind::Struct, "run")]).is_none(), "of another kind");
-        assert!(Btf::parse(&bytes, [(Kind::Struct, "none")]).is_none());
+        assert!(Btf::parse(&bytes, [(TypeKind::Struct, "run")]).is_none(), "of another kind");
+        assert!(Btf::parse(&bytes, [(TypeKind::Struct, "none")]).is_none());
     }
 
     #[test]
@@ -337,7 +337,7 @@ mod tests {
         writer.put("", 8, 0, 2, &[]);
         writer.put("", 3, 0, 0, &[3, 3, 2]);
         let bytes = writer.finish();
-        let (btf, [id]) = Btf::parse(&bytes, [(Kind::Struct, "loop")]).unwrap();
+        let (btf, [id]) = Btf::parse(&bytes, [(TypeKind::Struct, "loop")]).unwrap();
         assert_eq!(btf.member(id, &["nothing"]), None);
         assert_eq!(btf.size(TypeId(2), MAX_DEPTH), None);
         assert_eq!(btf.size(TypeId(3), MAX_DEPTH), None);

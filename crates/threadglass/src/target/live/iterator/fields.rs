@@ -1,12 +1,12 @@
 //! Which fields of the kernel's structures are read, in which order, and where they lie.
 
-use super::btf::{Btf, Kind, TypeId};
+use super::btf::{Btf, TypeId, TypeKind};
 use crate::arch::KERNEL_REGISTERS;
 
-/// The words of a record, in the order in which the program fills them.
+/// The fields of a record, in the order in which the program fills them: one word each, unless said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Word {
+pub(super) enum Field {
     StateBefore,
     OnCpuBefore,
     OnQueueBefore,
@@ -50,63 +50,63 @@ pub(super) enum Word {
 }
 
 /// Words in a record.
-pub(super) const WORDS: usize = Word::ExitState as usize + 1;
+pub(super) const WORDS: usize = Field::ExitState as usize + 1;
 /// Bytes in a record. The program builds it on its stack, which has 512.
 pub(super) const RECORD: usize = 8 * WORDS;
 const _: () = assert!(RECORD <= 512);
 
-/// A member that is read into a word (into two, if it is larger than one).
-type Wanted = (Word, &'static [&'static str], u32);
+/// A field, the member of a structure that is read into it, and the size of that member in bytes.
+type FieldSpec = (Field, &'static [&'static str], u32);
 
 /// What tells whether the thread stayed off the CPUs, first reading. [`super::record`] has the proof.
-const BEFORE: [Wanted; 5] = [
-    (Word::StateBefore, &["__state"], 4),
-    (Word::OnCpuBefore, &["on_cpu"], 4),
-    (Word::OnQueueBefore, &["on_rq"], 4),
-    (Word::VoluntaryBefore, &["nvcsw"], 8),
-    (Word::InvoluntaryBefore, &["nivcsw"], 8),
+const BEFORE: [FieldSpec; 5] = [
+    (Field::StateBefore, &["__state"], 4),
+    (Field::OnCpuBefore, &["on_cpu"], 4),
+    (Field::OnQueueBefore, &["on_rq"], 4),
+    (Field::VoluntaryBefore, &["nvcsw"], 8),
+    (Field::InvoluntaryBefore, &["nivcsw"], 8),
 ];
 
-const BETWEEN: [Wanted; 16] = [
-    (Word::Tid, &["pid"], 4),
-    (Word::Tgid, &["tgid"], 4),
-    (Word::Name, &["comm"], 16),
-    (Word::Priority, &["prio"], 4),
-    (Word::StaticPriority, &["static_prio"], 4),
-    (Word::RtPriority, &["rt_priority"], 4),
-    (Word::Policy, &["policy"], 4),
-    (Word::Blocked, &["blocked", "sig"], 8),
-    (Word::Pending, &["pending", "signal", "sig"], 8),
-    (Word::UserTime, &["utime"], 8),
-    (Word::SystemTime, &["stime"], 8),
-    (Word::Runtime, &["se", "sum_exec_runtime"], 8),
-    (Word::ShownUserTime, &["prev_cputime", "utime"], 8),
-    (Word::ShownSystemTime, &["prev_cputime", "stime"], 8),
-    (Word::Ptrace, &["ptrace"], 4),
-    (Word::ThreadStatus, &["thread_info", "status"], 4),
+const BETWEEN: [FieldSpec; 16] = [
+    (Field::Tid, &["pid"], 4),
+    (Field::Tgid, &["tgid"], 4),
+    (Field::Name, &["comm"], 16),
+    (Field::Priority, &["prio"], 4),
+    (Field::StaticPriority, &["static_prio"], 4),
+    (Field::RtPriority, &["rt_priority"], 4),
+    (Field::Policy, &["policy"], 4),
+    (Field::Blocked, &["blocked", "sig"], 8),
+    (Field::Pending, &["pending", "signal", "sig"], 8),
+    (Field::UserTime, &["utime"], 8),
+    (Field::SystemTime, &["stime"], 8),
+    (Field::Runtime, &["se", "sum_exec_runtime"], 8),
+    (Field::ShownUserTime, &["prev_cputime", "utime"], 8),
+    (Field::ShownSystemTime, &["prev_cputime", "stime"], 8),
+    (Field::Ptrace, &["ptrace"], 4),
+    (Field::ThreadStatus, &["thread_info", "status"], 4),
 ];
 
 /// Of `pt_regs`.
-const REGISTERS: [Wanted; 9] = [
-    (Word::CallNumber, &[KERNEL_REGISTERS[0]], 8),
-    (Word::Arg0, &[KERNEL_REGISTERS[1]], 8),
-    (Word::Arg1, &[KERNEL_REGISTERS[2]], 8),
-    (Word::Arg2, &[KERNEL_REGISTERS[3]], 8),
-    (Word::Arg3, &[KERNEL_REGISTERS[4]], 8),
-    (Word::Arg4, &[KERNEL_REGISTERS[5]], 8),
-    (Word::Arg5, &[KERNEL_REGISTERS[6]], 8),
-    (Word::StackPointer, &[KERNEL_REGISTERS[7]], 8),
-    (Word::ProgramCounter, &[KERNEL_REGISTERS[8]], 8),
+const REGISTERS: [FieldSpec; 9] = [
+    (Field::CallNumber, &[KERNEL_REGISTERS[0]], 8),
+    (Field::Arg0, &[KERNEL_REGISTERS[1]], 8),
+    (Field::Arg1, &[KERNEL_REGISTERS[2]], 8),
+    (Field::Arg2, &[KERNEL_REGISTERS[3]], 8),
+    (Field::Arg3, &[KERNEL_REGISTERS[4]], 8),
+    (Field::Arg4, &[KERNEL_REGISTERS[5]], 8),
+    (Field::Arg5, &[KERNEL_REGISTERS[6]], 8),
+    (Field::StackPointer, &[KERNEL_REGISTERS[7]], 8),
+    (Field::ProgramCounter, &[KERNEL_REGISTERS[8]], 8),
 ];
 
 /// The second reading. The CPU comes first and the counters behind it: the proof needs this order.
-const AFTER: [Wanted; 6] = [
-    (Word::OnCpuAfter, &["on_cpu"], 4),
-    (Word::VoluntaryAfter, &["nvcsw"], 8),
-    (Word::InvoluntaryAfter, &["nivcsw"], 8),
-    (Word::StateAfter, &["__state"], 4),
-    (Word::OnQueueAfter, &["on_rq"], 4),
-    (Word::ExitState, &["exit_state"], 4),
+const AFTER: [FieldSpec; 6] = [
+    (Field::OnCpuAfter, &["on_cpu"], 4),
+    (Field::VoluntaryAfter, &["nvcsw"], 8),
+    (Field::InvoluntaryAfter, &["nivcsw"], 8),
+    (Field::StateAfter, &["__state"], 4),
+    (Field::OnQueueAfter, &["on_rq"], 4),
+    (Field::ExitState, &["exit_state"], 4),
 ];
 
 /// One load of four or eight bytes into a word of the record.
@@ -119,7 +119,7 @@ pub(super) struct Load {
 
 /// Where everything lies in this kernel.
 #[derive(Debug)]
-pub(super) struct Fields {
+pub(super) struct FieldOffsets {
     /// Type number of the iterator's function.
     pub(super) function: u32,
     /// The stream to write to, in the first argument.
@@ -134,12 +134,12 @@ pub(super) struct Fields {
     pub(super) after: Vec<Load>,
 }
 
-impl Fields {
+impl FieldOffsets {
     /// From the kernel's description of itself. `None` when anything is missing or of another size
     /// than this version knows: then the threads are read from `/proc`.
     pub(super) fn find(btf: &[u8]) -> Option<Self> {
         let (btf, [function, registers]) =
-            Btf::parse(btf, [(Kind::Function, "bpf_iter_task"), (Kind::Struct, "pt_regs")])?;
+            Btf::parse(btf, [(TypeKind::Function, "bpf_iter_task"), (TypeKind::Struct, "pt_regs")])?;
         let (meta, task) = (btf.parameter(function, 0)?, btf.parameter(function, 1)?);
         if !btf.is_struct(meta, "bpf_iter_meta") || !btf.is_struct(task, "task_struct") {
             return None;
@@ -171,7 +171,7 @@ pub(super) fn place(btf: &Btf<'_>, root: TypeId, path: &[&str], size: u32) -> Op
     i16::try_from(member.offset).ok()
 }
 
-fn loads(btf: &Btf<'_>, root: TypeId, wanted: &[Wanted]) -> Option<Vec<Load>> {
+fn loads(btf: &Btf<'_>, root: TypeId, wanted: &[FieldSpec]) -> Option<Vec<Load>> {
     let mut loads = Vec::new();
     for (word, path, size) in wanted {
         let offset = place(btf, root, path, *size)?;
@@ -195,7 +195,7 @@ mod tests {
         let mut filled: Vec<_> =
             all.iter().flat_map(|(word, _, size)| (0..size.div_ceil(8) as u8).map(|i| *word as u8 + i)).collect();
         // By instructions of their own.
-        filled.extend([Word::RobustList as u8, Word::ParentTid as u8]);
+        filled.extend([Field::RobustList as u8, Field::ParentTid as u8]);
         filled.sort_unstable();
         assert_eq!(filled, (0..WORDS as u8).collect::<Vec<_>>());
     }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn corrupted_descriptions_are_refused_or_read_but_never_panic() {
         let Ok(mut bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else { return };
-        let good = Fields::find(&bytes);
+        let good = FieldOffsets::find(&bytes);
         // The parser itself has more damage done to it in its own tests; this is the real thing.
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
         let mut next = || {
@@ -218,15 +218,15 @@ mod tests {
             for at in &places {
                 bytes[*at] = next() as u8;
             }
-            let _ = Fields::find(&bytes);
+            let _ = FieldOffsets::find(&bytes);
             for (at, byte) in places.iter().zip(saved).rev() {
                 bytes[*at] = byte;
             }
         }
         for _ in 0..10 {
-            let _ = Fields::find(&bytes[..next() % bytes.len()]);
+            let _ = FieldOffsets::find(&bytes[..next() % bytes.len()]);
         }
-        let again = Fields::find(&bytes);
+        let again = FieldOffsets::find(&bytes);
         assert_eq!(good.is_some(), again.is_some(), "all damage was undone");
     }
 }

@@ -5,13 +5,13 @@
 //! its filters are, the second copies one of them, in pieces. In the end the first is run again: what has not moved was
 //! there all the time.
 
-use super::btf::{Btf, Kind};
+use super::btf::{Btf, TypeKind};
 use super::fields::place;
 use super::permission;
 use super::program::{FRAME, JUMP_IF_EQUAL, LOAD_8, STORE_8, STORE_8_CONSTANT, TASK, insn, probe_read, whole, write};
 use crate::Lwp;
 use crate::proc::seccomp::Filter;
-use crate::sys::bpf::{self, Insn};
+use crate::sys::bpf::{self, BpfInsn};
 use crate::target::Live;
 use nix::errno::Errno;
 use std::sync::OnceLock;
@@ -50,10 +50,10 @@ struct Offsets {
 impl Offsets {
     fn find(types: &[u8]) -> Option<Self> {
         let wanted = [
-            (Kind::Function, "bpf_iter_task"),
-            (Kind::Struct, "seccomp_filter"),
-            (Kind::Struct, "bpf_prog"),
-            (Kind::Struct, "sock_fprog_kern"),
+            (TypeKind::Function, "bpf_iter_task"),
+            (TypeKind::Struct, "seccomp_filter"),
+            (TypeKind::Struct, "bpf_prog"),
+            (TypeKind::Struct, "sock_fprog_kern"),
         ];
         let (btf, [function, filter, program, original]) = Btf::parse(types, wanted)?;
         let (meta, task) = (btf.parameter(function, 0)?, btf.parameter(function, 1)?);
@@ -80,11 +80,11 @@ impl Offsets {
 }
 
 /// Tells how many filters there are, and for each where its code is and how long. One more than fit is counted.
-fn listing(offsets: &Offsets) -> Vec<Insn> {
+fn listing(offsets: &Offsets) -> Vec<BpfInsn> {
     const FOLLOWED: u8 = 9;
     let slot = |word: usize| 8 * word as i16 - RECORD as i16;
     let follow = insn(LOAD_8, FOLLOWED, FRAME, POINTER, 0);
-    let blocks: Vec<Vec<Insn>> = (0..FILTERS)
+    let blocks: Vec<Vec<BpfInsn>> = (0..FILTERS)
         .map(|number| {
             let mut block = vec![insn(STORE_8_CONSTANT, FRAME, 0, slot(0), number as i32 + 1), follow];
             // From the filter to its program, from that to what it was made of.
@@ -99,7 +99,8 @@ fn listing(offsets: &Offsets) -> Vec<Insn> {
             block
         })
         .collect();
-    let mut body: Vec<Insn> = (0..=2 * FILTERS).map(|word| insn(STORE_8_CONSTANT, FRAME, 0, slot(word), 0)).collect();
+    let mut body: Vec<BpfInsn> =
+        (0..=2 * FILTERS).map(|word| insn(STORE_8_CONSTANT, FRAME, 0, slot(word), 0)).collect();
     body.push(insn(STORE_8_CONSTANT, FRAME, 0, POINTER, 0));
     body.extend(probe_read(TASK, offsets.first, POINTER, 8));
     // Before each: is there another one? At the end: are there too many?
@@ -118,7 +119,7 @@ fn listing(offsets: &Offsets) -> Vec<Insn> {
 }
 
 /// Copies `pieces` pieces of the kernel's memory at `from`. Where they cannot be read nothing is written.
-fn copying(offsets: &Offsets, from: u64, pieces: usize) -> Vec<Insn> {
+fn copying(offsets: &Offsets, from: u64, pieces: usize) -> Vec<BpfInsn> {
     const SOURCE: u8 = 6;
     let mut body = Vec::new();
     for piece in 0..pieces {
@@ -133,7 +134,7 @@ fn copying(offsets: &Offsets, from: u64, pieces: usize) -> Vec<Insn> {
 }
 
 /// Runs a program for one thread.
-fn run(offsets: &Offsets, code: &[Insn], lwp: Lwp) -> Option<Vec<u8>> {
+fn run(offsets: &Offsets, code: &[BpfInsn], lwp: Lwp) -> Option<Vec<u8>> {
     let program = bpf::load_iterator(code, offsets.function).ok()?;
     let link = bpf::attach_to_thread(&program, u32::try_from(lwp.0).ok()?).ok()?;
     let mut all = Vec::new();

@@ -32,9 +32,9 @@ use super::Live;
 use crate::sys::bpf;
 use crate::target::{KernelFacts, LwpFacts};
 use crate::{Lwp, Pid};
-use fields::{Fields, RECORD};
+use fields::{FieldOffsets, RECORD};
 use nix::errno::Errno;
-use record::Record;
+use record::TaskRecord;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
@@ -67,21 +67,21 @@ impl TaskIterator {
         if !permission::granted(live) {
             return None;
         }
-        let fields = Fields::find(&bpf::KernelTypes::open().ok()?)?;
+        let fields = FieldOffsets::find(&bpf::KernelTypes::open().ok()?)?;
         let program = bpf::load_iterator(&program::build(&fields), fields.function).ok()?;
         let link = bpf::attach_to_process(&program, u32::try_from(live.pid.0).ok()?).ok()?;
         Some(Self { pid: live.pid, link })
     }
 
     /// One pass: `each` sees the record of every thread.
-    fn pass(&self, mut each: impl FnMut(&Record)) -> Result<(), Errno> {
+    fn pass(&self, mut each: impl FnMut(&TaskRecord)) -> Result<(), Errno> {
         run(&self.link, |bytes| {
             // Records are never cut: the buffer has room for all that the kernel gives at once.
             let (records, rest) = bytes.as_chunks::<RECORD>();
             if !rest.is_empty() {
                 return Err(Errno::EPROTO);
             }
-            let records = records.iter().map(Record::decode);
+            let records = records.iter().map(TaskRecord::decode);
             records.filter(|record| record.process() == self.pid).for_each(|record| each(&record));
             Ok(())
         })

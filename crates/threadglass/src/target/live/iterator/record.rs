@@ -14,7 +14,7 @@
 //! way to sleep, or one whose removal the scheduler puts off, is left to `/proc`, which waits for it.
 
 use super::cputime::CpuTime;
-use super::fields::{RECORD, WORDS, Word};
+use super::fields::{Field, RECORD, WORDS};
 use crate::arch::COMPAT;
 use crate::model::{Policy, SignalSet};
 use crate::proc::{KernelState, Stat, Status, SyscallFile};
@@ -23,7 +23,7 @@ use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 
 /// What the kernel writes for each thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record([u64; WORDS]);
+pub(super) struct TaskRecord([u64; WORDS]);
 
 /// Bits of a task's state. They have been these since 5.15, and iterators over a process exist since
 /// 6.1.
@@ -54,56 +54,56 @@ fn letter(state: u32) -> Option<u8> {
     b"RSDTtXZP".get(highest as usize).copied()
 }
 
-impl Record {
+impl TaskRecord {
     pub(super) fn decode(bytes: &[u8; RECORD]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         Self(std::array::from_fn(|i| u64::from_le_bytes(words[i])))
     }
 
-    fn get(&self, word: Word) -> u64 {
-        self.0[word as usize]
+    fn get(&self, field: Field) -> u64 {
+        self.0[field as usize]
     }
 
     /// A field of four bytes; the program extends it with zeros.
-    fn get32(&self, word: Word) -> u32 {
-        self.get(word) as u32
+    fn get32(&self, field: Field) -> u32 {
+        self.get(field) as u32
     }
 
-    fn signed(&self, word: Word) -> i32 {
-        self.get32(word) as i32
+    fn signed(&self, field: Field) -> i32 {
+        self.get32(field) as i32
     }
 
     /// Which thread this is about.
     pub(super) fn lwp(&self) -> Lwp {
-        Lwp(self.signed(Word::Tid))
+        Lwp(self.signed(Field::Tid))
     }
 
     /// Which process that belongs to.
     pub(super) fn process(&self) -> Pid {
-        Pid(self.signed(Word::Tgid))
+        Pid(self.signed(Field::Tgid))
     }
 
     fn is_off_cpu(&self) -> bool {
-        self.get(Word::OnCpuBefore) == 0
-            && self.get(Word::OnCpuAfter) == 0
-            && self.get(Word::VoluntaryBefore) == self.get(Word::VoluntaryAfter)
-            && self.get(Word::InvoluntaryBefore) == self.get(Word::InvoluntaryAfter)
+        self.get(Field::OnCpuBefore) == 0
+            && self.get(Field::OnCpuAfter) == 0
+            && self.get(Field::VoluntaryBefore) == self.get(Field::VoluntaryAfter)
+            && self.get(Field::InvoluntaryBefore) == self.get(Field::InvoluntaryAfter)
     }
 
     fn is_queued(&self) -> bool {
-        self.get(Word::OnQueueBefore) != 0 || self.get(Word::OnQueueAfter) != 0
+        self.get(Field::OnQueueBefore) != 0 || self.get(Field::OnQueueAfter) != 0
     }
 
     /// What `/proc/../syscall` would say of a thread that does not run.
     fn call(&self) -> Option<SyscallFile> {
-        if self.get32(Word::ThreadStatus) & COMPAT != 0 {
+        if self.get32(Field::ThreadStatus) & COMPAT != 0 {
             return None;
         }
-        let (sp, pc) = (RemoteAddr(self.get(Word::StackPointer)), RemoteAddr(self.get(Word::ProgramCounter)));
-        match self.signed(Word::CallNumber) {
+        let (sp, pc) = (RemoteAddr(self.get(Field::StackPointer)), RemoteAddr(self.get(Field::ProgramCounter)));
+        match self.signed(Field::CallNumber) {
             -1 => Some(SyscallFile::Outside { sp, pc }),
             number if number >= 0 => {
-                let args = [Word::Arg0, Word::Arg1, Word::Arg2, Word::Arg3, Word::Arg4, Word::Arg5];
+                let args = [Field::Arg0, Field::Arg1, Field::Arg2, Field::Arg3, Field::Arg4, Field::Arg5];
                 Some(SyscallFile::Inside { number: number.into(), args: args.map(|arg| self.get(arg)), sp, pc })
             }
             _ => None,
@@ -113,8 +113,8 @@ impl Record {
     /// The facts, as `/proc` would have them. `None` when the record does not tell: the thread moved
     /// while it was read, has ended, or is in a rare state that only `/proc` gets right.
     pub(super) fn facts(&self) -> Option<LwpFacts> {
-        let state = self.get32(Word::StateAfter);
-        if state != self.get32(Word::StateBefore) || self.get(Word::ExitState) != 0 {
+        let state = self.get32(Field::StateAfter);
+        if state != self.get32(Field::StateBefore) || self.get(Field::ExitState) != 0 {
             return None;
         }
         let syscall = match state {
@@ -132,12 +132,12 @@ impl Record {
             tid: self.lwp().0,
             comm: self.name(),
             state,
-            priority: i64::from(self.signed(Word::Priority)) - 100,
-            nice: i64::from(self.signed(Word::StaticPriority)) - 120,
+            priority: i64::from(self.signed(Field::Priority)) - 100,
+            nice: i64::from(self.signed(Field::StaticPriority)) - 120,
             utime: user,
             stime: system,
-            rt_priority: self.get32(Word::RtPriority).into(),
-            policy: Policy::from_number(self.get32(Word::Policy).into()),
+            rt_priority: self.get32(Field::RtPriority).into(),
+            policy: Policy::from_number(self.get32(Field::Policy).into()),
             // Not among the facts.
             parent: Pid(0),
             flags: 0,
@@ -148,19 +148,19 @@ impl Record {
         let status = Status {
             // Only used where all numbers are those of one pid namespace.
             inner_tid: Some(InnerTid(self.lwp().0)),
-            tracer: if self.get(Word::Ptrace) == 0 { 0 } else { self.signed(Word::ParentTid) },
-            blocked: SignalSet(self.get(Word::Blocked)),
-            pending: SignalSet(self.get(Word::Pending)),
-            voluntary_switches: self.get(Word::VoluntaryAfter),
-            involuntary_switches: self.get(Word::InvoluntaryAfter),
+            tracer: if self.get(Field::Ptrace) == 0 { 0 } else { self.signed(Field::ParentTid) },
+            blocked: SignalSet(self.get(Field::Blocked)),
+            pending: SignalSet(self.get(Field::Pending)),
+            voluntary_switches: self.get(Field::VoluntaryAfter),
+            involuntary_switches: self.get(Field::InvoluntaryAfter),
             ..Status::default()
         };
-        let robust_head = Some(RemoteAddr(self.get(Word::RobustList))).filter(|head| !head.is_null());
+        let robust_head = Some(RemoteAddr(self.get(Field::RobustList))).filter(|head| !head.is_null());
         Some(LwpFacts { robust_head, ..LwpFacts::from_files(self.lwp(), stat, status, Some(syscall)) })
     }
 
     fn name(&self) -> Vec<u8> {
-        let at = Word::Name as usize;
+        let at = Field::Name as usize;
         let mut name: Vec<u8> = self.0[at..at + 2].iter().flat_map(|word| word.to_le_bytes()).collect();
         name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
         name
@@ -168,11 +168,11 @@ impl Record {
 
     fn cpu_time(&self) -> CpuTime {
         CpuTime {
-            user: self.get(Word::UserTime),
-            system: self.get(Word::SystemTime),
-            runtime: self.get(Word::Runtime),
-            shown_user: self.get(Word::ShownUserTime),
-            shown_system: self.get(Word::ShownSystemTime),
+            user: self.get(Field::UserTime),
+            system: self.get(Field::SystemTime),
+            runtime: self.get(Field::Runtime),
+            shown_user: self.get(Field::ShownUserTime),
+            shown_system: self.get(Field::ShownSystemTime),
         }
     }
 }
@@ -181,19 +181,19 @@ impl Record {
 mod tests {
     use super::*;
 
-    fn record(values: &[(Word, u64)]) -> Record {
+    fn record(values: &[(Field, u64)]) -> TaskRecord {
         let mut words = [0; WORDS];
         // Asleep in nanosleep, unless said otherwise.
         for (word, value) in
-            [(Word::StateBefore, 1), (Word::StateAfter, 1), (Word::CallNumber, 35)].iter().chain(values)
+            [(Field::StateBefore, 1), (Field::StateAfter, 1), (Field::CallNumber, 35)].iter().chain(values)
         {
             words[*word as usize] = *value;
         }
-        Record(words)
+        TaskRecord(words)
     }
 
-    fn state(value: u64) -> Record {
-        record(&[(Word::StateBefore, value), (Word::StateAfter, value)])
+    fn state(value: u64) -> TaskRecord {
+        record(&[(Field::StateBefore, value), (Field::StateAfter, value)])
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_sleeping_thread_shows_its_call() {
-        let facts = record(&[(Word::Arg1, 7), (Word::StackPointer, 0x1000), (Word::ProgramCounter, 0x2000)]).facts();
+        let facts = record(&[(Field::Arg1, 7), (Field::StackPointer, 0x1000), (Field::ProgramCounter, 0x2000)]).facts();
         let expected = SyscallFile::Inside {
             number: 35,
             args: [0, 7, 0, 0, 0, 0],
@@ -229,7 +229,7 @@ mod tests {
             pc: RemoteAddr(0x2000),
         };
         assert_eq!(facts.and_then(|facts| facts.syscall), Some(expected));
-        let outside = record(&[(Word::CallNumber, u64::MAX)]).facts().and_then(|facts| facts.syscall);
+        let outside = record(&[(Field::CallNumber, u64::MAX)]).facts().and_then(|facts| facts.syscall);
         assert_eq!(outside, Some(SyscallFile::Outside { sp: RemoteAddr(0), pc: RemoteAddr(0) }));
     }
 
@@ -242,16 +242,16 @@ mod tests {
     #[test]
     fn what_moved_meanwhile_is_left_to_proc() {
         for torn in [
-            (Word::StateAfter, 0),
-            (Word::OnCpuBefore, 1),
-            (Word::OnCpuAfter, 1),
-            (Word::VoluntaryAfter, 1),
-            (Word::InvoluntaryBefore, 1),
-            (Word::OnQueueBefore, 1),
-            (Word::OnQueueAfter, 1),
-            (Word::ExitState, 0x20),
-            (Word::ThreadStatus, 2),
-            (Word::CallNumber, -7i64 as u64),
+            (Field::StateAfter, 0),
+            (Field::OnCpuBefore, 1),
+            (Field::OnCpuAfter, 1),
+            (Field::VoluntaryAfter, 1),
+            (Field::InvoluntaryBefore, 1),
+            (Field::OnQueueBefore, 1),
+            (Field::OnQueueAfter, 1),
+            (Field::ExitState, 0x20),
+            (Field::ThreadStatus, 2),
+            (Field::CallNumber, -7i64 as u64),
         ] {
             assert_eq!(record(&[torn]).facts(), None, "{torn:?}");
         }
@@ -264,7 +264,7 @@ mod tests {
     fn names_end_at_the_first_nul() {
         let name = |bytes: &[u8; 16]| {
             let mut record = record(&[]);
-            let at = Word::Name as usize;
+            let at = Field::Name as usize;
             for (word, bytes) in record.0[at..].iter_mut().zip(bytes.as_chunks::<8>().0) {
                 *word = u64::from_le_bytes(*bytes);
             }
@@ -278,17 +278,17 @@ mod tests {
     #[test]
     fn tracers_and_priorities() {
         let facts = record(&[
-            (Word::Ptrace, 1),
-            (Word::ParentTid, 77),
-            (Word::Policy, 1),
-            (Word::RtPriority, 30),
-            (Word::Priority, 69),
-            (Word::StaticPriority, 125),
+            (Field::Ptrace, 1),
+            (Field::ParentTid, 77),
+            (Field::Policy, 1),
+            (Field::RtPriority, 30),
+            (Field::Priority, 69),
+            (Field::StaticPriority, 125),
         ])
         .facts()
         .unwrap();
         assert_eq!((facts.tracer, facts.policy, facts.priority), (77, Some(Policy::Fifo), Some(30)));
         assert_eq!((facts.nice, facts.boosted), (Some(5), Some(false)));
-        assert_eq!(record(&[(Word::ParentTid, 77)]).facts().map(|facts| facts.tracer), Some(0));
+        assert_eq!(record(&[(Field::ParentTid, 77)]).facts().map(|facts| facts.tracer), Some(0));
     }
 }
