@@ -109,3 +109,31 @@ pub trait MemoryWrite: Memory {
     /// Writes all of `bytes` at `addr`, or fails.
     fn write_at(&self, addr: RemoteAddr, bytes: &[u8]) -> Result<(), ReadError>;
 }
+
+/// Mappings that one read goes through, beside those that its size accounts for.
+const MAX_PIECES: usize = 64;
+/// Pages are never smaller.
+pub(crate) const PAGE: usize = 4096;
+
+/// Reads `buf` piece by piece, until `piece` reads no more at an address.
+pub(crate) fn read_pieces(
+    addr: RemoteAddr,
+    buf: &mut [u8],
+    piece: impl Fn(u64, &mut [u8]) -> usize,
+) -> Result<usize, ReadError> {
+    let mut done = 0;
+    // Mappings are pages: who asks for many bytes gets them from few, unless they were cut up to take our time.
+    let mut left = MAX_PIECES + buf.len() / PAGE * 2;
+    while done < buf.len() && left > 0 {
+        left -= 1;
+        let Some(at) = addr.checked_add(done as u64) else { break };
+        match piece(at.0, &mut buf[done..]) {
+            0 => break,
+            n => done += n,
+        }
+    }
+    match done {
+        0 if !buf.is_empty() => Err(ReadError { addr, len: buf.len(), kind: ReadErrorKind::Unmapped }),
+        n => Ok(n),
+    }
+}

@@ -3,11 +3,7 @@
 use super::header::{Headers, PT_LOAD, ProgramHeader};
 use super::source::ByteSource;
 use crate::RemoteAddr;
-use crate::memory::{Memory, ReadError, ReadErrorKind};
-
-/// Mappings that one read goes through, beside those that its size accounts for.
-const MAX_PIECES: usize = 64;
-const PAGE: usize = 4096;
+use crate::memory::{Memory, ReadError, read_pieces};
 
 /// One mapping of the process, and the bytes of it that the core has.
 ///
@@ -110,29 +106,6 @@ impl Segments {
 impl Memory for Segments {
     fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
         read_pieces(addr, buf, |at, rest| self.read(at, rest))
-    }
-}
-
-/// Reads `buf` piece by piece until `piece` has no more.
-pub(super) fn read_pieces(
-    addr: RemoteAddr,
-    buf: &mut [u8],
-    piece: impl Fn(u64, &mut [u8]) -> usize,
-) -> Result<usize, ReadError> {
-    let mut done = 0;
-    // Mappings are pages: who asks for many bytes gets them from few, unless they were cut up to take our time.
-    let mut left = MAX_PIECES + buf.len() / PAGE * 2;
-    while done < buf.len() && left > 0 {
-        left -= 1;
-        let Some(at) = addr.checked_add(done as u64) else { break };
-        match piece(at.0, &mut buf[done..]) {
-            0 => break,
-            n => done += n,
-        }
-    }
-    match done {
-        0 if !buf.is_empty() => Err(ReadError { addr, len: buf.len(), kind: ReadErrorKind::Unmapped }),
-        n => Ok(n),
     }
 }
 

@@ -7,16 +7,13 @@ use super::Identity;
 use super::{Live, Module, Symbols, Target, TargetError};
 use crate::arch::GeneralRegisters;
 use crate::limits::Limits;
-use crate::memory::{Memory, MemoryWrite, ReadError, ReadErrorKind};
+use crate::memory::{Memory, MemoryWrite, PAGE, ReadError, ReadErrorKind, read_pieces};
 use crate::proc::{MapEntry, StackLimit};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use std::fs::File;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
-
-/// Pages are never smaller.
-const PAGE: u64 = 4096;
 
 /// A routine of the debugger has failed, or there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,21 +123,6 @@ impl<'a, S: ProcService> Service<'a, S> {
     fn live(&self) -> Option<&'a Live> {
         self.known?.live
     }
-
-    /// How much of `buf` can be read piece by piece. A debugger reads all or nothing; what there is up to the end of a
-    /// mapping is wanted.
-    fn read_pieces(debugger: &S, addr: RemoteAddr, buf: &mut [u8]) -> usize {
-        let mut done = 0;
-        while done < buf.len() {
-            let Some(at) = addr.0.checked_add(done as u64).map(RemoteAddr) else { break };
-            let piece = ((PAGE - at.0 % PAGE) as usize).min(buf.len() - done);
-            if debugger.read(at, &mut buf[done..done + piece]).is_err() {
-                break;
-            }
-            done += piece;
-        }
-        done
-    }
 }
 
 impl<S: ProcService> Memory for Service<'_, S> {
@@ -152,15 +134,17 @@ impl<S: ProcService> Memory for Service<'_, S> {
             return Ok(len);
         }
         self.failures.read.store(true, Ordering::Relaxed);
-        match Self::read_pieces(debugger, addr, buf) {
-            0 => nothing(ReadErrorKind::Unmapped),
-            // Every piece is there: it was the debugger that failed.
-            done if done == len => {
-                self.fail();
-                nothing(ReadErrorKind::Unmapped)
-            }
-            done => Ok(done),
+        // A debugger reads all or nothing; what there is up to the end of a mapping is wanted.
+        let read = read_pieces(addr, buf, |at, rest| {
+            let piece = (PAGE - at as usize % PAGE).min(rest.len());
+            debugger.read(RemoteAddr(at), &mut rest[..piece]).map_or(0, |()| piece)
+        });
+        // Every piece is there: it was the debugger that failed.
+        if read == Ok(len) {
+            self.fail();
+            return nothing(ReadErrorKind::Unmapped);
         }
+        read
     }
 }
 
