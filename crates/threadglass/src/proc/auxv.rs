@@ -7,8 +7,6 @@ use crate::RemoteAddr;
 pub struct AuxVector {
     /// AT_PHDR: the executable's program headers.
     pub phdr: Option<RemoteAddr>,
-    /// AT_BASE: where the dynamic linker was loaded.
-    pub base: Option<RemoteAddr>,
     /// AT_ENTRY: the executable's entry point.
     pub entry: Option<RemoteAddr>,
     /// AT_RANDOM: sixteen random bytes, which tell this process image from any other.
@@ -26,7 +24,6 @@ pub fn parse_auxv(bytes: &[u8]) -> AuxVector {
         match word(0) {
             0 => break,
             3 => aux.phdr = value,
-            7 => aux.base = value,
             9 => aux.entry = value,
             25 => aux.random = value,
             33 => aux.vdso = value,

@@ -57,24 +57,15 @@ impl LiveMemory {
     }
 }
 
-impl Memory for LiveMemory {
-    fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
-        self.by_call(|lwp| vm::read(lwp, addr, buf)).unwrap_or_else(|| self.read_file(addr, buf))
-    }
-
-    fn read_many(&self, slots: &mut [Slot<'_>]) {
-        if self.by_call(|lwp| vm::read_many(lwp, slots)).is_none() {
-            slots.iter_mut().for_each(|slot| slot.outcome = self.read_file(slot.addr, slot.buf));
-        }
-    }
-}
-
 impl Memory for Live {
     fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
-        self.memory.read_at(addr, buf)
+        let read = self.memory.by_call(|lwp| vm::read(lwp, addr, buf));
+        read.unwrap_or_else(|| self.memory.read_file(addr, buf))
     }
 
     fn read_many(&self, slots: &mut [Slot<'_>]) {
-        self.memory.read_many(slots);
+        if self.memory.by_call(|lwp| vm::read_many(lwp, slots)).is_none() {
+            slots.iter_mut().for_each(|slot| slot.outcome = self.memory.read_file(slot.addr, slot.buf));
+        }
     }
 }

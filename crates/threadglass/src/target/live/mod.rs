@@ -24,7 +24,6 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 
 /// A live process. Opening and reading it issues no ptrace, signal or write of any kind.
@@ -69,8 +68,8 @@ impl Live {
         if pid.0 <= 0 {
             return Err(TargetError::NoSuchProcess(pid));
         }
-        let proc_dir = file::open_dir(&PathBuf::from(format!("/proc/{pid}"))).map_err(|e| gone(e, ""))?;
-        let task_dir = file::open_dir(&PathBuf::from(format!("/proc/{pid}/task"))).map_err(|e| gone(e, "/task"))?;
+        let proc_dir = file::open_dir(format!("/proc/{pid}").as_ref()).map_err(|e| gone(e, ""))?;
+        let task_dir = file::open_dir(format!("/proc/{pid}/task").as_ref()).map_err(|e| gone(e, "/task"))?;
         // The leader's own files: those of the process would add up its threads, which takes
         // milliseconds when there are thousands.
         let mut reader = TaskReader::new(&task_dir);
@@ -134,11 +133,6 @@ impl Live {
         self.memory.errno().map(|errno| Denial::explain(self, errno))
     }
 
-    /// Path of its executable, as the target would write it.
-    pub fn exe_path(&self) -> Option<PathBuf> {
-        std::fs::read_link(format!("/proc/{}/exe", self.witness)).ok()
-    }
-
     /// Its auxiliary vector.
     pub fn auxv(&self) -> Option<AuxVector> {
         self.read_stream("auxv").ok().map(|bytes| parse_auxv(&bytes))
@@ -200,9 +194,10 @@ impl Target for Live {
     }
 
     fn identity(&self) -> Identity {
+        let exe = std::fs::read_link(format!("/proc/{}/exe", self.witness)).ok();
         Identity {
             name: String::from_utf8_lossy(&self.leader.comm).into_owned(),
-            exe: self.exe_path().map(|path| path.to_string_lossy().into_owned()),
+            exe: exe.map(|path| path.to_string_lossy().into_owned()),
             uid: self.status.uid,
             in_pid_namespace: self.status.namespaces > 1,
             shared_pending: Some(self.status.shared_pending),

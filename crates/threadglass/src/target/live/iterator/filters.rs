@@ -205,28 +205,28 @@ mod tests {
     fn filters_are_the_same_with_and_without_a_stop() {
         let test = "filters_are_the_same_with_and_without_a_stop";
         let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
-        let with = |args: &[&str]| Fixture::start(&program, args).settled();
-        let fixture = with(&["filter-argument", "319", "1", "has", "4"]);
-        let live = Live::open(Pid(fixture.pid())).unwrap();
+        let with = |args: &[&str]| {
+            let fixture = Fixture::start(&program, args).settled();
+            let live = Live::open(Pid(fixture.pid())).unwrap();
+            (fixture, live)
+        };
+        let (_fixture, live) = with(&["filter-argument", "319", "1", "has", "4"]);
         if live.seccomp_filters(live.witness()).is_none() {
             testkit::skip(test, "needs root, and a kernel of 6.1 or later that describes its types");
             return;
         }
         // One; two; the longest there can be, and so many of them that it takes several runs.
         for args in [&["filter-harmless"][..], &["filter-futex"], &["filter-long", "4096"], &["filter-long", "2100"]] {
-            let fixture = with(args);
-            let live = Live::open(Pid(fixture.pid())).unwrap();
+            let (_fixture, live) = with(args);
             let lwp = live.witness();
             let read = live.seccomp_filters(lwp);
             assert_eq!(read, Some(by_stop(lwp)), "{args:?}");
             assert!(read.is_some_and(|filters| !filters.is_empty()), "{args:?}");
         }
         // None at all, and too many.
-        let fixture = with(&["none"]);
-        let live = Live::open(Pid(fixture.pid())).unwrap();
-        assert_eq!(live.seccomp_filters(live.witness()), None);
-        let fixture = with(&["filter-many", "30"]);
-        let live = Live::open(Pid(fixture.pid())).unwrap();
-        assert_eq!(live.seccomp_filters(live.witness()), None);
+        for args in [&["none"][..], &["filter-many", "30"]] {
+            let (_fixture, live) = with(args);
+            assert_eq!(live.seccomp_filters(live.witness()), None, "{args:?}");
+        }
     }
 }
