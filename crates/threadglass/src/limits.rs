@@ -33,7 +33,7 @@ pub struct Limits(Arc<Budget>);
 struct Budget {
     held: AtomicU64,
     look: Mutex<LookState>,
-    /// What was read once and is still used, by what it was read of.
+    /// What was read once of a file and is still used, by the file.
     read: Mutex<HashMap<FileKey, Weak<dyn Any + Send + Sync>>>,
 }
 
@@ -107,7 +107,7 @@ impl Limits {
         is_over
     }
 
-    /// A share of `bytes`; `None` if there is not so much left, or the time is up.
+    /// A share of `bytes`; `None` if less is left, or the time is up.
     pub fn share(&self, bytes: u64) -> Option<Share> {
         if self.is_over() {
             return None;
@@ -144,7 +144,7 @@ impl Limits {
         if let Some(found) = known().get(&key).and_then(Weak::upgrade).and_then(|found| found.downcast().ok()) {
             return Some(found);
         }
-        // Not locked meanwhile: it may take long, and two who read the same at one time do no harm.
+        // Not locked meanwhile: it may take long, and two threads that read the same file at one time do no harm.
         let found = Arc::new(read()?);
         let shared: Arc<dyn Any + Send + Sync> = found.clone();
         let mut known = known();
@@ -160,7 +160,7 @@ impl Limits {
 
     /// Adds what this look has left out so far to `gaps`, as far as it is not among them already.
     pub fn report(&self, gaps: &mut Vec<Gap>) {
-        // A count that was true some time ago.
+        // This count is out of date.
         gaps.retain(|gap| gap.why != TOO_MUCH);
         for gap in self.left_out() {
             if !gaps.contains(&gap) {
@@ -171,7 +171,7 @@ impl Limits {
 }
 
 impl Share {
-    /// Makes it larger; `false`, and no change, if there is not so much left.
+    /// Makes it larger; `false`, and no change, if less is left.
     pub fn grow(&mut self, bytes: u64) -> bool {
         let fits = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= MAX_BYTES);
         let is_granted = self.limits.0.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();

@@ -122,7 +122,7 @@ pub(crate) fn read_pieces(
     piece: impl Fn(u64, &mut [u8]) -> usize,
 ) -> Result<usize, ReadError> {
     let mut done = 0;
-    // Mappings are pages: who asks for many bytes gets them from few, unless they were cut up to take our time.
+    // Mappings are whole pages: many bytes lie in few of them, unless they were cut up to take our time.
     let mut left = MAX_PIECES + buf.len() / PAGE * 2;
     while done < buf.len() && left > 0 {
         left -= 1;

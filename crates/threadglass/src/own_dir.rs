@@ -94,7 +94,7 @@ fn refused(path: &Path, why: &str) -> io::Error {
 struct Users {
     /// Who we are.
     me: u32,
-    /// Who owns what belongs to users that the namespace does not know; `None` if it knows all.
+    /// The number that stands for all users that the namespace does not know; `None` if it knows all.
     strangers: Option<u32>,
 }
 

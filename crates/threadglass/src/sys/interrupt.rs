@@ -71,7 +71,7 @@ impl Interrupt {
 
 impl Drop for Interrupt {
     fn drop(&mut self) {
-        // Who asks twice means the same.
+        // A second signal asks for the same.
         while self.take().is_some() {}
         let _ = self.old.thread_set_mask();
     }

@@ -6,7 +6,7 @@ use std::io::Write;
 /// A thread's scheduling, put back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Hurry {
-    /// While this is open no CPU sleeps so deeply that waking it takes time; the kernel minds when it is closed.
+    /// While this is open no CPU sleeps so deeply that waking it takes time; the kernel forgets that when it is closed.
     _awake: Option<File>,
     before: Option<(i32, libc::sched_param)>,
     slack: libc::c_int,
@@ -23,7 +23,7 @@ impl Hurry {
         // SAFETY: both structures live through the calls; 0 is the calling thread.
         unsafe {
             let policy = libc::sched_getscheduler(0);
-            // Short naps are short, then, also where nothing else is permitted.
+            // Keeps short naps short, even where nothing else is permitted.
             let slack = libc::prctl(libc::PR_GET_TIMERSLACK);
             libc::prctl(libc::PR_SET_TIMERSLACK, 1);
             let is_done = policy == libc::SCHED_OTHER

@@ -8,7 +8,7 @@ use table::decode::HeaderView;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale(Option<f64>);
 
-/// A pair of times that is so far from the first gives a good scale: a tenth of a second or so.
+/// Ticks between two pairs of times that give a good scale: a tenth of a second or so.
 const FAR: u64 = 1 << 28;
 
 impl Scale {
@@ -23,7 +23,7 @@ impl Scale {
         Self(if is_good { noted } else { own().or(noted) })
     }
 
-    /// So many ticks in nanoseconds.
+    /// `ticks` in nanoseconds.
     pub(super) fn ns(self, ticks: u64) -> u64 {
         self.0.map_or(0, |scale| (ticks as f64 * scale) as u64)
     }

@@ -101,7 +101,7 @@ fn contention(extra: &ExtraView, scale: &Scale) -> Option<Contention> {
     Some(Contention { p50_ns: percentile(50), p99_ns: percentile(99), sites })
 }
 
-/// The upper end of the bucket in which so many of a hundred waits have ended.
+/// The upper end of the bucket in which `part` percent of the waits have ended.
 pub(super) fn percentile(histogram: &[u32], waits: u64, part: u64) -> u64 {
     let wanted = (waits * part).div_ceil(100);
     let mut seen = 0;

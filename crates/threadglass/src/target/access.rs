@@ -17,13 +17,13 @@ pub enum Denial {
         own: u32,
     },
     /// Yama forbids it.
-    #[error("kernel.yama.ptrace_scope is {scope}: {}", if *scope == 3 { FOR_GOOD } else { SCOPE_0 })]
+    #[error("kernel.yama.ptrace_scope is {scope}: {}", if *scope == 3 { UNTIL_BOOT } else { LOWER_SCOPE })]
     Yama {
         /// `kernel.yama.ptrace_scope`.
         scope: u32,
     },
     /// The process is ours but protected: it changed credentials, or has capabilities we lack.
-    #[error("{}", if *as_root { EVEN_FROM_ROOT } else { FROM_USER })]
+    #[error("{}", if *as_root { PROTECTED_FROM_ROOT } else { PROTECTED })]
     Protected {
         /// Whether we are root already.
         as_root: bool,
@@ -33,12 +33,13 @@ pub enum Denial {
     Other(Errno),
 }
 
-const FOR_GOOD: &str = "nobody may look into another process until the next boot";
-const SCOPE_0: &str = "run as root, or `sudo sysctl kernel.yama.ptrace_scope=0`";
-const FROM_USER: &str = "the process is protected (it changed user, has capabilities that we lack, or lives in another user \
-                         namespace): run as root";
-const EVEN_FROM_ROOT: &str = "not even root may look into this process from here (a container without CAP_SYS_PTRACE, or a security \
-                              module): run on the host, or give the container --cap-add=SYS_PTRACE";
+const UNTIL_BOOT: &str = "nobody may look into another process until the next boot";
+const LOWER_SCOPE: &str = "run as root, or `sudo sysctl kernel.yama.ptrace_scope=0`";
+const PROTECTED: &str = "the process is protected (it changed user, has capabilities that we lack, or lives in another \
+                         user namespace): run as root";
+const PROTECTED_FROM_ROOT: &str = "not even root may look into this process from here (a container without \
+                                   CAP_SYS_PTRACE, or a security module): run on the host, or give the container \
+                                   --cap-add=SYS_PTRACE";
 
 /// `kernel.yama.ptrace_scope`, `None` where the kernel has no Yama.
 pub fn yama_scope() -> Option<u32> {

@@ -177,7 +177,7 @@ pub enum Elsewhere {
     Parent(Pid, Lwp),
     /// In another one.
     Process(Pid, Lwp),
-    /// Nobody can be asked.
+    /// It cannot be found out.
     Unknown,
 }
 

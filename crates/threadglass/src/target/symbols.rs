@@ -20,8 +20,8 @@ impl GlibcSymbols {
         let mut found = HashMap::new();
         let started = Instant::now();
         for (number, module) in modules.iter().enumerate() {
-            // A target may map thousands of huge tables just to keep us busy. libc comes first, and
-            // nothing else is worth so long a search; nor is what only goes by its name.
+            // A target may map thousands of huge tables just to keep us busy. libc comes first; other
+            // objects, and those that only have its name, are not worth so long a search.
             if (rank(module) == OTHER || number >= NAMESAKES) && started.elapsed() > PATIENCE {
                 break;
             }

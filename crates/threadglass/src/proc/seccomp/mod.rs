@@ -19,11 +19,11 @@ pub(crate) enum FilterVerdict {
     Allowed,
     /// It returns an error, and is not made.
     Fails,
-    /// The thread is killed or stopped, or gets a signal, or somebody else decides; or that cannot be told.
+    /// The thread is killed or stopped, or gets a signal, or another process decides; or the outcome cannot be told.
     Worse,
 }
 
-/// So many states of one filter are followed for one call. Jumps lead forwards only, so few ever meet.
+/// States of one filter that are followed for one call, at most. Jumps lead forwards only, so few ever meet.
 const MAX_STATES: usize = 1 << 16;
 
 /// What a filter returns: the upper half of the word is one of these, or something worse.
@@ -65,7 +65,7 @@ fn load(number: u32, args: &Args, at: u32) -> Option<MaybeWord> {
 fn action(value: u32) -> FilterVerdict {
     match value & 0xffff_0000 {
         ALLOW | LOG => FilterVerdict::Allowed,
-        // An error of 0 is a success that is none: who relies on the call goes wrong later.
+        // An error of 0 looks like success: a program that relies on the call goes wrong later.
         ERRNO if value & 0xffff != 0 => FilterVerdict::Fails,
         _ => FilterVerdict::Worse,
     }
@@ -77,7 +77,7 @@ fn arithmetic(code: u16, a: MaybeWord, operand: MaybeWord) -> Option<MaybeWord> 
         0x00 => both(u32::wrapping_add),
         0x10 => both(u32::wrapping_sub),
         0x20 => both(u32::wrapping_mul),
-        // The kernel kills for a division by nothing, and what is not known may be nothing.
+        // The kernel kills for a division by zero, and an operand that is not known may be zero.
         0x30 => {
             let operand = operand.filter(|operand| *operand != 0)?;
             a.map(|a| a / operand)
@@ -85,7 +85,7 @@ fn arithmetic(code: u16, a: MaybeWord, operand: MaybeWord) -> Option<MaybeWord> 
         0x40 => both(|a, b| a | b),
         0x50 if a == Some(0) || operand == Some(0) => Some(0),
         0x50 => both(|a, b| a & b),
-        // The processor takes five bits of how far, and so does the kernel.
+        // The processor takes the lower five bits of the distance, and so does the kernel.
         0x60 => both(u32::wrapping_shl),
         0x70 => both(u32::wrapping_shr),
         0x80 => a.map(u32::wrapping_neg),

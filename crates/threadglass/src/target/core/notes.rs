@@ -19,7 +19,7 @@ const NT_SIGINFO: u32 = 0x5349_4749;
 /// Threads that are kept. A process with the usual limit of mappings has a quarter as many; what is told of each takes
 /// some kilobytes.
 pub(super) const MAX_THREADS: usize = 1 << 17;
-/// Notes that are walked over, ten for each of twice as many threads: so far those left out are counted.
+/// Notes that are walked over: ten for each of twice as many threads. Threads that are left out are counted so far.
 const MAX_NOTES: usize = MAX_THREADS * 20;
 /// Records larger than this are not read. The largest is the list of files, which the kernel limits to
 /// 4 MiB unless told otherwise.

@@ -57,10 +57,10 @@ pub struct KnownProcess<'a> {
 /// Which routines have failed.
 #[derive(Default)]
 struct Failures {
-    /// Any read, also one of what is not mapped.
+    /// Any read, including one of memory that is not mapped.
     read: AtomicBool,
     look_up: AtomicBool,
-    /// One that should not have.
+    /// A routine that should not have failed.
     wrong: AtomicBool,
 }
 
@@ -93,7 +93,7 @@ impl<'a, S: ProcService> Service<'a, S> {
         Self { known: Some(known), ..Self::new(debugger) }
     }
 
-    /// Whether a read has failed, be it of what is not mapped.
+    /// Whether a read has failed, including one of memory that is not mapped.
     pub fn has_failed_to_read(&self) -> bool {
         self.failures.read.load(Ordering::Relaxed)
     }

@@ -27,7 +27,7 @@ const _: () = assert!(RECORD + 8 <= 512);
 /// What a program copies in one piece, from its stack, and in one run, into the kernel's buffer.
 const PIECE: usize = 256;
 const RUN: usize = 16 << 10;
-/// The kernel allows no longer ones.
+/// Instructions of the longest filter that the kernel allows.
 const LONGEST: u64 = 4096;
 
 /// A constant of 64 bits, which takes two instructions.

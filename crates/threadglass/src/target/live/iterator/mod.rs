@@ -45,10 +45,9 @@ const WORTH_ANOTHER_PASS: usize = 64;
 /// A pass visits all threads, also those that nobody asked for. One costs about a twentieth of what
 /// reading it from `/proc` costs.
 const MAX_VISITS_PER_ANSWER: usize = 8;
-/// A pass ends early when the thread it has come to exits at the wrong moment. Then another is made,
-/// so often at most.
+/// Passes that are made, at most: one ends early when the thread it has come to exits at the wrong moment.
 const PASSES: usize = 3;
-/// So many missing threads are not worth another pass.
+/// This many missing threads, or fewer, are not worth another pass.
 const FEW: usize = 64;
 /// The kernel gives at most 32 KiB at once.
 const BUFFER: usize = 64 * 1024;
