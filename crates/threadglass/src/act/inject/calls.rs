@@ -3,7 +3,7 @@
 use super::InjectError;
 use crate::Pid;
 use crate::arch::syscall;
-use crate::proc::seccomp::{Args, Filter, FilterVerdict, verdict};
+use crate::proc::seccomp::{Args, Filter, Verdict, verdict};
 
 /// A call, as far as its arguments are the same each time. What may fail with an error and no more is marked so.
 #[derive(Clone, Copy, Debug)]
@@ -133,9 +133,9 @@ const CALLS: &[Call] = &[
 pub(super) fn check(pid: Pid, filters: &[Filter]) -> Result<(), InjectError> {
     for call in CALLS {
         let is_fine = match verdict(filters, call.number as u32, &call.args) {
-            FilterVerdict::Allowed => true,
-            FilterVerdict::Fails => call.may_fail,
-            FilterVerdict::Worse => false,
+            Verdict::Allowed => true,
+            Verdict::Fails => call.may_fail,
+            Verdict::Worse => false,
         };
         if !is_fine {
             let name = crate::arch::syscall_word(call.number);

@@ -14,7 +14,7 @@ pub(crate) type Args = [Option<u64>; 6];
 
 /// What becomes of a call: the worst that can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum FilterVerdict {
+pub(crate) enum Verdict {
     /// It is made.
     Allowed,
     /// It returns an error, and is not made.
@@ -32,9 +32,9 @@ const LOG: u32 = 0x7ffc_0000;
 const ALLOW: u32 = 0x7fff_0000;
 
 /// What `filters` together say of a call: the strictest word of all.
-pub(crate) fn verdict(filters: &[Filter], number: u32, args: &Args) -> FilterVerdict {
-    let each = filters.iter().map(|filter| of_filter(filter, number, args).unwrap_or(FilterVerdict::Worse));
-    each.max().unwrap_or(FilterVerdict::Allowed)
+pub(crate) fn verdict(filters: &[Filter], number: u32, args: &Args) -> Verdict {
+    let each = filters.iter().map(|filter| of_filter(filter, number, args).unwrap_or(Verdict::Worse));
+    each.max().unwrap_or(Verdict::Allowed)
 }
 
 /// A word that may be known.
@@ -62,12 +62,12 @@ fn load(number: u32, args: &Args, at: u32) -> Option<MaybeWord> {
     })
 }
 
-fn action(value: u32) -> FilterVerdict {
+fn action(value: u32) -> Verdict {
     match value & 0xffff_0000 {
-        ALLOW | LOG => FilterVerdict::Allowed,
+        ALLOW | LOG => Verdict::Allowed,
         // An error of 0 looks like success: a program that relies on the call goes wrong later.
-        ERRNO if value & 0xffff != 0 => FilterVerdict::Fails,
-        _ => FilterVerdict::Worse,
+        ERRNO if value & 0xffff != 0 => Verdict::Fails,
+        _ => Verdict::Worse,
     }
 }
 
@@ -95,8 +95,8 @@ fn arithmetic(code: u16, a: MaybeWord, operand: MaybeWord) -> Option<MaybeWord> 
 }
 
 /// The worst that one filter can say; `None` if it makes no sense.
-fn of_filter(filter: &[[u8; 8]], number: u32, args: &Args) -> Option<FilterVerdict> {
-    let mut worst = FilterVerdict::Allowed;
+fn of_filter(filter: &[[u8; 8]], number: u32, args: &Args) -> Option<Verdict> {
+    let mut worst = Verdict::Allowed;
     let mut open = vec![FilterState { at: 0, a: Some(0), x: Some(0), memory: [Some(0); 16] }];
     let mut seen = HashSet::new();
     while let Some(mut state) = open.pop() {
@@ -173,7 +173,7 @@ mod tests {
         [c0, c1, jt, jf, k0, k1, k2, k3]
     }
 
-    fn of(program: &[[u8; 8]], number: u32, args: Args) -> FilterVerdict {
+    fn of(program: &[[u8; 8]], number: u32, args: Args) -> Verdict {
         verdict(&[program.to_vec()], number, &args)
     }
 
@@ -190,19 +190,19 @@ mod tests {
             op(0x06, 0, 0, ERRNO | 1),
             op(0x06, 0, 0, KILL),
         ];
-        assert_eq!(of(&program, 9, [None; 6]), FilterVerdict::Allowed);
-        assert_eq!(of(&program, 319, [None; 6]), FilterVerdict::Fails);
-        assert_eq!(of(&program, 1, [None; 6]), FilterVerdict::Worse);
+        assert_eq!(of(&program, 9, [None; 6]), Verdict::Allowed);
+        assert_eq!(of(&program, 319, [None; 6]), Verdict::Fails);
+        assert_eq!(of(&program, 1, [None; 6]), Verdict::Worse);
         // What makes no sense, or has no end, allows nothing.
         for nonsense in [&[op(0x05, 0, 0, 100)][..], &[op(0x20, 0, 0, 3)], &[]] {
-            assert_eq!(of(nonsense, 0, [None; 6]), FilterVerdict::Worse);
+            assert_eq!(of(nonsense, 0, [None; 6]), Verdict::Worse);
         }
         // What returns 0 and was not made has not failed.
-        assert_eq!(of(&[op(0x06, 0, 0, ERRNO)], 9, [None; 6]), FilterVerdict::Worse);
+        assert_eq!(of(&[op(0x06, 0, 0, ERRNO)], 9, [None; 6]), Verdict::Worse);
         // The strictest of several counts.
         let allow = vec![op(0x06, 0, 0, ALLOW)];
-        assert_eq!(verdict(&[allow.clone(), program.to_vec()], 319, &[None; 6]), FilterVerdict::Fails);
-        assert_eq!(verdict(&[allow], 319, &[None; 6]), FilterVerdict::Allowed);
+        assert_eq!(verdict(&[allow.clone(), program.to_vec()], 319, &[None; 6]), Verdict::Fails);
+        assert_eq!(verdict(&[allow], 319, &[None; 6]), Verdict::Allowed);
     }
 
     #[test]
@@ -210,13 +210,13 @@ mod tests {
         // Kills if the third argument has a bit.
         let program = [op(0x20, 0, 0, 32), op(0x45, 0, 1, 4), op(0x06, 0, 0, KILL), op(0x06, 0, 0, ALLOW)];
         let third = |value| [None, None, value, None, None, None];
-        assert_eq!(of(&program, 9, third(Some(3))), FilterVerdict::Allowed);
-        assert_eq!(of(&program, 9, third(Some(7))), FilterVerdict::Worse);
-        assert_eq!(of(&program, 9, third(None)), FilterVerdict::Worse);
+        assert_eq!(of(&program, 9, third(Some(3))), Verdict::Allowed);
+        assert_eq!(of(&program, 9, third(Some(7))), Verdict::Worse);
+        assert_eq!(of(&program, 9, third(None)), Verdict::Worse);
         // Its upper half.
         let program = [op(0x20, 0, 0, 36), op(0x15, 1, 0, 0), op(0x06, 0, 0, KILL), op(0x06, 0, 0, ALLOW)];
-        assert_eq!(of(&program, 9, third(Some(3))), FilterVerdict::Allowed);
-        assert_eq!(of(&program, 9, third(Some(1 << 32))), FilterVerdict::Worse);
+        assert_eq!(of(&program, 9, third(Some(3))), Verdict::Allowed);
+        assert_eq!(of(&program, 9, third(Some(1 << 32))), Verdict::Worse);
         // What was found equal is known from there on; no bit of nothing is set.
         let program = [
             op(0x20, 0, 0, 32),
@@ -228,7 +228,7 @@ mod tests {
             op(0x06, 0, 0, ALLOW),
             op(0x06, 0, 0, KILL),
         ];
-        assert_eq!(of(&program, 9, third(None)), FilterVerdict::Allowed);
+        assert_eq!(of(&program, 9, third(None)), Verdict::Allowed);
     }
 
     #[test]
@@ -245,6 +245,6 @@ mod tests {
             ]);
         }
         program.push(op(0x06, 0, 0, ALLOW));
-        assert_eq!(of(&program, 9, [None; 6]), FilterVerdict::Worse);
+        assert_eq!(of(&program, 9, [None; 6]), Verdict::Worse);
     }
 }

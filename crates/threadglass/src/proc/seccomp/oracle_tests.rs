@@ -1,7 +1,7 @@
 //! Filters that were made up, in our interpreter and in the kernel.
 
 use super::tests::op;
-use super::{ALLOW, Args, ERRNO, FilterVerdict, verdict};
+use super::{ALLOW, Args, ERRNO, Verdict, verdict};
 use testkit::{Build, Fixture, Variant};
 
 /// A call that no kernel has; `seccomp_oracle.c` makes it.
@@ -110,9 +110,9 @@ fn the_kernel_says_the_same_of_filters_that_were_made_up() {
         let hex: String = program.iter().flatten().map(|byte| format!("{byte:02x}")).collect();
         let [a, b, c, d, e, f] = args;
         let kernel = match fixture.ask(&format!("{hex} {a:x} {b:x} {c:x} {d:x} {e:x} {f:x}")).as_str() {
-            "-38" => FilterVerdict::Allowed,
-            "-7" => FilterVerdict::Fails,
-            "killed" => FilterVerdict::Worse,
+            "-38" => Verdict::Allowed,
+            "-7" => Verdict::Fails,
+            "killed" => Verdict::Worse,
             other => panic!("{other}: {program:x?}"),
         };
         seen[kernel as usize] += 1;
