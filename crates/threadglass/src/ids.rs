@@ -52,8 +52,8 @@ impl serde::Serialize for RemoteAddr {
     }
 }
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident($number:ty)) => {
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -64,25 +64,19 @@ macro_rules! id {
                 self.0.fmt(f)
             }
         }
-    };
+    )*};
 }
 
-id! {
+ids! {
     /// What `pthread_self()` returns in that thread: the address of glibc's thread descriptor.
-    PthreadId(RemoteAddr)
-}
-id! {
+    PthreadId(RemoteAddr);
     /// A process id in *our* pid namespace.
-    Pid(i32)
-}
-id! {
+    Pid(i32);
     /// A kernel thread id (light-weight process) in *our* pid namespace.
-    Lwp(i32)
-}
-id! {
+    Lwp(i32);
     /// A kernel thread id as the target itself sees it. Differs from [`Lwp`] when the target lives
     /// in a pid namespace of its own (a container); lock words and descriptors hold this one.
-    InnerTid(i32)
+    InnerTid(i32);
 }
 
 impl Pid {
