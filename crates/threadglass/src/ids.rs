@@ -56,7 +56,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
         pub struct $name(pub $number);
 
         impl fmt::Display for $name {
