@@ -25,14 +25,6 @@ impl Hasher for Mix {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    fn write_u8(&mut self, byte: u8) {
-        self.write_u64(u64::from(byte));
-    }
-
-    fn write_i8(&mut self, byte: i8) {
-        self.write_u64(byte as u64);
-    }
-
     fn write_isize(&mut self, word: isize) {
         self.write_u64(word as u64);
     }

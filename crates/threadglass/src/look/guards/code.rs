@@ -1,4 +1,4 @@
-//! The target's code, each place of it looked at once.
+//! The target's code and the memory it works on, each place looked at once.
 
 use super::addresses::ByAddress;
 use super::pages::Pages;
@@ -6,6 +6,8 @@ use crate::arch::insn::{Insn, LONGEST, decode};
 use crate::runtimes::{self, Function};
 use crate::unwind::{Known, Space, through_stubs, unbound_import};
 
+/// Bytes of a function that are decoded.
+pub(super) const MAX_FUNCTION: u64 = 64 << 10;
 /// Places that are remembered.
 const MAX_PLACES: usize = 1 << 20;
 /// Instructions of one look, whatever the target makes of it.
@@ -29,6 +31,7 @@ pub(super) enum Callee {
 pub(super) struct Code<'c> {
     space: &'c Space<'c>,
     pub(super) known: Known,
+    pub(super) pages: Pages<'c>,
     insns: ByAddress<Option<Insn>>,
     callees: ByAddress<Callee>,
     /// By address: whether a function ends there.
@@ -42,6 +45,7 @@ impl<'c> Code<'c> {
         Self {
             space,
             known: Known::default(),
+            pages: Pages::new(space.memory()),
             insns: ByAddress::default(),
             callees: ByAddress::default(),
             ends: ByAddress::default(),
@@ -70,12 +74,12 @@ impl<'c> Code<'c> {
     }
 
     /// The instruction at `addr`.
-    pub(super) fn insn(&mut self, pages: &mut Pages<'_>, addr: u64) -> Option<Insn> {
+    pub(super) fn insn(&mut self, addr: u64) -> Option<Insn> {
         if let Some(known) = self.insns.get(&addr) {
             return *known;
         }
         let mut bytes = [0; LONGEST];
-        let got = pages.code(addr, &mut bytes);
+        let got = self.pages.code(addr, &mut bytes);
         let insn = Some(got).filter(|_| self.space.is_code(addr)).and_then(|got| decode(&bytes[..got]));
         if self.insns.len() < MAX_PLACES {
             self.insns.insert(addr, insn);
@@ -112,10 +116,14 @@ impl<'c> Code<'c> {
         }
     }
 
+    /// Begin and end of the function around `addr`.
+    pub(super) fn function(&mut self, addr: u64) -> Option<(u64, u64)> {
+        self.known.row(self.space, addr).map(|row| row.function)
+    }
+
     /// Whether a jump from `pc` to `target` leaves the function.
     pub(super) fn leaves(&mut self, pc: u64, target: u64) -> bool {
-        let row = self.known.row(self.space, pc);
-        row.is_none_or(|row| target <= row.function.0 || target >= row.function.1)
+        self.function(pc).is_none_or(|(start, end)| target <= start || target >= end)
     }
 
     /// Whether a function ends at `addr`.

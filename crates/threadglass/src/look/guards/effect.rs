@@ -3,6 +3,7 @@
 use super::Wanted;
 use super::machine::{Atomic, Change};
 use crate::runtimes::{self, Effect, LockWord, WordSize};
+use std::cmp::Ordering;
 
 /// What `atomic` does to `wanted`, if it is about that lock.
 pub(super) fn of_atomic(wanted: &Wanted, atomic: &Atomic) -> Option<Effect> {
@@ -10,24 +11,17 @@ pub(super) fn of_atomic(wanted: &Wanted, atomic: &Atomic) -> Option<Effect> {
     if atomic.addr? != wanted.address.0 || !word.has_size(atomic.size) {
         return None;
     }
-    let (from, to) = match atomic.change {
-        Change::Swap(value) => {
-            // Only mutexes are swapped: to nothing, or to "locked".
-            return Some(if value? == 0 { Effect::Release } else { Effect::Take });
-        }
-        Change::Add(by) => {
-            return match (word.added)(by?).signum() {
-                1 => Some(Effect::Take),
-                -1 => Some(Effect::Release),
-                _ => word.queues(),
-            };
-        }
-        Change::Exchange(from, to) => (from?, to?),
+    let change = match atomic.change {
+        // Only mutexes are swapped: to nothing, or to "locked".
+        Change::Swap(value) if value? == 0 => Ordering::Less,
+        Change::Swap(_) => Ordering::Greater,
+        Change::Add(by) => (word.added)(by?).cmp(&0),
+        Change::Exchange(from, to) => (word.held)(to?).cmp(&(word.held)(from?)),
     };
-    match (word.held)(to).cmp(&(word.held)(from)) {
-        std::cmp::Ordering::Greater => Some(Effect::Take),
-        std::cmp::Ordering::Less => Some(Effect::Release),
-        std::cmp::Ordering::Equal => word.queues(),
+    match change {
+        Ordering::Greater => Some(Effect::Take),
+        Ordering::Less => Some(Effect::Release),
+        Ordering::Equal => word.queues(),
     }
 }
 

@@ -6,7 +6,6 @@ use super::addresses::ByWords;
 use super::code::{Callee, Code};
 use super::effect::{may_take, of_atomic, word_of};
 use super::machine::{Atomic, Machine, Next, Value};
-use super::pages::Pages;
 use crate::arch::insn::table::{FIRST_ARGUMENT, PRESERVED, RESULT, SECOND_RESULT};
 use crate::arch::insn::{Insn, Op};
 use crate::model::SyncKind;
@@ -41,7 +40,7 @@ pub(super) struct Seen {
 }
 
 /// How much of a lock the ways so far account for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// Taken this many times more than released since the beginning.
     Open(i8),
@@ -50,6 +49,7 @@ enum Standing {
     Taken(i8),
 }
 
+#[derive(Clone)]
 struct Way {
     machine: Machine,
     locks: [Standing; MAX_LOCKS],
@@ -65,9 +65,8 @@ struct Entered {
 }
 
 /// The exploration from one place.
-pub(super) struct Explorer<'e, 'c, 'a> {
+pub(super) struct Explorer<'e, 'c> {
     code: &'e mut Code<'c>,
-    pages: &'e mut Pages<'a>,
     wanted: &'e [&'e Wanted],
     seen: [Seen; MAX_LOCKS],
     visited: ByWords<(u64, u64, u64), u8>,
@@ -93,20 +92,11 @@ struct Watch {
     registers: Option<[Value; 16]>,
 }
 
-impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
-    /// Explores from `machine` on, to `until` at most. `owed[i]`: how often lock `i` was taken shortly before.
-    pub(super) fn run(
-        code: &'e mut Code<'c>,
-        pages: &'e mut Pages<'a>,
-        wanted: &'e [&'e Wanted],
-        machine: Machine,
-        owed: &[i8; MAX_LOCKS],
-        until: Option<u64>,
-    ) -> [Seen; MAX_LOCKS] {
-        let mut explorer = Self {
+impl<'e, 'c> Explorer<'e, 'c> {
+    fn new(code: &'e mut Code<'c>, machine: Machine, owed: [i8; MAX_LOCKS]) -> Self {
+        Self {
             code,
-            pages,
-            wanted,
+            wanted: &[],
             seen: [Seen::default(); MAX_LOCKS],
             visited: ByWords::default(),
             rounds: 1,
@@ -115,10 +105,21 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             spent: ByWords::default(),
             ways: vec![Way { machine, locks: owed.map(Standing::Open), calls: Vec::new() }],
             steps: 0,
-            until,
+            until: None,
             watch: None,
-            owed: *owed,
-        };
+            owed,
+        }
+    }
+
+    /// Explores from `machine` on, to `until` at most. `owed[i]`: how often lock `i` was taken shortly before.
+    pub(super) fn run(
+        code: &'e mut Code<'c>,
+        wanted: &'e [&'e Wanted],
+        machine: Machine,
+        owed: [i8; MAX_LOCKS],
+        until: Option<u64>,
+    ) -> [Seen; MAX_LOCKS] {
+        let mut explorer = Self { wanted, until, ..Self::new(code, machine, owed) };
         explorer.go_all();
         explorer.seen
     }
@@ -127,28 +128,14 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
     /// are the same on all ways and in all rounds. `base`: calls in between.
     pub(super) fn arrival(
         code: &'e mut Code<'c>,
-        pages: &'e mut Pages<'a>,
         machine: Machine,
         (pc, sp): (u64, u64),
         base: usize,
     ) -> Option<[Value; 16]> {
-        let way = Way { machine, locks: [Standing::Released; MAX_LOCKS], calls: Vec::new() };
-        let mut explorer = Self {
-            code,
-            pages,
-            wanted: &[],
-            seen: [Seen::default(); MAX_LOCKS],
-            visited: ByWords::default(),
-            rounds: ROUNDS,
-            steps_in_call: STEPS_IN_CALL_TO_ARRIVE,
-            base,
-            spent: ByWords::default(),
-            ways: vec![way],
-            steps: 0,
-            until: None,
-            watch: Some(Watch { pc, sp, registers: None }),
-            owed: [0; MAX_LOCKS],
-        };
+        let watch = Some(Watch { pc, sp, registers: None });
+        let (rounds, steps_in_call) = (ROUNDS, STEPS_IN_CALL_TO_ARRIVE);
+        let new = Self::new(code, machine, [0; MAX_LOCKS]);
+        let mut explorer = Self { rounds, steps_in_call, base, watch, ..new };
         explorer.go_all();
         // What was not gone to the end may have had other values.
         explorer.watch.filter(|_| explorer.steps <= STEPS)?.registers
@@ -161,7 +148,6 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
     }
 
     fn go(&mut self, mut way: Way) {
-        let mut atomics = Vec::new();
         loop {
             self.steps += 1;
             if self.steps > STEPS || !self.code.spend() {
@@ -186,12 +172,11 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             if way.calls.is_empty() && self.until == Some(way.machine.pc) {
                 return self.ended(&way);
             }
-            let Some(insn) = self.code.insn(self.pages, way.machine.pc) else { return self.ended(&way) };
-            let end = way.machine.pc.wrapping_add(u64::from(insn.len));
-            atomics.clear();
-            let next = way.machine.step(self.pages, &insn, &mut atomics);
-            for atomic in &atomics {
-                self.change(&mut way, atomic);
+            let at = way.machine.pc;
+            let Some(insn) = self.code.insn(at) else { return self.ended(&way) };
+            let (next, atomic) = way.machine.step(&mut self.code.pages, &insn);
+            if let Some(atomic) = atomic {
+                self.change(&mut way, &atomic);
             }
             if !self.wanted.is_empty() && way.locks[..self.wanted.len()].iter().all(|lock| *lock == Standing::Released)
             {
@@ -199,27 +184,19 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
                 return;
             }
             let alive = match next {
-                Next::On => {
-                    way.machine.pc = end;
-                    true
-                }
-                Next::Jump(Some(target)) => self.jump(&mut way, target, end, &insn),
+                Next::On => true,
+                Next::Jump(Some(target)) => self.jump(&mut way, at, target, &insn),
                 Next::Either(target) => {
                     self.fork(&way, target);
-                    way.machine.pc = end;
                     self.arrive(&way) || self.come_back(&mut way)
                 }
-                Next::Call(target) => self.call(&mut way, target, end),
-                Next::Return if way.calls.is_empty() => {
+                Next::Call(target) => self.call(&mut way, target),
+                Next::Return | Next::Jump(None) if way.calls.is_empty() => {
                     self.ended(&way);
                     false
                 }
                 Next::Return => self.come_back_with_result(&mut way),
-                Next::Jump(None) if !way.calls.is_empty() => self.come_back(&mut way),
-                Next::Jump(None) => {
-                    self.ended(&way);
-                    false
-                }
+                Next::Jump(None) => self.come_back(&mut way),
                 Next::End => false,
             };
             if !alive {
@@ -238,18 +215,17 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
 
     fn fork(&mut self, way: &Way, target: u64) {
         if self.ways.len() < MAX_WAYS {
-            let mut machine = way.machine.clone();
-            machine.pc = target;
-            let other = Way { machine, locks: way.locks, calls: way.calls.clone() };
+            let mut other = way.clone();
+            other.machine.pc = target;
             if self.arrive(&other) {
                 self.ways.push(other);
             }
         }
     }
 
-    fn jump(&mut self, way: &mut Way, target: u64, end: u64, insn: &Insn) -> bool {
+    fn jump(&mut self, way: &mut Way, at: u64, target: u64, insn: &Insn) -> bool {
         // A jump to a function's beginning is a call whose return is ours.
-        if self.code.leaves(way.machine.pc, target)
+        if self.code.leaves(at, target)
             && let Callee::Named(named) = self.code.callee(target)
         {
             let back = way.calls.is_empty();
@@ -259,19 +235,17 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             }
             return going && !back && self.come_back(way);
         }
-        way.machine.pc = target;
+        let behind = std::mem::replace(&mut way.machine.pc, target);
         if self.arrive(way) {
             return true;
         }
         // Round a loop: what comes behind it, or back from the call that loops.
-        if matches!(insn.op, Op::Jcc(_)) {
-            way.machine.pc = end;
-            return self.arrive(way) || self.come_back(way);
-        }
-        self.come_back(way)
+        way.machine.pc = behind;
+        matches!(insn.op, Op::Jcc(_)) && self.arrive(way) || self.come_back(way)
     }
 
-    fn call(&mut self, way: &mut Way, target: Option<u64>, back: u64) -> bool {
+    fn call(&mut self, way: &mut Way, target: Option<u64>) -> bool {
+        let back = way.machine.pc;
         // Nothing is behind a call at a function's very end: it does not return.
         let last = self.code.ends_at(back);
         let callee = target.map_or(Callee::Opaque, |target| self.code.callee(target));
@@ -284,14 +258,13 @@ impl<'e, 'c, 'a> Explorer<'e, 'c, 'a> {
             Callee::Code(target) if way.calls.len() < MAX_DEPTH && way.machine.sp().is_some() => {
                 let sp = way.machine.sp().unwrap_or(0);
                 way.calls.push(Entered { back, sp, preserved: PRESERVED.map(|number| way.machine.regs[number]) });
-                way.machine.push_return(self.pages, back);
+                way.machine.push(&mut self.code.pages, Value::of(back));
                 way.machine.pc = target;
                 return self.arrive(way) || self.come_back(way);
             }
             _ if last => return false,
             _ => way.machine.after_call(),
         }
-        way.machine.pc = back;
         true
     }
 

@@ -6,7 +6,7 @@
 use gimli::{EndianSlice, LittleEndian, Reader};
 
 /// Bytes of a table that are looked at; longer ones belong to no function seen.
-pub const MAX_LSDA: usize = 64 << 10;
+pub(super) const MAX_LSDA: usize = 64 << 10;
 
 /// "Not there", of encodings.
 const OMIT: u8 = 0xff;

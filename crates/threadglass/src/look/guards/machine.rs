@@ -10,7 +10,7 @@ use crate::arch::insn::{Alu, Insn, Mem, Op, Operand, register};
 /// Words that one path may write.
 const MAX_WRITES: usize = 512;
 
-/// A number of which each byte is known or not.
+/// A number of which each byte is known or not. Unknown bytes have no bits set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Value {
     bits: u64,
@@ -116,6 +116,13 @@ impl Machine {
         Self { pc, regs, vectors: [None; 16], flags: None, writes: Vec::new() }
     }
 
+    /// Of which nothing but the stack pointer is known.
+    pub(super) fn at(pc: u64, sp: u64) -> Self {
+        let mut machine = Self::new(pc, [Value::UNKNOWN; 16]);
+        machine.set_sp(sp);
+        machine
+    }
+
     pub(super) fn sp(&self) -> Option<u64> {
         self.regs[STACK_POINTER].get(8)
     }
@@ -131,11 +138,12 @@ impl Machine {
         self.flags = None;
     }
 
-    fn address(&self, mem: &Mem, end: u64) -> Option<u64> {
+    /// Where an operand is, of the instruction that `pc` is behind.
+    fn address(&self, mem: &Mem) -> Option<u64> {
         if mem.segment {
             return None;
         }
-        let mut addr = if mem.pc_relative { end } else { 0 };
+        let mut addr = if mem.pc_relative { self.pc } else { 0 };
         if let Some(base) = mem.base {
             addr = addr.wrapping_add(self.regs[usize::from(base)].get(8)?);
         }
@@ -149,9 +157,6 @@ impl Machine {
         let aligned = addr & !7;
         let shift = addr - aligned;
         let low = self.word(pages, aligned);
-        if shift == 0 {
-            return Value { bits: low.bits & bit_mask(size), known: low.known & byte_mask(size) };
-        }
         let (mut bits, mut known) = (low.bits >> (8 * shift), low.known >> shift);
         if shift + u64::from(size) > 8 {
             let high = self.word(pages, aligned.wrapping_add(8));
@@ -190,7 +195,7 @@ impl Machine {
         }
     }
 
-    fn read(&self, pages: &mut Pages<'_>, operand: Operand, size: u8, end: u64) -> Value {
+    fn read(&self, pages: &mut Pages<'_>, operand: Operand, size: u8) -> Value {
         match operand {
             Operand::Reg(number) => self.regs[usize::from(number)],
             Operand::High(number) => {
@@ -198,14 +203,12 @@ impl Machine {
                 Value { bits: value.bits >> 8, known: value.known >> 1 }
             }
             Operand::Imm(value) => Value::of(value as u64),
-            Operand::Mem(mem) => {
-                self.address(&mem, end).map_or(Value::UNKNOWN, |addr| self.load(pages, addr, size.min(8)))
-            }
+            Operand::Mem(mem) => self.address(&mem).map_or(Value::UNKNOWN, |addr| self.load(pages, addr, size.min(8))),
             Operand::None | Operand::Vector(_) => Value::UNKNOWN,
         }
     }
 
-    fn write(&mut self, pages: &mut Pages<'_>, operand: Operand, size: u8, end: u64, value: Value) {
+    fn write(&mut self, pages: &mut Pages<'_>, operand: Operand, size: u8, value: Value) {
         match operand {
             Operand::Reg(number) => {
                 let register = &mut self.regs[usize::from(number)];
@@ -218,7 +221,7 @@ impl Machine {
             }
             Operand::Vector(number) => self.vectors[usize::from(number & 15)] = None,
             Operand::Mem(mem) => {
-                let Some(addr) = self.address(&mem, end) else { return };
+                let Some(addr) = self.address(&mem) else { return };
                 for piece in 0..u64::from(size.div_ceil(8)) {
                     self.store(pages, addr.wrapping_add(8 * piece), size.min(8), value);
                 }
@@ -227,17 +230,12 @@ impl Machine {
         }
     }
 
-    fn push(&mut self, pages: &mut Pages<'_>, value: Value) {
+    pub(super) fn push(&mut self, pages: &mut Pages<'_>, value: Value) {
         let slot = self.sp().map(|sp| sp.wrapping_sub(8));
         self.regs[STACK_POINTER] = slot.into();
         if let Some(slot) = slot {
             self.store(pages, slot, 8, value);
         }
-    }
-
-    /// Puts a return address on the stack.
-    pub(super) fn push_return(&mut self, pages: &mut Pages<'_>, back: u64) {
-        self.push(pages, Value::of(back));
     }
 
     fn pop(&mut self, pages: &mut Pages<'_>) -> Value {
@@ -246,193 +244,202 @@ impl Machine {
         self.load(pages, sp, 8)
     }
 
-    /// Does one instruction, and tells what comes next; what it does to memory that may be shared is added
-    /// to `atomics`.
-    pub(super) fn step(&mut self, pages: &mut Pages<'_>, insn: &Insn, atomics: &mut Vec<Atomic>) -> Next {
-        let end = self.pc.wrapping_add(u64::from(insn.len));
+    /// Does the instruction at `pc`, which is behind it then. Tells what comes next, and what the instruction does
+    /// to memory that other threads may see.
+    pub(super) fn step(&mut self, pages: &mut Pages<'_>, insn: &Insn) -> (Next, Option<Atomic>) {
+        self.pc = self.pc.wrapping_add(u64::from(insn.len));
+        let atomic = self.atomic(pages, insn);
+        (self.execute(pages, insn), atomic)
+    }
+
+    fn atomic(&self, pages: &mut Pages<'_>, insn: &Insn) -> Option<Atomic> {
+        let (size, dst) = (insn.size, insn.dst);
+        // An exchange with memory is locked without saying so.
+        if !insn.lock && !(insn.op == Op::Xchg && matches!(dst, Operand::Mem(_))) {
+            return None;
+        }
+        let (old, by) = (self.read(pages, dst, size).get(size), self.read(pages, insn.src, size).get(size));
+        let signed = by.map(|by| sign_extended(by, size));
+        let change = match insn.op {
+            Op::Xchg => Change::Swap(by),
+            Op::Inc => Change::Add(Some(1)),
+            Op::Dec => Change::Add(Some(-1)),
+            Op::Xadd | Op::Alu(Alu::Add) => Change::Add(signed),
+            Op::Alu(Alu::Sub) => Change::Add(signed.map(i64::wrapping_neg)),
+            Op::Cmpxchg => Change::Exchange(self.regs[RESULT].get(size), by),
+            // Of nothing, into the stack: a fence.
+            Op::Alu(Alu::Or) if by == Some(0) => return None,
+            // Bits set or cleared: what that means depends on the lock.
+            Op::Alu(Alu::Or) => Change::Exchange(old, old.zip(by).map(|(old, by)| old | by)),
+            Op::Alu(_) => Change::Exchange(old, old.zip(by).map(|(old, by)| old & by)),
+            _ => return None,
+        };
+        let addr = if let Operand::Mem(mem) = dst { self.address(&mem) } else { None };
+        Some(Atomic { addr, size, change })
+    }
+
+    fn execute(&mut self, pages: &mut Pages<'_>, insn: &Insn) -> Next {
         let (size, dst, src) = (insn.size, insn.dst, insn.src);
-        match insn.op {
-            Op::Mov => {
-                let value = self.read(pages, src, size, end);
-                self.write(pages, dst, size, end, value);
-            }
+        let to_destination = match insn.op {
+            Op::Mov => self.read(pages, src, size),
             Op::Movzx(from) => {
-                let value = self.read(pages, src, from, end);
-                let value = Value {
-                    bits: value.bits & bit_mask(from),
-                    known: value.known & byte_mask(from) | !byte_mask(from),
-                };
-                self.write(pages, dst, size, end, value);
+                let value = self.read(pages, src, from);
+                Value { bits: value.bits & bit_mask(from), known: value.known | !byte_mask(from) }
             }
             Op::Movsx(from) => {
-                let value = self.read(pages, src, from, end).get(from).map(|bits| sign_extended(bits, from) as u64);
-                self.write(pages, dst, size, end, value.into());
+                self.read(pages, src, from).get(from).map(|bits| sign_extended(bits, from) as u64).into()
             }
             Op::Lea => {
                 let Operand::Mem(mem) = src else { return Next::End };
-                let addr = self.address(&mem, end);
-                self.write(pages, dst, size, end, addr.into());
+                self.address(&mem).into()
             }
-            Op::Alu(kind) => self.alu(pages, insn, kind, end, atomics),
+            Op::Alu(kind) => {
+                let value = self.alu(pages, insn, kind);
+                if kind == Alu::Cmp {
+                    return Next::On;
+                }
+                value
+            }
             Op::Test => {
-                let (a, b) = (self.read(pages, dst, size, end), self.read(pages, src, size, end));
+                let (a, b) = (self.read(pages, dst, size), self.read(pages, src, size));
                 self.flags = and(a, b, size).map(|bits| logic(bits, size));
+                return Next::On;
             }
             Op::Inc | Op::Dec => {
-                let delta = if insn.op == Op::Inc { 1 } else { -1 };
-                if insn.lock {
-                    atomics.push(self.atomic(insn, end, Change::Add(Some(delta))));
-                }
-                let old = self.read(pages, dst, size, end).get(size);
-                let new = old.map(|old| old.wrapping_add_signed(delta) & bit_mask(size));
+                let old = self.read(pages, dst, size).get(size);
                 let carry = self.flags.map(|flags| flags.carry);
-                self.flags = old.map(|old| match delta {
-                    1 => sum(old, 1, size),
-                    _ => difference(old, 1, size),
-                });
-                if let (Some(flags), Some(carry)) = (&mut self.flags, carry) {
-                    flags.carry = carry;
-                }
-                self.write(pages, dst, size, end, new.into());
+                let (new, flags) = match insn.op {
+                    Op::Inc => (old.map(|old| old.wrapping_add(1)), old.map(|old| sum(old, 1, size))),
+                    _ => (old.map(|old| old.wrapping_sub(1)), old.map(|old| difference(old, 1, size))),
+                };
+                self.flags = flags.map(|flags| Flags { carry: carry.unwrap_or(flags.carry), ..flags });
+                new.into()
             }
-            Op::Neg | Op::Not => {
-                let old = self.read(pages, dst, size, end).get(size);
-                if insn.op == Op::Neg {
-                    self.flags = old.map(|old| difference(0, old, size));
-                }
-                let new = old.map(|old| if insn.op == Op::Neg { old.wrapping_neg() } else { !old });
-                self.write(pages, dst, size, end, new.into());
+            Op::Neg => {
+                let old = self.read(pages, dst, size).get(size);
+                self.flags = old.map(|old| difference(0, old, size));
+                old.map(u64::wrapping_neg).into()
             }
+            Op::Not => self.read(pages, dst, size).get(size).map(|old| !old).into(),
             Op::Shl | Op::Shr | Op::Sar => {
-                let count =
-                    self.read(pages, src, 1, end).get(1).map(|count| count as u32 & if size == 8 { 63 } else { 31 });
-                let value = self.read(pages, dst, size, end).get(size);
-                let new = value.zip(count).map(|(value, count)| match insn.op {
+                let most = if size == 8 { 63 } else { 31 };
+                let count = self.read(pages, src, 1).get(1).map(|count| count as u32 & most);
+                let value = self.read(pages, dst, size).get(size);
+                // The carry is not worth its trouble: none of the conditions that follow shifts here need it.
+                self.flags = None;
+                let shifted = value.zip(count).map(|(value, count)| match insn.op {
                     Op::Shl => value << count,
                     Op::Shr => value >> count,
                     _ => (sign_extended(value, size) >> count) as u64,
                 });
-                // The carry is not worth its trouble: none of the conditions that follow shifts here need it.
-                self.flags = None;
-                self.write(pages, dst, size, end, new.into());
+                shifted.into()
             }
             Op::Push => {
-                let value = self.read(pages, src, 8, end);
+                let value = self.read(pages, src, 8);
                 self.push(pages, value);
+                return Next::On;
             }
-            Op::Pop => {
-                let value = self.pop(pages);
-                self.write(pages, dst, 8, end, value);
-            }
+            Op::Pop => self.pop(pages),
             Op::Leave => {
                 self.regs[STACK_POINTER] = self.regs[FRAME_POINTER];
                 self.regs[FRAME_POINTER] = self.pop(pages);
+                return Next::On;
             }
-            Op::Call => return Next::Call(self.target(pages, src, end)),
-            Op::Jmp => return Next::Jump(self.target(pages, src, end)),
+            Op::Call => return Next::Call(self.target(pages, src)),
+            Op::Jmp => return Next::Jump(self.target(pages, src)),
             Op::Jcc(condition) => {
                 let Operand::Imm(distance) = src else { return Next::End };
-                let target = end.wrapping_add_signed(distance);
+                let target = self.pc.wrapping_add_signed(distance);
                 return match self.holds(condition) {
                     Some(true) => Next::Jump(Some(target)),
                     Some(false) => Next::On,
                     None => Next::Either(target),
                 };
             }
-            Op::Setcc(condition) => {
-                let value = self.holds(condition).map(u64::from);
-                self.write(pages, dst, 1, end, value.into());
-            }
+            Op::Setcc(condition) => self.holds(condition).map(u64::from).into(),
             Op::Cmov(condition) => {
-                let (old, new) = (self.read(pages, dst, size, end), self.read(pages, src, size, end));
-                let value = match self.holds(condition) {
+                let (old, new) = (self.read(pages, dst, size), self.read(pages, src, size));
+                match self.holds(condition) {
                     Some(true) => new,
                     Some(false) => old,
                     None if old.get(size) == new.get(size) => old,
                     None => Value::UNKNOWN,
-                };
-                self.write(pages, dst, size, end, value);
+                }
             }
             Op::Ret => return Next::Return,
             Op::Xchg => {
-                let (a, b) = (self.read(pages, dst, size, end), self.read(pages, src, size, end));
-                if matches!(dst, Operand::Mem(_)) {
-                    atomics.push(self.atomic(insn, end, Change::Swap(b.get(size))));
-                }
-                self.write(pages, dst, size, end, b);
-                self.write(pages, src, size, end, a);
+                let (a, b) = (self.read(pages, dst, size), self.read(pages, src, size));
+                self.write(pages, dst, size, b);
+                self.write(pages, src, size, a);
+                return Next::On;
             }
             Op::Xadd => {
-                let (a, b) = (self.read(pages, dst, size, end).get(size), self.read(pages, src, size, end).get(size));
-                if insn.lock {
-                    atomics.push(self.atomic(insn, end, Change::Add(b.map(|b| sign_extended(b, size)))));
-                }
+                let (a, b) = (self.read(pages, dst, size).get(size), self.read(pages, src, size).get(size));
                 self.flags = a.zip(b).map(|(a, b)| sum(a, b, size));
-                self.write(pages, src, size, end, a.into());
-                self.write(pages, dst, size, end, a.zip(b).map(|(a, b)| a.wrapping_add(b)).into());
+                self.write(pages, src, size, a.into());
+                a.zip(b).map(|(a, b)| a.wrapping_add(b)).into()
             }
             Op::Cmpxchg => {
-                let expected = self.regs[RESULT].get(size);
-                let new = self.read(pages, src, size, end);
-                if insn.lock {
-                    atomics.push(self.atomic(insn, end, Change::Exchange(expected, new.get(size))));
-                }
-                let old = self.read(pages, dst, size, end);
-                // Taken to succeed where that is not known: the other way is a loop, or a wait.
-                self.flags = Some(Flags { zero: true, sign: false, carry: false, overflow: false });
+                let (expected, old) = (self.regs[RESULT].get(size), self.read(pages, dst, size));
                 match expected.zip(old.get(size)) {
                     Some((expected, old)) if expected != old => {
                         self.flags = Some(difference(expected, old, size));
-                        self.write(pages, Operand::Reg(register::RESULT), size, end, Value::of(old));
+                        self.write(pages, Operand::Reg(register::RESULT), size, Value::of(old));
+                        return Next::On;
                     }
-                    _ => self.write(pages, dst, size, end, new),
+                    // Taken to succeed where that is not known: the other way is a loop, or a wait.
+                    _ => {
+                        self.flags = Some(Flags { zero: true, sign: false, carry: false, overflow: false });
+                        self.read(pages, src, size)
+                    }
                 }
             }
-            Op::MovVector => self.move_vector(pages, insn, end),
+            Op::MovVector => {
+                self.move_vector(pages, insn);
+                return Next::On;
+            }
             Op::ZeroVector => {
                 if let Operand::Vector(number) = dst {
                     self.vectors[usize::from(number & 15)] = Some((0, 0));
                 }
+                return Next::On;
             }
             Op::Extend => {
-                let value = match dst {
+                let extended = match dst {
                     Operand::Reg(register::SECOND_RESULT) => {
-                        self.regs[RESULT].get(size).map(|bits| (sign_extended(bits, size) >> 63) as u64)
+                        self.regs[RESULT].get(size).map(|bits| sign_extended(bits, size) >> 63)
                     }
-                    _ => self.regs[RESULT].get(size / 2).map(|bits| sign_extended(bits, size / 2) as u64),
+                    _ => self.regs[RESULT].get(size / 2).map(|bits| sign_extended(bits, size / 2)),
                 };
-                self.write(pages, dst, size, end, value.into());
+                extended.map(|bits| bits as u64).into()
             }
-            Op::Nop => {}
+            Op::Nop => return Next::On,
             Op::Stop => return Next::End,
-            Op::Syscall => CHANGED_BY_SYSCALL.into_iter().for_each(|number| self.regs[number] = Value::UNKNOWN),
+            Op::Syscall => {
+                CHANGED_BY_SYSCALL.into_iter().for_each(|number| self.regs[number] = Value::UNKNOWN);
+                return Next::On;
+            }
             Op::Other => {
                 self.flags = None;
                 (self.regs[RESULT], self.regs[SECOND_RESULT]) = (Value::UNKNOWN, Value::UNKNOWN);
-                self.write(pages, dst, size, end, Value::UNKNOWN);
+                Value::UNKNOWN
             }
-        }
+        };
+        self.write(pages, dst, size, to_destination);
         Next::On
     }
 
-    fn target(&self, pages: &mut Pages<'_>, operand: Operand, end: u64) -> Option<u64> {
+    fn target(&self, pages: &mut Pages<'_>, operand: Operand) -> Option<u64> {
         match operand {
-            Operand::Imm(distance) => Some(end.wrapping_add_signed(distance)),
-            operand => self.read(pages, operand, 8, end).get(8),
+            Operand::Imm(distance) => Some(self.pc.wrapping_add_signed(distance)),
+            operand => self.read(pages, operand, 8).get(8),
         }
     }
 
-    fn atomic(&self, insn: &Insn, end: u64, change: Change) -> Atomic {
-        let addr = match &insn.dst {
-            Operand::Mem(mem) => self.address(mem, end),
-            _ => None,
-        };
-        Atomic { addr, size: insn.size, change }
-    }
-
-    fn alu(&mut self, pages: &mut Pages<'_>, insn: &Insn, kind: Alu, end: u64, atomics: &mut Vec<Atomic>) {
+    /// Sets the flags, and gives the result.
+    fn alu(&mut self, pages: &mut Pages<'_>, insn: &Insn, kind: Alu) -> Value {
         let (size, dst, src) = (insn.size, insn.dst, insn.src);
-        let (a, b) = (self.read(pages, dst, size, end), self.read(pages, src, size, end));
+        let (a, b) = (self.read(pages, dst, size), self.read(pages, src, size));
         // A register against itself is known without knowing it.
         let itself = dst == src && matches!(dst, Operand::Reg(_));
         let both = if itself && matches!(kind, Alu::Xor | Alu::Sub | Alu::Cmp) {
@@ -440,70 +447,52 @@ impl Machine {
         } else {
             a.get(size).zip(b.get(size))
         };
-        if insn.lock {
-            let by = b.get(size).map(|b| sign_extended(b, size));
-            let change = match kind {
-                Alu::Add => Change::Add(by),
-                Alu::Sub => Change::Add(by.map(i64::wrapping_neg)),
-                // Bits set or cleared: what that means depends on the lock.
-                _ => Change::Exchange(a.get(size), both.map(|(a, b)| if kind == Alu::Or { a | b } else { a & b })),
-            };
-            // A locked `or` of nothing into the stack is a fence.
-            if b.get(size) != Some(0) || kind != Alu::Or {
-                atomics.push(self.atomic(insn, end, change));
-            }
-        }
         let carry = self.flags.map(|flags| u64::from(flags.carry));
-        let (new, flags) = match kind {
-            Alu::Add => (both.map(|(a, b)| a.wrapping_add(b)), both.map(|(a, b)| sum(a, b, size))),
-            Alu::Sub | Alu::Cmp => (both.map(|(a, b)| a.wrapping_sub(b)), both.map(|(a, b)| difference(a, b, size))),
-            Alu::And => {
-                let new = and(a, b, size);
-                (new, new.map(|new| logic(new, size)))
-            }
-            Alu::Or => {
-                let new = both.map(|(a, b)| a | b);
-                (new, new.map(|new| logic(new, size)))
-            }
-            Alu::Xor => {
-                let new = both.map(|(a, b)| a ^ b);
-                (new, new.map(|new| logic(new, size)))
-            }
+        let with_carry = both.zip(carry).map(|((a, b), carry)| (a, b, carry));
+        let new = match kind {
+            Alu::Add => both.map(|(a, b)| a.wrapping_add(b)),
+            Alu::Sub | Alu::Cmp => both.map(|(a, b)| a.wrapping_sub(b)),
+            Alu::And => and(a, b, size),
+            Alu::Or => both.map(|(a, b)| a | b),
+            Alu::Xor => both.map(|(a, b)| a ^ b),
             // `sbb %eax,%eax` makes a mask of the carry.
-            Alu::Sbb if itself => (carry.map(u64::wrapping_neg), None),
-            Alu::Adc => (both.zip(carry).map(|((a, b), carry)| a.wrapping_add(b).wrapping_add(carry)), None),
-            Alu::Sbb => (both.zip(carry).map(|((a, b), carry)| a.wrapping_sub(b).wrapping_sub(carry)), None),
+            Alu::Sbb if itself => carry.map(u64::wrapping_neg),
+            Alu::Adc => with_carry.map(|(a, b, carry)| a.wrapping_add(b).wrapping_add(carry)),
+            Alu::Sbb => with_carry.map(|(a, b, carry)| a.wrapping_sub(b).wrapping_sub(carry)),
         };
-        self.flags = flags;
-        if kind != Alu::Cmp {
-            self.write(pages, dst, size, end, new.map(|new| new & bit_mask(size)).into());
-        }
+        self.flags = match kind {
+            Alu::Add => both.map(|(a, b)| sum(a, b, size)),
+            Alu::Sub | Alu::Cmp => both.map(|(a, b)| difference(a, b, size)),
+            Alu::And | Alu::Or | Alu::Xor => new.map(|new| logic(new, size)),
+            Alu::Adc | Alu::Sbb => None,
+        };
+        new.into()
     }
 
-    fn move_vector(&mut self, pages: &mut Pages<'_>, insn: &Insn, end: u64) {
-        let high = |addr: u64| addr.wrapping_add(8);
+    fn move_vector(&mut self, pages: &mut Pages<'_>, insn: &Insn) {
+        let is_whole = insn.size == 16;
         let value = match insn.src {
             Operand::Vector(number) => self.vectors[usize::from(number & 15)],
-            Operand::Mem(mem) => self.address(&mem, end).and_then(|addr| {
+            Operand::Mem(mem) => self.address(&mem).and_then(|addr| {
                 let low = self.load(pages, addr, 8).get(8)?;
-                let high = if insn.size == 16 { self.load(pages, high(addr), 8).get(8)? } else { 0 };
+                let high = if is_whole { self.load(pages, addr.wrapping_add(8), 8).get(8)? } else { 0 };
                 Some((low, high))
             }),
-            operand => self.read(pages, operand, 8, end).get(8).map(|low| (low, 0)),
+            operand => self.read(pages, operand, 8).get(8).map(|low| (low, 0)),
         };
+        let (low, high) = value.unzip();
         match insn.dst {
             Operand::Vector(number) => {
-                self.vectors[usize::from(number & 15)] =
-                    value.map(|(low, high)| (low, if insn.size == 16 { high } else { 0 }));
+                self.vectors[usize::from(number & 15)] = low.zip(if is_whole { high } else { Some(0) });
             }
             Operand::Mem(mem) => {
-                let Some(addr) = self.address(&mem, end) else { return };
-                self.store(pages, addr, 8, value.map(|value| value.0).into());
-                if insn.size == 16 {
-                    self.store(pages, high(addr), 8, value.map(|value| value.1).into());
+                let Some(addr) = self.address(&mem) else { return };
+                self.store(pages, addr, 8, low.into());
+                if is_whole {
+                    self.store(pages, addr.wrapping_add(8), 8, high.into());
                 }
             }
-            operand => self.write(pages, operand, 8, end, value.map(|value| value.0).into()),
+            operand => self.write(pages, operand, 8, low.into()),
         }
     }
 
@@ -527,15 +516,10 @@ impl Machine {
 
 /// Both: where one is known to have no bits, the other does not matter.
 fn and(a: Value, b: Value, size: u8) -> Option<u64> {
-    let zero = |value: Value, byte: u8| value.known >> byte & 1 == 1 && value.bits >> (8 * u32::from(byte)) & 0xff == 0;
     let known = |value: Value, byte: u8| value.known >> byte & 1 == 1;
+    let zero = |value: Value, byte: u8| known(value, byte) && value.bits >> (8 * u32::from(byte)) & 0xff == 0;
     let whole = (0..size).all(|byte| zero(a, byte) || zero(b, byte) || known(a, byte) && known(b, byte));
-    whole.then(|| a.bits & b.bits & bit_mask(size) & keep(a, size) & keep(b, size))
-}
-
-/// The bits of the bytes that are known, and all of the others: unknown ones have no bits set.
-fn keep(value: Value, size: u8) -> u64 {
-    (0..size).filter(|byte| value.known >> byte & 1 == 1).fold(0, |mask, byte| mask | 0xff << (8 * u32::from(byte)))
+    whole.then_some(a.bits & b.bits & bit_mask(size))
 }
 
 fn sign_extended(bits: u64, size: u8) -> i64 {
@@ -544,19 +528,23 @@ fn sign_extended(bits: u64, size: u8) -> i64 {
 }
 
 fn logic(bits: u64, size: u8) -> Flags {
-    Flags { zero: bits & bit_mask(size) == 0, sign: sign_extended(bits, size) < 0, carry: false, overflow: false }
+    flags(bits & bit_mask(size), false, 0, size)
 }
 
 fn sum(a: u64, b: u64, size: u8) -> Flags {
     let (a, b) = (a & bit_mask(size), b & bit_mask(size));
     let result = a.wrapping_add(b) & bit_mask(size);
-    let signs = sign_extended((a ^ result) & (b ^ result), size) < 0;
-    Flags { zero: result == 0, sign: sign_extended(result, size) < 0, carry: result < a, overflow: signs }
+    flags(result, result < a, (a ^ result) & (b ^ result), size)
 }
 
 fn difference(a: u64, b: u64, size: u8) -> Flags {
     let (a, b) = (a & bit_mask(size), b & bit_mask(size));
     let result = a.wrapping_sub(b) & bit_mask(size);
-    let signs = sign_extended((a ^ b) & (a ^ result), size) < 0;
-    Flags { zero: result == 0, sign: sign_extended(result, size) < 0, carry: a < b, overflow: signs }
+    flags(result, a < b, (a ^ b) & (a ^ result), size)
+}
+
+/// Flags after `result`. The sign of `signs` says whether it overflowed.
+fn flags(result: u64, carry: bool, signs: u64, size: u8) -> Flags {
+    let is_negative = |bits| sign_extended(bits, size) < 0;
+    Flags { zero: result == 0, sign: is_negative(result), carry, overflow: is_negative(signs) }
 }

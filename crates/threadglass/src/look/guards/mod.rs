@@ -1,15 +1,8 @@
-//! Who may hold a lock that does not say so.
+//! Who may hold a lock that does not say so: threads that would release it if they went on, or if an exception went
+//! through them. They are always *inferred* (docs/inference.md).
 //!
-//! **What you give:** locks that record no holder (those of Rust's standard library, readers of a rwlock,
-//! semaphores) and threads that stand still. **What you get:** threads that would release such a lock if
-//! they went on, or if an exception went through them: candidates, to be called *inferred*. Several holders
-//! of one lock are normal, and a lock may have none that can be found.
-//!
-//! A pointer to a lock on a stack says little: whoever may want the lock has one. What tells a holder is
-//! what its code does next. So the frames of a thread are undone, and from each the code is followed as
-//! the thread would follow it, with the registers and memory that it has: nothing is run, and nothing is
-//! written to the target. A thread that releases a lock without taking it first must have it. What C++
-//! and Rust do for exceptions ("landing pads") is followed likewise, and says exactly which guards live.
+//! The frames of a thread are undone, and from each the code is followed as the thread would follow it, with the
+//! registers and memory that it has: nothing is run, and nothing is written to the target.
 
 mod addresses;
 mod code;
@@ -23,13 +16,13 @@ mod recover;
 mod relevance;
 mod shape;
 
-pub use lsda::{MAX_LSDA, landing_pad};
+pub(crate) use frames::first_argument;
+pub use frames::follow_bytes;
+pub use lsda::landing_pad;
 
 use crate::look::Look;
 use crate::model::{Family, SyncKind};
 use crate::symbols::Symbolizer;
-use crate::target::Target;
-use crate::unwind::Space;
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashMap;
 
@@ -66,17 +59,6 @@ pub struct Wanted {
     pub family: Family,
 }
 
-/// How strong the reason is for a suspicion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Grade {
-    /// Its code goes on to release the lock.
-    Releases,
-    /// And the function that does took it.
-    TakesAndReleases,
-    /// A guard of it lives in a frame: an exception would release it.
-    Unwinds,
-}
-
 /// A thread that may hold a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
@@ -86,10 +68,6 @@ pub struct Suspect {
     pub lwp: Lwp,
     /// Why, in words.
     pub why: String,
-    /// How strong that is.
-    pub grade: Grade,
-    /// Of the frame that gives it away: where it goes on.
-    pub frame: Option<RemoteAddr>,
 }
 
 /// Those of `standers` that may hold one of `wanted`. Of an exclusive lock only those with the best reason
@@ -97,35 +75,29 @@ pub struct Suspect {
 pub fn suspects(look: &Look<'_>, wanted: &[Wanted], standers: &[Stander]) -> Vec<Suspect> {
     let mut found = frames::search(look.target, &look.space, wanted, standers);
     keep_the_best(&mut found, wanted);
-    let mut names = Names { symbols: look.symbolizer(), known: HashMap::new() };
+    let symbols = look.symbolizer();
+    let mut names = HashMap::new();
     let suspects = found.into_iter().map(|clue| {
-        let function = names.function(clue.frame);
+        let function = names.entry(clue.frame).or_insert_with(|| function_of(&symbols, clue.frame));
         let why = match clue.grade {
             Grade::Releases => format!("{function} goes on to release it"),
             Grade::TakesAndReleases => format!("{function} took it and goes on to release it"),
             Grade::Unwinds => format!("a guard of it lives in {function}"),
         };
-        Suspect { object: clue.object, lwp: clue.lwp, why, grade: clue.grade, frame: Some(clue.frame) }
+        Suspect { object: clue.object, lwp: clue.lwp, why }
     });
     suspects.collect()
 }
 
-/// The first argument of the call by which a blocked thread's program entered the C library, as far as its code
-/// and registers tell.
-pub(crate) fn first_argument(
-    target: &dyn Target,
-    space: &Space<'_>,
-    lwp: Lwp,
-    sp: RemoteAddr,
-    pc: RemoteAddr,
-) -> Option<RemoteAddr> {
-    let stander = Stander { lwp, sp, pc, stack_base: None, start: None, waits_on: None, futex: None };
-    frames::first_argument(target, space, &stander).map(RemoteAddr)
-}
-
-/// Follows the code at `pc` in plain memory, for tests and fuzzing; whether it releases `lock`.
-pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &Wanted) -> bool {
-    frames::follow(space, pc, sp, lock)
+/// How strong the reason is for a suspicion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Grade {
+    /// Its code goes on to release the lock.
+    Releases,
+    /// And the function that does took it.
+    TakesAndReleases,
+    /// A guard of it lives in a frame: an exception would release it.
+    Unwinds,
 }
 
 /// A suspicion before it is put into words.
@@ -134,6 +106,7 @@ struct Clue {
     object: RemoteAddr,
     lwp: Lwp,
     grade: Grade,
+    /// Where the frame that gives the thread away goes on.
     frame: RemoteAddr,
 }
 
@@ -148,25 +121,14 @@ fn keep_the_best(found: &mut Vec<Clue>, wanted: &[Wanted]) {
     found.retain(|clue| !exclusive(clue.object) || best.get(&clue.object) == Some(&clue.grade));
 }
 
-struct Names<'a> {
-    symbols: Symbolizer<'a>,
-    known: HashMap<RemoteAddr, String>,
-}
-
-impl Names<'_> {
-    /// The function that a frame belongs to.
-    fn function(&mut self, frame: RemoteAddr) -> &str {
-        let Self { symbols, known } = self;
-        known.entry(frame).or_insert_with(|| {
-            let name = symbols.function_at(RemoteAddr(frame.0.wrapping_sub(1)));
-            let name = name.unwrap_or_else(|| frame.to_string());
-            // Where in the function does not matter; where in a module without symbols does.
-            match name.rsplit_once("+0x") {
-                Some((function, _)) if !function.contains('.') && function.contains(|c: char| !c.is_ascii_digit()) => {
-                    function.to_owned()
-                }
-                _ => name,
-            }
-        })
+/// The function that a frame belongs to.
+fn function_of(symbols: &Symbolizer<'_>, frame: RemoteAddr) -> String {
+    let name = symbols.function_at(RemoteAddr(frame.0.wrapping_sub(1))).unwrap_or_else(|| frame.to_string());
+    // Where in the function does not matter; where in a module without symbols does.
+    match name.rsplit_once("+0x") {
+        Some((function, _)) if !function.contains('.') && function.contains(|c: char| !c.is_ascii_digit()) => {
+            function.to_owned()
+        }
+        _ => name,
     }
 }

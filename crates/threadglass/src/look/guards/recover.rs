@@ -3,21 +3,19 @@
 //! Rust's locks wait by libc's `syscall`, a function that saves no register. The word's address
 //! is known, and the code before the call says in which register it still is.
 
-use super::code::Code;
+use super::code::{Code, MAX_FUNCTION};
 use super::machine::Machine;
 use super::pages::Pages;
 use crate::arch::insn::register::{SECOND_ARGUMENT, STACK_POINTER};
 use crate::arch::insn::{Insn, Op, Operand, table};
 
-/// Bytes of a function that are decoded to find its last instructions before a call.
-const MAX_FUNCTION: u64 = 64 << 10;
 /// Instructions before the call that are looked at.
 const REACH: usize = 24;
 
 /// The register, of those that calls preserve, that the second argument of the call before `back` was made
 /// from, and how far the argument is from it. `start`: where the function begins.
-pub(super) fn argument(code: &mut Code<'_>, pages: &mut Pages<'_>, start: u64, back: u64) -> Option<(u8, i64)> {
-    let block = block_before(code, pages, start, back)?;
+pub(super) fn argument(code: &mut Code<'_>, start: u64, back: u64) -> Option<(u8, i64)> {
+    let block = block_before(code, start, back)?;
     let (_, before) = block.split_last()?;
     let mut before = before.iter().rev().take(REACH);
     let mut changed = Vec::new();
@@ -37,19 +35,14 @@ pub(super) fn argument(code: &mut Code<'_>, pages: &mut Pages<'_>, start: u64, b
 }
 
 /// The instructions of the function from `start` that lead straight to the call before `back`; that is the last.
-pub(super) fn block_before(
-    code: &mut Code<'_>,
-    pages: &mut Pages<'_>,
-    start: u64,
-    back: u64,
-) -> Option<Vec<(u64, Insn)>> {
+pub(super) fn block_before(code: &mut Code<'_>, start: u64, back: u64) -> Option<Vec<(u64, Insn)>> {
     if back.checked_sub(start)? > MAX_FUNCTION {
         return None;
     }
     let mut block = Vec::new();
     let mut at = start;
     while at < back {
-        let insn = code.insn(pages, at)?;
+        let insn = code.insn(at)?;
         let next = at.checked_add(u64::from(insn.len))?;
         if matches!(insn.op, Op::Jmp | Op::Jcc(_) | Op::Ret | Op::Stop | Op::Call) && next < back {
             block.clear();
@@ -83,7 +76,7 @@ pub(super) fn set_up(state: &mut Machine, pages: &mut Pages<'_>, block: &[(u64, 
                 }
             }
             _ => {
-                state.step(pages, insn, &mut Vec::new());
+                state.step(pages, insn);
             }
         }
     }

@@ -2,12 +2,9 @@
 
 use super::Wanted;
 use super::addresses::ByAddress;
-use super::code::Code;
-use super::pages::Pages;
+use super::code::{Code, MAX_FUNCTION};
 use crate::arch::insn::{Op, Operand};
 
-/// Bytes of a function that are searched for addresses.
-const MAX_FUNCTION: u64 = 64 << 10;
 /// How far below a lock an address may be: of the structure that it is in.
 pub(super) const NEAR: u64 = 4096;
 /// Addresses that are remembered, of all functions.
@@ -30,24 +27,24 @@ pub(super) struct References {
 
 impl References {
     /// Those of the function from `start` to `end`.
-    pub(super) fn of(&mut self, code: &mut Code<'_>, pages: &mut Pages<'_>, (start, end): (u64, u64)) -> &[u64] {
+    pub(super) fn of(&mut self, code: &mut Code<'_>, (start, end): (u64, u64)) -> &[u64] {
         if self.count > MAX_REFERENCES {
             (self.found, self.count) = (ByAddress::default(), 0);
         }
         let count = &mut self.count;
         self.found.entry(start).or_insert_with(|| {
-            let found = find(code, pages, start, end);
+            let found = find(code, start, end);
             *count += found.len();
             found
         })
     }
 }
 
-fn find(code: &mut Code<'_>, pages: &mut Pages<'_>, start: u64, end: u64) -> Vec<u64> {
+fn find(code: &mut Code<'_>, start: u64, end: u64) -> Vec<u64> {
     let mut found = Vec::new();
     let mut at = start;
     while at < end && at - start < MAX_FUNCTION {
-        let Some(insn) = code.insn(pages, at) else { break };
+        let Some(insn) = code.insn(at) else { break };
         at = at.wrapping_add(u64::from(insn.len));
         if matches!(insn.op, Op::Call | Op::Jmp | Op::Jcc(_)) {
             continue;
@@ -67,7 +64,7 @@ fn find(code: &mut Code<'_>, pages: &mut Pages<'_>, start: u64, end: u64) -> Vec
     found.sort_unstable();
     found.dedup();
     let pointers: Vec<u64> =
-        found.iter().filter_map(|addr| pages.word(addr & !7)).filter(|word| *word >= LOWEST).collect();
+        found.iter().filter_map(|addr| code.pages.word(addr & !7)).filter(|word| *word >= LOWEST).collect();
     found.extend(pointers);
     found
 }
