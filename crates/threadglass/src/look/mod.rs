@@ -27,10 +27,16 @@ pub(crate) use stacks::{Moving, Stacks};
 pub use threads::thread_data;
 pub use waits::{explain, look_at};
 
+use crate::Lwp;
 use crate::model::Snapshot;
-use crate::target::{Target, TargetError};
+use crate::target::{LwpFacts, Target, TargetError};
 
 /// Looks at `target` without stopping it: at its threads, and at what `scope` says. `names` says what is named.
 pub fn look(target: &dyn Target, scope: Scope, names: Names) -> Result<Snapshot, TargetError> {
     Look::new(target).take(scope, names)
+}
+
+/// What the kernel tells of `lwps` now, as far as they are still there.
+fn facts_now<M: FromIterator<(Lwp, LwpFacts)>>(target: &dyn Target, lwps: &[Lwp]) -> M {
+    target.facts(lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect()
 }

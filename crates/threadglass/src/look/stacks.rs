@@ -1,7 +1,7 @@
 //! The stacks of many threads.
 
-use super::Look;
 use super::waits::has_not_moved;
+use super::{Look, facts_now};
 use crate::arch::Registers;
 use crate::limits::Running;
 use crate::model::{CallSite, Frame, Gap, Remedy, Snapshot, StackEnd, Thread};
@@ -124,30 +124,22 @@ impl<'a> Stacks<'a> {
     /// Reads stacks where the threads were when they were looked at; then, of those that have moved since, again. What is
     /// found on them goes to `namer`.
     fn read_all(&self, wanted: &[Wanted], namer: &Sender<Vec<Place>>) -> Vec<Outcome> {
-        let early = in_parallel(wanted, |part| {
-            let mut known = Known::default();
-            part.iter().map(|one| tell(namer, &mut known, |known| self.read_early(known, *one))).collect()
-        });
-        let lwps: Vec<Lwp> =
-            wanted.iter().zip(&early).filter_map(|((lwp, _), early)| early.as_ref().map(|_| *lwp)).collect();
-        let now: HashMap<Lwp, LwpFacts> =
-            self.target.facts(&lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
+        let early = read_each(wanted, namer, |known, one| self.read_early(known, one).unwrap_or(Outcome::Hidden));
+        let is_found = |outcome: &Outcome| matches!(outcome, Outcome::Found(_));
+        let read = wanted.iter().zip(&early).filter(|(_, early)| is_found(early));
+        let lwps: Vec<Lwp> = read.map(|((lwp, _), _)| *lwp).collect();
+        let now: HashMap<Lwp, LwpFacts> = facts_now(self.target, &lwps);
         let is_still =
             |lwp| self.before.get(lwp).zip(now.get(lwp)).is_some_and(|(before, now)| has_not_moved(before, now));
         let still: Vec<bool> = wanted.iter().map(|(lwp, _)| is_still(lwp)).collect();
         let moved: Vec<Wanted> = wanted.iter().zip(&still).filter(|(_, still)| !**still).map(|(one, _)| *one).collect();
-        let mut late = in_parallel(&moved, |part| {
-            let mut known = Known::default();
-            part.iter()
-                .map(|(lwp, start)| tell(namer, &mut known, |known| self.read_one(known, *lwp, *start)))
-                .collect()
-        })
-        .into_iter();
-        let outcome = |(early, still): (Option<Found>, bool)| match early {
-            Some(found) if still => Outcome::Found(found),
+        let mut late = read_each(&moved, namer, |known, one| self.read_one(known, one)).into_iter();
+        let outcome = |(early, still)| match early {
+            Outcome::Found(found) if still => Outcome::Found(found),
             dropped => {
-                let frames = dropped.map_or(0, |found| found.walk.places.len());
-                self.frames.fetch_sub(frames, Ordering::Relaxed);
+                if let Outcome::Found(found) = dropped {
+                    self.frames.fetch_sub(found.walk.places.len(), Ordering::Relaxed);
+                }
                 late.next().unwrap_or(Outcome::Hidden)
             }
         };
@@ -155,14 +147,14 @@ impl<'a> Stacks<'a> {
     }
 
     /// The stack of a thread where it was when it was looked at.
-    fn read_early(&self, known: &mut Known, (lwp, start): Wanted) -> Option<Found> {
+    fn read_early(&self, known: &mut Known, (lwp, start): Wanted) -> Option<Outcome> {
         let call = self.before.get(&lwp)?.syscall.filter(|_| self.target.registers_at_rest(lwp).is_none())?;
         let (sp, pc) = call.registers()?;
         let found = self.walk_again(known, Registers::blocked(pc, sp), start);
-        Some(Found { call: Some(call), ..found })
+        Some(Outcome::Found(Found { call: Some(call), ..found }))
     }
 
-    fn read_one(&self, known: &mut Known, lwp: Lwp, start: Option<RemoteAddr>) -> Outcome {
+    fn read_one(&self, known: &mut Known, (lwp, start): Wanted) -> Outcome {
         if let Some(registers) = self.target.registers_at_rest(lwp) {
             return Outcome::Found(self.walk_again(known, registers, start));
         }
@@ -266,35 +258,27 @@ fn bytes_of(frame: &Frame) -> usize {
     size_of::<Frame>() + texts.iter().filter_map(|text| Some(text.as_ref()?.len())).sum::<usize>()
 }
 
-/// Something that may have a stack in it.
-trait Stack {
-    fn found(&self) -> Option<&Found>;
-}
-
-impl Stack for Option<Found> {
-    fn found(&self) -> Option<&Found> {
-        self.as_ref()
-    }
-}
-
-impl Stack for Outcome {
-    fn found(&self) -> Option<&Found> {
-        match self {
-            Self::Found(found) => Some(found),
-            _ => None,
-        }
-    }
-}
-
-/// What `read` gives; new places in it go to `namer`. Without a namer they are named in the end.
-fn tell<T: Stack>(namer: &Sender<Vec<Place>>, known: &mut Known, read: impl FnOnce(&mut Known) -> T) -> T {
-    let stack = read(known);
-    let places = stack.found().into_iter().flat_map(|found| &found.walk.places);
-    let new: Vec<Place> = places.filter(|place| known.named.insert(place.lookup())).copied().collect();
-    if !new.is_empty() {
-        let _ = namer.send(new);
-    }
-    stack
+/// What comes of each of `wanted`. New places go to `namer`; without a namer they are named in the end.
+fn read_each(
+    wanted: &[Wanted],
+    namer: &Sender<Vec<Place>>,
+    read: impl Fn(&mut Known, Wanted) -> Outcome + Sync,
+) -> Vec<Outcome> {
+    in_parallel(wanted, |part| {
+        let mut known = Known::default();
+        let read_one = |one: &Wanted| {
+            let outcome = read(&mut known, *one);
+            if let Outcome::Found(found) = &outcome {
+                let places = found.walk.places.iter();
+                let new: Vec<Place> = places.filter(|place| known.named.insert(place.lookup())).copied().collect();
+                if !new.is_empty() {
+                    let _ = namer.send(new);
+                }
+            }
+            outcome
+        };
+        part.iter().map(read_one).collect()
+    })
 }
 
 /// Names the places that come until no more can.
