@@ -12,33 +12,29 @@ pub fn check(pid: Option<Pid>) -> Result<Doctor, TargetError> {
     Ok(Doctor { schema: SCHEMA, host: check_host(), target })
 }
 
-/// Checks this machine and user, without a target.
 fn check_host() -> Vec<Check> {
     let root = nix::unistd::Uid::effective().is_root();
     let ptrace = has_capability(CAP_SYS_PTRACE);
-    let mut checks = vec![kernel(), user(root, ptrace), yama(ptrace)];
-    checks.push(match has_capability(CAP_SYS_ADMIN) || has_capability(CAP_CHECKPOINT_RESTORE) {
+    let files = match has_capability(CAP_SYS_ADMIN) || has_capability(CAP_CHECKPOINT_RESTORE) {
         true => Check::ok("mapped files", "deleted and replaced libraries can be opened (map_files)"),
-        false => Check::bad(
+        false => limited(
             "mapped files",
-            Verdict::Limited,
             "libraries are opened by path and compared by build id; a deleted one shows exported names only",
             "run as root, or with CAP_CHECKPOINT_RESTORE",
         ),
-    });
-    checks.push(perf());
-    checks
+    };
+    vec![kernel(), user(root, ptrace), yama(ptrace), files, perf()]
 }
 
-/// Checks what can be seen of process `pid`.
+fn limited(subject: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Check {
+    Check::bad(subject, Verdict::Limited, detail, fix)
+}
+
 fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
     let live = Live::open(pid)?;
-    let mut checks = Vec::new();
     let name = String::from_utf8_lossy(&live.leader_stat().comm).into_owned();
-    checks.push(Check::ok(
-        "process",
-        format!("{name} (pid {pid}) exists, user {}", live.leader_status().uid.unwrap_or(0)),
-    ));
+    let user = live.leader_status().uid.unwrap_or(0);
+    let mut checks = vec![Check::ok("process", format!("{name} (pid {pid}) exists, user {user}"))];
     checks.push(match live.denial() {
         None => Check::ok("memory", "readable, and with it thread ids, stacks, thread-specific data"),
         Some(denial) => {
@@ -51,15 +47,13 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
             "libc",
             format!("glibc {}, which describes itself", version.as_deref().unwrap_or("of unknown version")),
         ),
-        Libc::Glibc { layout: Provenance::Structural, .. } => Check::bad(
+        Libc::Glibc { layout: Provenance::Structural, .. } => limited(
             "libc",
-            Verdict::Limited,
             "glibc in a program without symbols: threads are found, thread-specific data is not",
             "keep the program's symbols (do not strip it)",
         ),
-        Libc::Other { name } => Check::bad(
+        Libc::Other { name } => limited(
             "libc",
-            Verdict::Limited,
             format!("{}: only what the kernel knows is shown", name.as_deref().unwrap_or("not glibc")),
             "nothing to do: thread ids and locks need glibc",
         ),
@@ -70,7 +64,7 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
     checks.push(Check::ok("threads", format!("{} seen{missing}", snapshot.threads.len())));
     if let Some(tracer) = snapshot.target.tracer {
         let fix = "detach the debugger to act on the process";
-        let check = Check::bad("debugger", Verdict::Limited, format!("traced by {tracer}: looking works"), fix);
+        let check = limited("debugger", format!("traced by {tracer}: looking works"), fix);
         checks.push(Check { remedy: Some(Remedy::DetachDebugger), ..check });
     }
     if snapshot.target.in_pid_namespace {
@@ -88,44 +82,40 @@ fn kernel() -> Check {
 }
 
 fn user(root: bool, ptrace: bool) -> Check {
+    let subject = "processes of other users";
     match (root, ptrace) {
-        (_, true) => Check::ok("processes of other users", "can be looked into (CAP_SYS_PTRACE)"),
-        (true, false) => Check::bad(
-            "processes of other users",
-            Verdict::Limited,
+        (_, true) => Check::ok(subject, "can be looked into (CAP_SYS_PTRACE)"),
+        (true, false) => limited(
+            subject,
             "root without CAP_SYS_PTRACE, as in a container with default settings",
             "start the container with --cap-add=SYS_PTRACE",
         ),
-        (false, false) => Check::bad(
-            "processes of other users",
-            Verdict::Limited,
+        (false, false) => limited(
+            subject,
             "only names, states and CPU times; your own processes are not affected",
             format!("run as root, or `sudo setcap cap_sys_ptrace+ep` on the {} binary", own_name()),
         ),
     }
 }
 
-/// The name of our own program.
 fn own_name() -> String {
     std::fs::read_to_string("/proc/self/comm").unwrap_or_default().trim_end().to_owned()
 }
 
 fn yama(ptrace: bool) -> Check {
+    let subject = "own processes";
     match yama_scope() {
-        None | Some(0) => Check::ok("own processes", "can be looked into (Yama does not forbid it)"),
-        Some(3) => Check::bad(
-            "own processes",
-            Verdict::No,
-            "kernel.yama.ptrace_scope is 3: forbidden until the next boot",
-            "boot without that setting",
-        ),
+        None | Some(0) => Check::ok(subject, "can be looked into (Yama does not forbid it)"),
+        Some(3) => {
+            let why = "kernel.yama.ptrace_scope is 3: forbidden until the next boot";
+            Check::bad(subject, Verdict::No, why, "boot without that setting")
+        }
         Some(scope) if ptrace => Check::ok(
-            "own processes",
+            subject,
             format!("can be looked into (kernel.yama.ptrace_scope is {scope}, CAP_SYS_PTRACE overrides)"),
         ),
-        Some(scope) => Check::bad(
-            "own processes",
-            Verdict::Limited,
+        Some(scope) => limited(
+            subject,
             format!("kernel.yama.ptrace_scope is {scope}: only children of {} can be looked into", own_name()),
             "sudo sysctl kernel.yama.ptrace_scope=0, or run as root",
         ),
@@ -136,21 +126,15 @@ fn perf() -> Check {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     let paranoid = paranoid.and_then(|text| text.trim().parse::<i32>().ok());
     let allowed = has_capability(CAP_PERFMON) || has_capability(CAP_SYS_ADMIN);
+    let subject = "profiling";
     match paranoid {
         Some(level) if level <= 2 || allowed => {
-            Check::ok("profiling", format!("user code can be sampled (kernel.perf_event_paranoid is {level})"))
+            Check::ok(subject, format!("user code can be sampled (kernel.perf_event_paranoid is {level})"))
         }
-        Some(level) => Check::bad(
-            "profiling",
-            Verdict::Limited,
-            format!("kernel.perf_event_paranoid is {level}: perf events are denied"),
-            "sudo sysctl kernel.perf_event_paranoid=2",
-        ),
-        None => Check::bad(
-            "profiling",
-            Verdict::Limited,
-            "this kernel has no perf events",
-            "use a kernel with CONFIG_PERF_EVENTS",
-        ),
+        Some(level) => {
+            let why = format!("kernel.perf_event_paranoid is {level}: perf events are denied");
+            limited(subject, why, "sudo sysctl kernel.perf_event_paranoid=2")
+        }
+        None => limited(subject, "this kernel has no perf events", "use a kernel with CONFIG_PERF_EVENTS"),
     }
 }
