@@ -228,7 +228,7 @@ impl Watch {
             schema: SCHEMA,
             seconds: self.counted.span().as_secs_f64(),
             locks: self.counted.worst(names, limit),
-            looks: self.samples.looks(),
+            looks: self.samples.looks,
             sampled: self.samples.worst(&self.counted, names, limit),
             tracked: None,
         }

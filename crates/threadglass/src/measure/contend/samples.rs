@@ -1,7 +1,8 @@
 //! Locks that the agent cannot count, because they do not pass through the C library: who was seen waiting for them.
 
-use super::watch::Contention;
+use super::watch::{Contention, name_of};
 use crate::look::{Look, Names, Scope};
+use crate::measure::bounded;
 use crate::model::{Family, Frame, Sampled, Snapshot, SyncKind};
 use crate::target::{Library, Target};
 use crate::{RemoteAddr, runtimes};
@@ -23,7 +24,7 @@ struct Seen {
 /// What was seen so far.
 #[derive(Default)]
 pub(super) struct Samples {
-    looks: u64,
+    pub(super) looks: u64,
     seen: HashMap<(RemoteAddr, SyncKind, Family), Seen>,
 }
 
@@ -47,27 +48,18 @@ impl Samples {
         }
         for object in &snapshot.objects {
             let key = (object.address, object.kind, object.family);
-            if self.seen.len() >= MOST && !self.seen.contains_key(&key) {
-                continue;
-            }
-            let seen = self.seen.entry(key).or_default();
+            let Some(seen) = bounded(&mut self.seen, key, MOST) else { continue };
             seen.looks += 1;
             seen.samples += object.waiters.len() as u64;
             for waiter in &object.waiters {
                 let thread = snapshot.threads.iter().find(|thread| thread.lwp == Some(waiter.lwp));
                 let frames = thread.map_or(&[][..], |thread| &thread.frames);
-                if let Some(site) = site(frames)
-                    && (seen.sites.len() < MOST_SITES || seen.sites.contains_key(site))
-                {
-                    *seen.sites.entry(site.to_owned()).or_default() += 1;
+                let site = site(frames).and_then(|site| bounded(&mut seen.sites, site.to_owned(), MOST_SITES));
+                if let Some(count) = site {
+                    *count += 1;
                 }
             }
         }
-    }
-
-    /// How often it was looked.
-    pub(super) fn looks(&self) -> u64 {
-        self.looks
     }
 
     /// Those that most threads waited for, without what is counted: a wait that just begins or ends may not show
@@ -76,14 +68,13 @@ impl Samples {
         let mut all: Vec<_> = self.seen.iter().filter(|((address, ..), _)| !counted.is_counted(*address)).collect();
         all.sort_by_key(|((address, ..), seen)| (std::cmp::Reverse(seen.samples), *address));
         let sampled = all.into_iter().take(limit).map(|((address, kind, family), seen)| {
-            let named = names.and_then(|names| names.objects.iter().find(|object| object.address == *address));
             let mut sites: Vec<_> = seen.sites.iter().map(|(site, count)| (site.clone(), *count)).collect();
             sites.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
             Sampled {
                 address: *address,
                 kind: *kind,
                 family: *family,
-                name: named.and_then(|object| object.name.clone()),
+                name: name_of(names, *address),
                 samples: seen.samples,
                 looks: seen.looks,
                 sites,

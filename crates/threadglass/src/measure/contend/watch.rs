@@ -99,23 +99,24 @@ impl Contention {
             (!matches!(row.kind, Mutex | Rwlock | Spinlock), std::cmp::Reverse(row.stats.waits().1), row.address)
         });
         let at = |address: RemoteAddr| self.functions.get(&address).cloned().unwrap_or_else(|| address.to_string());
-        let name = |address| {
-            names?.objects.iter().find(|object| object.address == address).and_then(|object| object.name.clone())
-        };
-        let mut worst = Vec::new();
-        for row in rows.into_iter().take(limit) {
+        let contended = |row: &Row| {
             let (waits, wait_ns) = row.stats.waits();
             let sites = row.stats.contention().map_or(&[][..], |contention| &contention.sites);
-            worst.push(Contended {
+            Contended {
                 address: row.address,
                 kind: row.kind,
-                name: name(row.address),
+                name: name_of(names, row.address),
                 waits,
                 wait_ns,
                 stats: row.stats.clone(),
                 sites: sites.iter().map(|site| (at(site.waiter), site.holder.map(at), site.time_ns)).collect(),
-            });
-        }
-        worst
+            }
+        };
+        rows.into_iter().take(limit).map(contended).collect()
     }
+}
+
+/// The name that `names` has for the object at `address`.
+pub(super) fn name_of(names: Option<&Snapshot>, address: RemoteAddr) -> Option<String> {
+    names?.objects.iter().find(|object| object.address == address)?.name.clone()
 }
