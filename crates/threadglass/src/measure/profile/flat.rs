@@ -18,13 +18,18 @@ pub(super) struct Tick {
     pub(super) samples: u64,
 }
 
-type Key = (Option<String>, Option<String>);
+/// A function's name and its module's.
+type Key<'t> = (&'t Option<String>, &'t Option<String>);
+
+fn key(tick: &Tick) -> Key<'_> {
+    (&tick.frame.function, &tick.frame.module)
+}
 
 /// Functions with their ticks, the most first.
 pub(super) fn functions(ticks: &[Tick], all: u64) -> Vec<FunctionShare> {
-    let mut sums: HashMap<(&Option<String>, &Option<String>), u64> = HashMap::new();
+    let mut sums: HashMap<Key<'_>, u64> = HashMap::new();
     for tick in ticks {
-        *sums.entry((&tick.frame.function, &tick.frame.module)).or_default() += tick.samples;
+        *sums.entry(key(tick)).or_default() += tick.samples;
     }
     let mut functions: Vec<FunctionShare> = sums
         .into_iter()
@@ -50,10 +55,10 @@ struct Cell {
 /// The hottest pieces of functions, as cells of `bytes` tell them.
 pub(super) fn ranges(ticks: &[Tick], all: u64, bytes: u64) -> Vec<RangeShare> {
     let bytes = bytes.max(1);
-    let mut by_function: HashMap<Key, BTreeMap<u64, Cell>> = HashMap::new();
+    let mut by_function: HashMap<Key<'_>, BTreeMap<u64, Cell>> = HashMap::new();
     for (index, tick) in ticks.iter().enumerate() {
         let Some(offset) = tick.frame.offset else { continue };
-        let cells = by_function.entry((tick.frame.function.clone(), tick.frame.module.clone())).or_default();
+        let cells = by_function.entry(key(tick)).or_default();
         let cell = cells.entry(offset / bytes).or_default();
         cell.samples += tick.samples;
         if cell.hottest.is_none_or(|(samples, _)| tick.samples > samples) {

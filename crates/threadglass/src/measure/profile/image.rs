@@ -16,24 +16,15 @@ use std::time::{Duration, Instant};
 /// Processes that were opened, kept where they are until the end of a recording, so that what is learned of
 /// them can refer to them.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
-    first: OnceCell<Box<Node>>,
-}
-
-#[derive(Debug)]
-struct Node {
-    live: Live,
-    next: OnceCell<Box<Node>>,
-}
+pub(super) struct Opened(OnceCell<Box<(Live, Opened)>>);
 
 impl Opened {
-    /// Keeps one.
     pub(super) fn keep(&self, live: Live) -> &Live {
-        let mut cell = &self.first;
-        while let Some(node) = cell.get() {
-            cell = &node.next;
+        let mut end = self;
+        while let Some(node) = end.0.get() {
+            end = &node.1;
         }
-        &cell.get_or_init(|| Box::new(Node { live, next: OnceCell::new() })).live
+        &end.0.get_or_init(|| Box::new((live, Self::default()))).0
     }
 }
 
@@ -121,9 +112,7 @@ impl<'a> Image<'a> {
     ) -> Walk {
         let mut walker =
             Walker { space: &self.space, known: &mut self.known, start_routine, enough: MAX_FRAMES, most: MAX_FRAMES };
-        let mut places = Vec::new();
-        let end = walker.frames(stack, registers, &mut |place, _| places.push(place));
-        Walk { places, end }
+        walker.walk(stack, registers)
     }
 
     /// Looks all `places` up at once, which costs little more than one.
@@ -139,9 +128,8 @@ impl<'a> Image<'a> {
         let object = self.objects.at(place.lookup()).filter(|object| self.pinned.contains(&object.module.base));
         let image = object.and_then(MappedObject::image);
         if image.is_some_and(|image| image.segment_end(place.lookup()).is_none()) {
-            let frame =
-                frames.pop().map(|frame| Frame { function: None, module: None, file: None, line: None, ..frame });
-            frames = frame.into_iter().collect();
+            let nameless = |frame| Frame { function: None, module: None, file: None, line: None, ..frame };
+            frames = frames.pop().map(nameless).into_iter().collect();
         }
         for frame in frames.iter_mut().filter(|frame| frame.module.is_none()) {
             let map = self.live.maps().iter().find(|map| map.contains(place.lookup()));

@@ -23,10 +23,8 @@ impl Launched {
     /// Starts `command`. Its ticks are counted from its first instruction on.
     pub fn start(command: Command, options: &Options) -> Result<Self, ProfileError> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let held = match HeldCommand::fork(command) {
-            Ok(held) => held,
-            Err(error) => return Err(ProfileError::Launch(name, error)),
-        };
+        let failed = |error| ProfileError::Launch(name.clone(), error);
+        let held = Held::fork(command).map_err(failed)?;
         let ticker = match Ticker::open(Pid(held.pid()), options.ticks(Begin::AtExec)) {
             Ok(ticker) => Some(ticker),
             Err(error) => {
@@ -34,14 +32,10 @@ impl Launched {
                 return Err(error.into());
             }
         };
-        match held.release() {
-            Ok(child) => {
-                // It does not inherit this any more; each program that is followed takes some files.
-                limits::raise_open_files();
-                Ok(Self { child, name, ticker })
-            }
-            Err(error) => Err(ProfileError::Launch(name, error)),
-        }
+        let child = held.release().map_err(failed)?;
+        // It does not inherit this any more; each program that is followed takes some files.
+        limits::raise_open_files();
+        Ok(Self { child, name, ticker })
     }
 
     /// Gives the command a signal that was meant for both of us and has reached only us.

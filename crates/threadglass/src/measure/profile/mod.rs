@@ -1,7 +1,7 @@
 //! Where another process spends its time: on CPUs ([`record`]), and asleep ([`record_waits`]).
 //!
 //! **What you give:** a live process, or a command that has not begun ([`Launched`]). **What you get:** a
-//! [`Profile`](crate::model::Profile), plain data: functions, ranges of code, stacks, a histogram as profil(2) defines it. **What it
+//! [`Profile`], plain data: functions, ranges of code, stacks, a histogram as profil(2) defines it. **What it
 //! will not do:** put anything into the process, stop it, or send it a signal. Ticks on CPUs are the kernel's
 //! (`cpu-clock` of perf); waits are looked at from time to time like everything else here.
 
@@ -20,6 +20,7 @@ pub use record::{Source, record};
 pub use region::Region;
 pub use wait::record_waits;
 
+use crate::model::{Profile, ProfileEnd, ProfileKind, ProfiledProcess, SCHEMA, StackShare};
 pub use crate::perf::SamplingError;
 use crate::perf::{Begin, Ticks};
 use std::time::Duration;
@@ -69,6 +70,39 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Ticks or waits seen so far.
     pub samples: u64,
+}
+
+/// A profile in which nothing was found.
+fn empty(kind: ProfileKind, target: ProfiledProcess, rate: u32, duration: Duration, end: ProfileEnd) -> Profile {
+    Profile {
+        schema: SCHEMA,
+        target,
+        kind,
+        rate,
+        duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        end,
+        samples: 0,
+        outside: 0,
+        lost: 0,
+        throttled: 0,
+        threads: 0,
+        clock: None,
+        looks: None,
+        functions: Vec::new(),
+        ranges: Vec::new(),
+        waits: Vec::new(),
+        stacks: Vec::new(),
+        mapped: Vec::new(),
+        histogram: None,
+        gaps: Vec::new(),
+    }
+}
+
+/// Stacks in the order in which they are told.
+fn most_first(mut stacks: Vec<StackShare>) -> Vec<StackShare> {
+    let pcs = |stack: &StackShare| stack.frames.iter().map(|frame| frame.pc).collect::<Vec<_>>();
+    stacks.sort_by_cached_key(|stack| (std::cmp::Reverse(stack.samples), pcs(stack), stack.waits_for.clone()));
+    stacks
 }
 
 /// A share of all, in percent, with two decimals.

@@ -3,18 +3,18 @@
 use super::flat::{self, Tick};
 use super::image::{Image, Opened, here};
 use super::region::Place as RegionPlace;
-use super::{Options, ProfileError, percent};
+use super::{Options, ProfileError, empty, most_first, percent};
+use crate::Pid;
 use crate::limits::Limits;
 use crate::look::Look;
+use crate::measure::bounded;
 use crate::model::{
-    Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SCHEMA,
-    StackShare,
+    Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, StackShare,
 };
 use crate::perf::Sample;
 use crate::proc::parse_stat;
 use crate::target::{Live, Target, TargetError};
-use crate::unwind::{Place, Walk};
-use crate::{Pid, RemoteAddr};
+use crate::unwind::{FrameNames, Place, Walk};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -187,11 +187,11 @@ impl<'a> Recorder<'a> {
                 continue;
             };
             self.images[image].pin(sample.ip);
-            if self.ticks.len() >= MAX_DISTINCT && !self.ticks.contains_key(&(image, sample.ip)) {
+            let Some(ticks) = bounded(&mut self.ticks, (image, sample.ip), MAX_DISTINCT) else {
                 self.dropped += 1;
                 continue;
-            }
-            *self.ticks.entry((image, sample.ip)).or_default() += 1;
+            };
+            *ticks += 1;
             if self.options.stacks {
                 self.take_stack(image, &mut sample);
             }
@@ -208,11 +208,10 @@ impl<'a> Recorder<'a> {
         }
         let whole = end.is_whole();
         self.cut += u64::from(!whole);
-        if self.stacks.len() >= MAX_DISTINCT && !self.stacks.contains_key(&(image, places.clone())) {
-            self.unwalked += 1;
-            return;
+        match bounded(&mut self.stacks, (image, places), MAX_DISTINCT) {
+            Some(stack) => *stack = (whole, stack.1 + 1),
+            None => self.unwalked += 1,
         }
-        self.stacks.entry((image, places)).or_insert((whole, 0)).1 += 1;
     }
 
     /// Notices that a process is new, executes another program, or has mapped more code.
@@ -317,38 +316,28 @@ impl<'a> Recorder<'a> {
         drop(look);
         let ticks: Vec<Tick> = self.named_ticks();
         let bytes = u64::from(0x2_0000 / self.options.scale.clamp(2, 0x2_0000));
-        let mut profile = Profile {
-            schema: SCHEMA,
-            kind: Kind::Cpu,
-            rate: self.options.rate,
-            clock: None,
-            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-            end,
+        let profile = Profile {
             samples: counted,
             outside: self.outside,
-            lost: 0,
-            throttled: 0,
             threads: self.threads.len(),
-            looks: None,
             functions: flat::functions(&ticks, counted),
             ranges: flat::ranges(&ticks, counted, bytes),
-            waits: Vec::new(),
             stacks: self.named_stacks(),
             mapped: mapped(&self.images),
             histogram,
-            target: self.process.clone(),
-            gaps: Vec::new(),
+            ..empty(Kind::Cpu, self.process.clone(), self.options.rate, duration, end)
         };
         self.tell_gaps(counted);
-        profile.gaps = self.gaps;
-        profile
+        Profile { gaps: self.gaps, ..profile }
     }
 
     fn named_ticks(&self) -> Vec<Tick> {
-        let ticks = self.ticks.iter().map(|((image, ip), samples)| {
-            let frames = self.images.get(*image).map(|image| image.frames(&here(*ip))).unwrap_or_default();
-            let frame = frames.into_iter().next_back().unwrap_or_else(|| unknown(*ip));
-            Tick { frame, samples: *samples }
+        let unknown = FrameNames::default();
+        let ticks = self.ticks.iter().filter_map(|((image, ip), samples)| {
+            let place = here(*ip);
+            let mut frames =
+                self.images.get(*image).map_or_else(|| unknown.frames(&place), |image| image.frames(&place));
+            Some(Tick { frame: frames.pop()?, samples: *samples })
         });
         let mut ticks: Vec<Tick> = ticks.collect();
         ticks.sort_by_key(|tick| tick.frame.pc);
@@ -362,10 +351,7 @@ impl<'a> Recorder<'a> {
             waits_for: Vec::new(),
             samples: *samples,
         });
-        let mut stacks: Vec<StackShare> = stacks.collect();
-        let pcs = |stack: &StackShare| stack.frames.iter().map(|frame| frame.pc).collect::<Vec<_>>();
-        stacks.sort_by_cached_key(|stack| (std::cmp::Reverse(stack.samples), pcs(stack)));
-        stacks
+        most_first(stacks.collect())
     }
 
     fn tell_gaps(&mut self, all: u64) {
@@ -397,19 +383,6 @@ impl<'a> Recorder<'a> {
 fn user_time(pid: Pid) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{}/stat", pid.0)).ok()?;
     parse_stat(&stat).map(|stat| stat.utime)
-}
-
-fn unknown(ip: u64) -> crate::model::Frame {
-    crate::model::Frame {
-        pc: RemoteAddr(ip),
-        function: None,
-        module: None,
-        offset: None,
-        file: None,
-        line: None,
-        inlined: false,
-        evidence: crate::model::Evidence::Recorded,
-    }
 }
 
 /// The objects of all images, those of the first where they overlap.

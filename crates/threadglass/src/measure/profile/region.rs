@@ -47,23 +47,19 @@ impl Place {
     /// Finds `region`, or the program's code, in a process.
     pub(super) fn find(live: &Live, region: Option<&Region>) -> Result<Self, ProfileError> {
         let missing = |text: String| ProfileError::Region(text, None);
+        let code_of = |module: Option<&Module>| module.and_then(|module| Self::of_module(live, module));
         match region {
-            None => {
-                let program = live.modules().iter().find(|module| live.is_program(module));
-                program.and_then(|module| Self::of_module(live, module)).ok_or_else(|| {
-                    let why = "the program's code cannot be found".to_owned();
-                    ProfileError::Region(why, Some(Remedy::NameRegion))
-                })
-            }
-            Some(Region::Module(name)) => {
-                let module = live.modules().iter().find(|module| is_called(module, name));
-                module.and_then(|module| Self::of_module(live, module)).ok_or_else(|| {
+            None => code_of(live.modules().iter().find(|module| live.is_program(module))).ok_or_else(|| {
+                let why = "the program's code cannot be found".to_owned();
+                ProfileError::Region(why, Some(Remedy::NameRegion))
+            }),
+            Some(Region::Module(name)) => code_of(live.modules().iter().find(|module| is_called(module, name)))
+                .ok_or_else(|| {
                     missing(format!(
                         "no object {name} with code is mapped (`cat /proc/{}/maps` shows them)",
                         live.pid()
                     ))
-                })
-            }
+                }),
             Some(Region::From(addr)) => {
                 let map = live.maps().iter().find(|map| map.exec && map.contains(*addr));
                 let Some(map) = map else {
@@ -80,16 +76,9 @@ impl Place {
 
     fn of_module(live: &Live, module: &Module) -> Option<Self> {
         let code = live.maps().iter().filter(|map| map.exec && module.contains(map.start) && map.name == module.path);
-        let (mut from, mut to) = (u64::MAX, 0);
-        for map in code {
-            (from, to) = (from.min(map.start.0), to.max(map.end.0));
-        }
-        (from < to).then(|| Self {
-            range: from..to,
-            bias: bias(live, module),
-            what: format!("code of {}", module.name()),
-            object: Some(object(module)),
-        })
+        let (from, to) = (code.clone().map(|map| map.start.0).min()?, code.map(|map| map.end.0).max()?);
+        let what = format!("code of {}", module.name());
+        Some(Self { range: from..to, bias: bias(live, module), what, object: Some(object(module)) })
     }
 
     fn of_function(live: &Live, name: &str, module: Option<&str>) -> Result<Self, ProfileError> {
@@ -120,7 +109,6 @@ impl Place {
         }
     }
 
-    /// An empty histogram.
     pub(super) fn histogram(&self, scale: u32) -> Result<Histogram, ProfileError> {
         let length = self.range.end - self.range.start;
         let bytes = (u128::from(length) * u128::from(scale)).div_ceil(0x1_0000).next_multiple_of(2);

@@ -3,12 +3,13 @@
 use super::flat::{self, Tick};
 use super::image::Image;
 use super::recorder::mapped;
-use super::{Options, ProfileError, Progress, SamplingError, percent};
+use super::{Options, ProfileError, Progress, SamplingError, empty, most_first, percent};
 use crate::arch::Registers;
 use crate::look::{Look, Names, Scope};
+use crate::measure::bounded;
 use crate::model::{
-    Gap, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SCHEMA, Snapshot, StackShare,
-    SyncKind, Thread, ThreadState, WaitShare, WaitsFor,
+    Gap, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, Snapshot, StackShare, SyncKind,
+    Thread, ThreadState, WaitShare, WaitsFor,
 };
 use crate::symbols::DataNames;
 use crate::target::{KernelFacts, Live, Target, TargetError};
@@ -55,7 +56,7 @@ pub fn record_waits(
         moved: 0,
     };
     let begun = Instant::now();
-    let (mut looks, mut gaps) = (0, Vec::new());
+    let mut looks = 0;
     let end = loop {
         let started = Instant::now();
         match look.take(Scope::Waited, Names::None) {
@@ -77,17 +78,13 @@ pub fn record_waits(
             break End::Asked;
         }
     };
-    if waits.moved > 0 {
-        gaps.push(Gap::whole(format!("stacks of {} waits", waits.moved), "they ended while they were looked at"));
-    }
-    Ok(waits.finish(options, looks, begun.elapsed(), end, gaps))
+    Ok(waits.finish(options, looks, begun.elapsed(), end))
 }
 
 struct Waits<'a> {
     live: &'a Live,
     image: Image<'a>,
     data: DataNames<'a>,
-    /// Names of objects.
     names: HashMap<RemoteAddr, Option<String>>,
     /// By places and what is waited for.
     stacks: HashMap<(Vec<Place>, Vec<String>), (bool, u64)>,
@@ -126,9 +123,8 @@ impl Waits<'_> {
             if let Some(site) = places.iter().find(|place| !self.live.is_in_libc(place.lookup())) {
                 *seen.sites.entry(*site).or_default() += 1;
             }
-            let key = (places, words);
-            if self.stacks.len() < MAX_DISTINCT || self.stacks.contains_key(&key) {
-                self.stacks.entry(key).or_insert((whole, 0)).1 += 1;
+            if let Some(stack) = bounded(&mut self.stacks, (places, words), MAX_DISTINCT) {
+                *stack = (whole, stack.1 + 1);
             }
         }
     }
@@ -187,7 +183,11 @@ impl Waits<'_> {
         name.clone().unwrap_or_else(|| address.to_string())
     }
 
-    fn finish(mut self, options: &Options, looks: u64, duration: Duration, end: End, mut gaps: Vec<Gap>) -> Profile {
+    fn finish(mut self, options: &Options, looks: u64, duration: Duration, end: End) -> Profile {
+        let mut gaps = Vec::new();
+        if self.moved > 0 {
+            gaps.push(Gap::whole(format!("stacks of {} waits", self.moved), "they ended while they were looked at"));
+        }
         let look = self.live.limits().begin();
         let places: Vec<Place> = self.stacks.keys().flat_map(|(places, _)| places.iter().copied()).collect();
         self.image.look_up(&places);
@@ -224,31 +224,19 @@ impl Waits<'_> {
             waits_for,
             samples,
         });
-        let mut stacks: Vec<StackShare> = stacks.collect();
-        let pcs = |stack: &StackShare| stack.frames.iter().map(|frame| frame.pc).collect::<Vec<_>>();
-        stacks.sort_by_cached_key(|stack| (std::cmp::Reverse(stack.samples), pcs(stack), stack.waits_for.clone()));
+        let stacks = most_first(stacks.collect());
         let identity = self.live.identity();
+        let target = Process { pid: self.live.pid(), name: identity.name, exe: identity.exe };
         Profile {
-            schema: SCHEMA,
-            target: Process { pid: self.live.pid(), name: identity.name, exe: identity.exe },
-            kind: Kind::Wait,
-            rate: options.rate,
-            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-            end,
             samples: all,
-            outside: 0,
-            lost: 0,
-            throttled: 0,
             threads: self.threads.len(),
-            clock: None,
             looks: Some(looks),
             functions: flat::functions(&ticks, all),
-            ranges: Vec::new(),
             waits: shares,
             stacks,
             mapped: mapped(std::slice::from_ref(&self.image)),
-            histogram: None,
             gaps,
+            ..empty(Kind::Wait, target, options.rate, duration, end)
         }
     }
 }
