@@ -20,11 +20,6 @@ impl Averages {
         Self { wall, lwps, runnable: runnable.clamp(running, lwps), running }
     }
 
-    /// The time, in nanoseconds.
-    pub fn wall_ns(&self) -> u128 {
-        self.wall
-    }
-
     fn over_wall(&self, integral: u128) -> f64 {
         if self.wall == 0 { 0.0 } else { integral as f64 / self.wall as f64 }
     }

@@ -54,7 +54,6 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Begins to measure.
     pub(super) fn new(tasks: Tasks, depth: Depth) -> Result<Self, Errno> {
         let mut meter = Self {
             tasks,
@@ -125,7 +124,7 @@ impl Meter {
     /// Whether nothing but the record of the process is left, which its parent has not yet collected.
     fn is_zombie(&mut self) -> bool {
         match self.threads.first_key_value() {
-            Some((lwp, task)) if self.threads.len() == 1 && task.moved_at() <= self.now => {
+            Some((lwp, task)) if self.threads.len() == 1 && task.moved_at <= self.now => {
                 self.tasks.state(*lwp).is_none_or(|(state, _)| state.has_ended())
             }
             _ => false,
@@ -179,7 +178,7 @@ impl Meter {
         self.ended.count += 1;
         if task.is_young() {
             self.ended.brief_run = self.ended.brief_run.saturating_add(times.run);
-            self.ended.brief_ready = self.ended.brief_ready.saturating_add(task.ready());
+            self.ended.brief_ready = self.ended.brief_ready.saturating_add(task.ready);
         } else {
             self.ended.run = self.ended.run.saturating_add(times.run);
             self.ended.delay = self.ended.delay.saturating_add(times.delay);
@@ -242,7 +241,6 @@ impl Meter {
         self.tasks.call(file).ok()
     }
 
-    /// Name of a thread now.
     pub(super) fn name(&mut self, lwp: Lwp) -> Option<String> {
         self.tasks.name(lwp)
     }

@@ -41,14 +41,14 @@ pub(super) struct Task {
     last: SchedCounters,
     from: u64,
     /// When the counters were last seen to have moved, and when it was last seen asleep.
-    moved_at: u64,
+    pub(super) moved_at: u64,
     asleep_at: Option<u64>,
     /// Since when it has been queued, if it is.
     queued_since: Option<u64>,
     awake: Option<Awake>,
     /// How often it was seen, and the time between samples at the end of which it was running or queued.
     seen: u32,
-    ready: u64,
+    pub(super) ready: u64,
     /// What it was blocked in at the last sample, where that was asked for and permitted.
     pub(super) call: Option<SyscallFile>,
 }
@@ -84,16 +84,6 @@ impl Task {
     /// It was there before anybody looked.
     pub(super) fn is_old(&mut self) {
         self.seen = BRIEF;
-    }
-
-    /// When its counters were last seen to have moved.
-    pub(super) fn moved_at(&self) -> u64 {
-        self.moved_at
-    }
-
-    /// The time between samples at the end of which it was running or queued.
-    pub(super) fn ready(&self) -> u64 {
-        self.ready
     }
 
     /// For how long it has been queued, as far as that is not booked.
@@ -141,15 +131,13 @@ impl Task {
     /// Takes its state at `now`, `span` after the last sample, and, where it is known, how often it went to sleep.
     pub(super) fn saw(&mut self, (now, span): (u64, u64), running: bool, sleeps: Option<u64>) {
         self.seen = self.seen.saturating_add(1);
-        if running {
-            self.ready = self.ready.saturating_add(span);
-        }
         if !running {
             self.asleep_at = Some(now);
             self.queued_since = None;
             self.awake = None;
             return;
         }
+        self.ready = self.ready.saturating_add(span);
         if self.queued_since.is_none() && now.saturating_sub(self.moved_at) >= STANDS_STILL {
             self.queued_since = Some(self.moved_at.max(self.asleep_at.unwrap_or(0)));
         }
@@ -187,20 +175,7 @@ mod tests {
     }
 
     fn task(from: u64) -> Task {
-        Task {
-            schedstat: TaskFile::Named(Default::default()),
-            syscall: None,
-            first: counters(0, 0),
-            last: counters(0, 0),
-            from,
-            moved_at: from,
-            asleep_at: None,
-            queued_since: None,
-            awake: None,
-            seen: 0,
-            ready: 0,
-            call: None,
-        }
+        Task::new(TaskFile::Named(Default::default()), None, counters(0, 0), from, from)
     }
 
     const MS: u64 = 1_000_000;

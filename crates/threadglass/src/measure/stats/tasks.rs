@@ -33,12 +33,10 @@ pub(super) enum TaskFile {
 }
 
 impl Tasks {
-    /// Of a live process.
     pub(super) fn of(live: &Live) -> Result<Self, Errno> {
         Ok(Self { dir: live.task_dir_handle()?, pid: live.pid(), kept: 0, buf: Vec::with_capacity(4096) })
     }
 
-    /// The threads that exist now.
     pub(super) fn list(&self) -> Result<Vec<Lwp>, Errno> {
         file::list_numbers(&self.dir).map(|numbers| numbers.into_iter().map(Lwp).collect())
     }
@@ -71,7 +69,6 @@ impl Tasks {
         }
     }
 
-    /// Gives a file back.
     pub(super) fn close(&mut self, file: TaskFile) {
         if matches!(file, TaskFile::Kept(_)) {
             self.kept = self.kept.saturating_sub(1);
@@ -92,6 +89,11 @@ impl Tasks {
         Ok(&self.buf)
     }
 
+    /// File `name` of thread `lwp`, which is not opened again soon.
+    fn read_once(&mut self, lwp: Lwp, name: &str) -> Option<&[u8]> {
+        self.read(&TaskFile::Named(CString::new(format!("{lwp}/{name}")).ok()?)).ok()
+    }
+
     /// The counters of a thread; `Err(ESRCH)` when it has ended.
     pub(super) fn counters(&mut self, from: &TaskFile) -> Result<SchedCounters, Errno> {
         let text = std::str::from_utf8(self.read(from)?).map_err(|_| Errno::EINVAL)?;
@@ -102,26 +104,21 @@ impl Tasks {
         counters.ok_or(Errno::ESRCH)
     }
 
-    /// What a thread is blocked in.
     pub(super) fn call(&mut self, from: &TaskFile) -> Result<SyscallFile, Errno> {
         parse_syscall(self.read(from)?).ok_or(Errno::ESRCH)
     }
 
     /// The kernel's state of a thread, and how often it went to sleep so far.
     pub(super) fn state(&mut self, lwp: Lwp) -> Option<(KernelState, u64)> {
-        let path = CString::new(format!("{lwp}/status")).ok()?;
-        file::read_record(&self.dir, &path, &mut self.buf).ok()?;
-        let value = |name: &[u8]| self.buf.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name));
+        let status = self.read_once(lwp, "status")?;
+        let value = |name: &[u8]| status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name));
         let letter = value(b"State:")?.trim_ascii_start().first()?;
         let sleeps = std::str::from_utf8(value(b"voluntary_ctxt_switches:")?).ok()?.trim().parse().ok()?;
         Some((KernelState::from_letter(*letter), sleeps))
     }
 
-    /// Name of a thread.
     pub(super) fn name(&mut self, lwp: Lwp) -> Option<String> {
-        let path = CString::new(format!("{lwp}/comm")).ok()?;
-        file::read_record(&self.dir, &path, &mut self.buf).ok()?;
-        self.buf.pop_if(|last| *last == b'\n');
-        Some(String::from_utf8_lossy(&self.buf).into_owned())
+        let name = self.read_once(lwp, "comm")?;
+        Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(name)).into_owned())
     }
 }
