@@ -6,7 +6,7 @@ use crate::model::{
     SyncObject, SyncState,
 };
 use crate::target::LwpFacts;
-use crate::{Lwp, Pid};
+use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// All findings about `objects`, the worst first, without words. `facts` are those of the target's threads.
@@ -64,15 +64,8 @@ fn of_circle(circle: &[(Lwp, Edge)], all: &[SyncObject], graph: &Graph) -> Findi
         ([_], _) => FindingKind::SelfDeadlock,
         _ => FindingKind::Deadlock,
     };
-    Finding {
-        kind,
-        certainty: circle_certainty(circle, &objects, timed),
-        behind: graph.behind(&threads),
-        objects: objects.iter().map(|object| object.address).collect(),
-        threads,
-        members: Vec::new(),
-        text: String::new(),
-    }
+    let (certainty, behind) = (circle_certainty(circle, &objects, timed), graph.behind(&threads));
+    finding(kind, certainty, threads, objects.iter().map(|object| object.address).collect(), behind)
 }
 
 /// Whether the wait of `lwp` for `object` ends by itself.
@@ -91,14 +84,9 @@ fn of_owner(object: &SyncObject, graph: &Graph) -> Option<Finding> {
     if object.kind == SyncKind::Join {
         return None;
     }
-    let make = |kind, certainty, threads: Vec<Lwp>| Finding {
-        kind,
-        certainty,
-        behind: graph.behind(&threads),
-        threads,
-        objects: vec![object.address],
-        members: Vec::new(),
-        text: String::new(),
+    let make = |kind, certainty, threads: Vec<Lwp>| {
+        let behind = graph.behind(&threads);
+        finding(kind, certainty, threads, vec![object.address], behind)
     };
     let waiters = || object.waiters.iter().map(|waiter| waiter.lwp).collect();
     if matches!(object.state, SyncState::OwnerDied | SyncState::Inconsistent) {
@@ -135,15 +123,10 @@ fn of_chain(objects: &[SyncObject], graph: &Graph) -> Option<Finding> {
     let mut threads: Vec<Lwp> = chain.iter().map(|(lwp, _)| *lwp).collect();
     threads.push(root);
     let weakest = chain.iter().map(|(_, edge)| edge.evidence).max()?;
-    Some(Finding {
-        kind: FindingKind::LongChain,
-        certainty: if weakest <= Evidence::Derived { Certainty::Certain } else { Certainty::Likely },
-        behind: graph.behind(&[root]).into_iter().filter(|lwp| !threads.contains(lwp)).collect(),
-        objects: chain.iter().map(|(_, edge)| objects[edge.object].address).collect(),
-        threads,
-        members: Vec::new(),
-        text: String::new(),
-    })
+    let certainty = if weakest <= Evidence::Derived { Certainty::Certain } else { Certainty::Likely };
+    let behind = graph.behind(&[root]).into_iter().filter(|lwp| !threads.contains(lwp)).collect();
+    let objects = chain.iter().map(|(_, edge)| objects[edge.object].address).collect();
+    Some(finding(FindingKind::LongChain, certainty, threads, objects, behind))
 }
 
 /// Condition variables with waiters while no thread is left that could signal.
@@ -155,17 +138,22 @@ fn unsignalled(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<F
         return Vec::new();
     }
     let conds = objects.iter().filter(|object| object.kind == SyncKind::Cond && object.shared != Some(true));
-    conds
-        .map(|object| Finding {
-            kind: FindingKind::CondWithoutSignaller,
-            certainty: Certainty::Possible,
-            threads: object.waiters.iter().map(|waiter| waiter.lwp).collect(),
-            objects: vec![object.address],
-            behind: Vec::new(),
-            members: Vec::new(),
-            text: String::new(),
-        })
-        .collect()
+    let unsignalled = conds.map(|object| {
+        let threads = object.waiters.iter().map(|waiter| waiter.lwp).collect();
+        finding(FindingKind::CondWithoutSignaller, Certainty::Possible, threads, vec![object.address], Vec::new())
+    });
+    unsignalled.collect()
+}
+
+/// A finding without words and members.
+pub(super) fn finding(
+    kind: FindingKind,
+    certainty: Certainty,
+    threads: Vec<Lwp>,
+    objects: Vec<RemoteAddr>,
+    behind: Vec<Lwp>,
+) -> Finding {
+    Finding { kind, certainty, threads, objects, behind, members: Vec::new(), text: String::new() }
 }
 
 fn circle_certainty(circle: &[(Lwp, Edge)], objects: &[&SyncObject], timed: bool) -> Certainty {

@@ -47,18 +47,13 @@ impl Graph {
     pub(super) fn circles(&self) -> Vec<Vec<(Lwp, Edge)>> {
         let mut live = self.on_circles();
         let mut circles = Vec::new();
-        while let Some(start) = live.iter().next().copied() {
-            match self.circle_through(start, &live) {
-                Some(circle) => {
-                    for (lwp, _) in &circle {
-                        live.remove(lwp);
-                    }
-                    circles.push(circle);
+        while let Some(start) = live.pop_first() {
+            // There is none where it is between two circles, or part of one that another one has been taken from.
+            if let Some(circle) = self.circle_through(start, &live) {
+                for (lwp, _) in &circle {
+                    live.remove(lwp);
                 }
-                // Between two circles, or part of one that another one has been taken from.
-                None => {
-                    live.remove(&start);
-                }
+                circles.push(circle);
             }
         }
         circles
@@ -67,14 +62,9 @@ impl Graph {
     /// Threads that are left when those that wait for nobody, and those that nobody waits for, are taken
     /// away again and again.
     fn on_circles(&self) -> BTreeSet<Lwp> {
-        let mut forward: HashMap<Lwp, Vec<Lwp>> = HashMap::new();
-        let mut backward: HashMap<Lwp, Vec<Lwp>> = HashMap::new();
-        for (from, edges) in &self.edges {
-            for edge in edges {
-                forward.entry(*from).or_default().push(edge.to);
-                backward.entry(edge.to).or_default().push(*from);
-            }
-        }
+        let targets = |edges: &Vec<Edge>| edges.iter().map(|edge| edge.to).collect();
+        let forward: HashMap<Lwp, Vec<Lwp>> = self.edges.iter().map(|(from, edges)| (*from, targets(edges))).collect();
+        let backward = self.waiters();
         let mut live: BTreeSet<Lwp> = self.edges.keys().copied().chain(backward.keys().copied()).collect();
         prune(&mut live, &forward, &backward);
         prune(&mut live, &backward, &forward);
@@ -107,14 +97,20 @@ impl Graph {
         None
     }
 
-    /// Threads that wait, directly or not, for one of `these`, and are none of them.
-    pub(super) fn behind(&self, these: &[Lwp]) -> Vec<Lwp> {
+    /// Who waits for each thread.
+    fn waiters(&self) -> HashMap<Lwp, Vec<Lwp>> {
         let mut waiters: HashMap<Lwp, Vec<Lwp>> = HashMap::new();
         for (from, edges) in &self.edges {
             for edge in edges {
                 waiters.entry(edge.to).or_default().push(*from);
             }
         }
+        waiters
+    }
+
+    /// Threads that wait, directly or not, for one of `these`, and are none of them.
+    pub(super) fn behind(&self, these: &[Lwp]) -> Vec<Lwp> {
+        let waiters = self.waiters();
         let mut seen: BTreeSet<Lwp> = these.iter().copied().collect();
         let mut todo: Vec<Lwp> = these.to_vec();
         while let Some(lwp) = todo.pop() {
@@ -130,42 +126,30 @@ impl Graph {
     /// The longest chain of threads that wait for one another, with the thread at its end that waits for
     /// nobody we know; only where there is no circle on the way.
     pub(super) fn longest_chain(&self) -> Option<(Vec<(Lwp, Edge)>, Lwp)> {
+        let best = |lwp| self.edges.get(&lwp).and_then(|edges| edges.first());
+        // By thread that waits: how many follow. `None` leads into a circle, or is on the path at hand.
         let mut depth: HashMap<Lwp, Option<usize>> = HashMap::new();
         for start in self.edges.keys() {
             // Along the best edge each: with a stack of our own, for chains of any length.
             let mut path = Vec::new();
             let mut at = *start;
-            while !depth.contains_key(&at) {
+            while !depth.contains_key(&at)
+                && let Some(edge) = best(at)
+            {
                 depth.insert(at, None);
                 path.push(at);
-                match self.edges.get(&at).and_then(|edges| edges.first()) {
-                    Some(edge) => at = edge.to,
-                    None => break,
-                }
+                at = edge.to;
             }
-            // `None` there is a circle, or the end of this path.
-            let mut below = match depth.get(&at) {
-                Some(Some(known)) => Some(*known),
-                _ if path.last() == Some(&at) && self.edges.get(&at).is_none_or(Vec::is_empty) => {
-                    path.pop();
-                    depth.insert(at, Some(0));
-                    Some(0)
-                }
-                _ => None,
-            };
+            let mut below = depth.get(&at).copied().unwrap_or(Some(0));
             for lwp in path.into_iter().rev() {
                 below = below.map(|below| below + 1);
                 depth.insert(lwp, below);
             }
         }
-        let longest =
-            depth.iter().filter_map(|(lwp, depth)| Some((*depth.as_ref()?, std::cmp::Reverse(*lwp)))).max()?;
-        if longest.0 == 0 {
-            return None;
-        }
+        let depths = depth.iter().filter_map(|(lwp, depth)| Some((*depth.as_ref()?, std::cmp::Reverse(*lwp))));
+        let (_, std::cmp::Reverse(mut at)) = depths.max()?;
         let mut chain = Vec::new();
-        let mut at = longest.1.0;
-        while let Some(edge) = self.edges.get(&at).and_then(|edges| edges.first()) {
+        while let Some(edge) = best(at) {
             chain.push((at, *edge));
             at = edge.to;
         }
