@@ -72,7 +72,7 @@ impl<'t> Look<'t> {
     /// Looks, without stopping the target.
     pub fn take(&self, scope: Scope, names: Names) -> Result<Snapshot, TargetError> {
         if scope == Scope::Threads {
-            let Collected { snapshot, facts, .. } = self.threads()?;
+            let Collected { snapshot, facts, .. } = collect_threads(self)?;
             self.keep_facts(facts);
             return Ok(snapshot);
         }
@@ -118,9 +118,5 @@ impl<'t> Look<'t> {
 
     pub(crate) fn keep_facts(&self, facts: BTreeMap<Lwp, LwpFacts>) {
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(facts);
-    }
-
-    pub(crate) fn threads(&self) -> Result<Collected, TargetError> {
-        collect_threads(self)
     }
 }

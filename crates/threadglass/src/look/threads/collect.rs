@@ -1,15 +1,14 @@
 //! One look at the threads of a target.
 
 use super::describe::Context;
-use super::main_stack::main_stack;
 use super::pairing::{self, Pairs};
 use super::running;
+use crate::Lwp;
 use crate::look::Look;
 use crate::model::{Gap, Libc, SCHEMA, Snapshot, TargetInfo, Thread};
 use crate::runtimes::glibc::{Layout, LayoutError};
 use crate::target::{Identity, Library, LwpFacts, Target, TargetError};
-use crate::{Lwp, RemoteAddr};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How often threads that appeared while we looked are added. In a process that makes threads
@@ -98,25 +97,12 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
         pairs.confirm(target, layout);
     }
     target.check_identity()?;
-    facts.retain(|lwp, facts| match pairs.of_lwp.contains_key(lwp) {
-        true => true,
-        // A thread other than the leader that the kernel calls ended is only waiting to be removed.
-        false => (*lwp == target.pid().leader() || !facts.state.has_ended()) && target.has_thread(*lwp),
-    });
+    let leader = target.pid().leader();
+    // A thread other than the leader that the kernel calls ended is only waiting to be removed.
+    let is_there = |lwp: Lwp, facts: &LwpFacts| (lwp == leader || !facts.state.has_ended()) && target.has_thread(lwp);
+    facts.retain(|lwp, facts| pairs.of_lwp.contains_key(lwp) || is_there(*lwp, facts));
 
-    let in_libc = |addr: RemoteAddr| target.is_in_libc(addr);
-    let mut names: HashMap<RemoteAddr, Option<String>> = HashMap::new();
-    let mut function_at = |addr: RemoteAddr| names.entry(addr).or_insert_with(|| symbolizer.function_at(addr)).clone();
-    let mut tracers: HashMap<i32, Option<Vec<u8>>> = HashMap::new();
-    let mut tracer_name = |tracer: i32| tracers.entry(tracer).or_insert_with(|| target.tracer_name(tracer)).clone();
-    let mut context = Context {
-        layout: layout.as_ref(),
-        in_libc: &in_libc,
-        function_at: &mut function_at,
-        tracer_name: &mut tracer_name,
-        main_stack: &|end| if denial.is_none() { main_stack(target, end) } else { None },
-        leader: target.pid().leader(),
-    };
+    let mut context = Context::new(layout.as_ref(), Some(target), Some(&symbolizer));
     let mut threads: Vec<Thread> = Vec::with_capacity(facts.len() + pairs.zombies.len());
     for (lwp, facts) in &facts {
         let descriptor = pairs.of_lwp.get(lwp);
@@ -127,7 +113,6 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
     }
     threads.extend(pairs.zombies.iter().map(|zombie| context.zombie(zombie)));
     target.limits().report(&mut gaps);
-    let leader = target.pid().leader();
     threads.sort_by_key(|thread| (thread.lwp.is_none(), thread.lwp != Some(leader), thread.lwp));
 
     let snapshot = Snapshot {

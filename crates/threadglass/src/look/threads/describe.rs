@@ -1,11 +1,14 @@
 //! From facts and descriptor to the model's thread.
 
 use super::collect::SUSPENDER;
+use super::main_stack::main_stack;
 use super::state::{state_of, stop_of};
+use crate::RemoteAddr;
 use crate::model::{Cpu, Evidence, Gap, Stack, Thread, ThreadState, ThreadType};
 use crate::runtimes::glibc::{Descriptor, Layout};
-use crate::target::LwpFacts;
-use crate::{Lwp, RemoteAddr};
+use crate::symbols::Symbolizer;
+use crate::target::{LwpFacts, Target};
+use std::collections::HashMap;
 
 /// THR_DETACHED of the creation flags.
 const THR_DETACHED: u32 = 0x40;
@@ -15,26 +18,33 @@ const MS_PER_TICK: u64 = 10;
 
 /// What is the same for all threads of a look.
 pub(super) struct Context<'a> {
-    pub(super) layout: Option<&'a Layout>,
-    /// Whether an address lies in libc, which makes a thread that starts there libc's own.
-    pub(super) in_libc: &'a dyn Fn(RemoteAddr) -> bool,
-    pub(super) function_at: &'a mut dyn FnMut(RemoteAddr) -> Option<String>,
-    /// Name of a tracer.
-    pub(super) tracer_name: &'a mut dyn FnMut(i32) -> Option<Vec<u8>>,
-    /// The main stack, from where libc recorded that it ends.
-    pub(super) main_stack: &'a dyn Fn(Option<RemoteAddr>) -> Option<Stack>,
-    pub(super) leader: Lwp,
+    layout: Option<&'a Layout>,
+    target: Option<&'a dyn Target>,
+    symbolizer: Option<&'a Symbolizer<'a>>,
+    /// Names of start functions and of tracers, each looked up once.
+    functions: HashMap<RemoteAddr, Option<String>>,
+    tracers: HashMap<i32, Option<Vec<u8>>>,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    pub(super) fn new(
+        layout: Option<&'a Layout>,
+        target: Option<&'a dyn Target>,
+        symbolizer: Option<&'a Symbolizer<'a>>,
+    ) -> Self {
+        Self { layout, target, symbolizer, functions: HashMap::new(), tracers: HashMap::new() }
+    }
+
     /// A thread with an LWP.
     pub(super) fn living(&mut self, facts: &LwpFacts, descriptor: Option<&Descriptor>, gaps: &mut Vec<Gap>) -> Thread {
-        let tracer = if facts.tracer != 0 { (self.tracer_name)(facts.tracer) } else { None };
+        let target = self.target;
+        let name_of = |tracer| target.filter(|_| tracer != 0).and_then(|target| target.tracer_name(tracer));
+        let tracer = self.tracers.entry(facts.tracer).or_insert_with(|| name_of(facts.tracer)).clone();
         let suspended = tracer.as_deref() == Some(SUSPENDER.as_bytes());
-        let (state, state_evidence, reason) = state_of(facts, suspended);
-        if let Some(reason) = reason {
+        let (state, state_evidence) = state_of(facts, suspended).unwrap_or_else(|reason| {
             Gap::of_thread(gaps, "state", reason, facts.lwp);
-        }
+            (ThreadState::Unknown, Evidence::Unknown)
+        });
         let mut thread = self.by_descriptor(descriptor);
         let (sp, pc) = facts.syscall.and_then(|call| call.registers()).unzip();
         thread.lwp = Some(facts.lwp);
@@ -71,10 +81,11 @@ impl Context<'_> {
             (thread.sp, thread.pc) = (None, None);
             thread.exiting = false;
         }
-        if facts.lwp == self.leader {
+        let led = target.filter(|target| facts.lwp == target.pid().leader() && target.denial().is_none());
+        if let Some(target) = led {
             // A process forked by another thread than main is led by that one, on its own stack.
             let end = descriptor.and_then(|thread| thread.stack_end);
-            thread.stack = thread.stack.or_else(|| (self.main_stack)(end));
+            thread.stack = thread.stack.or_else(|| main_stack(target, end));
         }
         thread
     }
@@ -90,12 +101,13 @@ impl Context<'_> {
     fn by_descriptor(&mut self, descriptor: Option<&Descriptor>) -> Thread {
         let start = descriptor.and_then(|thread| thread.start_routine).filter(|start| !start.is_null());
         let detached = descriptor.and_then(Descriptor::is_detached);
-        let kind = match (descriptor, start) {
-            (Some(_), Some(start)) if (self.in_libc)(start) => Some(ThreadType::System),
-            (Some(_), _) => Some(ThreadType::User),
-            (None, _) => None,
-        };
+        // A thread that starts in libc is libc's own.
+        let is_libcs = start.is_some_and(|start| self.target.is_some_and(|target| target.is_in_libc(start)));
+        let kind = descriptor.map(|_| if is_libcs { ThreadType::System } else { ThreadType::User });
         let layout = descriptor.and(self.layout);
+        let start_function = start.zip(self.symbolizer).and_then(|(start, symbolizer)| {
+            self.functions.entry(start).or_insert_with(|| symbolizer.function_at(start)).clone()
+        });
         Thread {
             id: descriptor.map(|thread| thread.id),
             lwp: None,
@@ -117,7 +129,7 @@ impl Context<'_> {
             pc: None,
             sp: None,
             start,
-            start_function: start.and_then(|start| (self.function_at)(start)),
+            start_function,
             stack: descriptor.and_then(Descriptor::stack).map(|(base, size, guard)| Stack { base, size, guard }),
             descriptor_size: layout.and_then(|layout| layout.size),
             flags: descriptor.map(|thread| thread.cancel.0),

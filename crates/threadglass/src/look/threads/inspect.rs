@@ -4,8 +4,7 @@
 //! thread; what the kernel knows comes from `/proc`, if the process is known to be the same.
 
 use super::describe::Context;
-use super::main_stack::main_stack;
-use super::pairing::{Pairs, hints, walk_lists};
+use super::pairing::{by_hints, hints, walk_lists};
 use super::running;
 use crate::memory::{Memory, ReadError, ReadErrorKind};
 use crate::model::{Evidence, Thread, ThreadState};
@@ -112,9 +111,8 @@ impl Inspector<'_> {
 
     fn registered(&self, target: &dyn Target) -> HashMap<RemoteAddr, Descriptor> {
         let facts: Vec<_> = target.facts(&target.lwps().unwrap_or_default()).into_iter().flatten().collect();
-        let mut pairs = Pairs::default();
-        pairs.add_by_hints(self.memory, self.layout, &hints(&facts));
-        pairs.of_lwp.into_values().map(|thread| (thread.id.0, thread)).collect()
+        let threads = by_hints(self.memory, self.layout, &hints(&facts)).into_iter().flatten();
+        threads.map(|thread| (thread.id.0, thread)).collect()
     }
 
     /// The descriptor of thread `id`.
@@ -149,27 +147,18 @@ impl Inspector<'_> {
     /// What is known of a thread from its descriptor and the kernel's facts. Without facts (a debugger's
     /// core, a process that is not ours to look at) the state of a living thread is unknown.
     pub fn describe(&self, thread: &Descriptor, facts: Option<&LwpFacts>) -> Thread {
-        let in_libc = |addr: RemoteAddr| self.target.is_some_and(|target| target.is_in_libc(addr));
-        let mut context = Context {
-            layout: Some(self.layout),
-            in_libc: &in_libc,
-            function_at: &mut |_| None,
-            tracer_name: &mut |tracer| self.target.and_then(|target| target.tracer_name(tracer)),
-            main_stack: &|end| self.target.and_then(|target| main_stack(target, end)),
-            leader: self.target.map_or(Lwp(0), |target| target.pid().leader()),
-        };
+        let mut context = Context::new(Some(self.layout), self.target, None);
         match facts {
             Some(facts) => context.living(facts, Some(thread), &mut Vec::new()),
-            None if thread.tid > 0 => {
-                let mut described = context.zombie(thread);
-                described.lwp = self.lwp_of(thread);
-                described.inner_lwp = Some(InnerTid(thread.tid));
-                described.state = ThreadState::Unknown;
-                described.state_evidence = Evidence::Unknown;
-                described.exiting = thread.cancel.exiting();
-                described.preempted = None;
-                described
-            }
+            None if thread.tid > 0 => Thread {
+                lwp: self.lwp_of(thread),
+                inner_lwp: Some(InnerTid(thread.tid)),
+                state: ThreadState::Unknown,
+                state_evidence: Evidence::Unknown,
+                exiting: thread.cancel.exiting(),
+                preempted: None,
+                ..context.zombie(thread)
+            },
             None => context.zombie(thread),
         }
     }

@@ -51,29 +51,21 @@ fn starts(memory: &dyn Memory, layout: &Layout, known: &HashMap<RemoteAddr, Desc
     }
 }
 
+/// The descriptor that each of `hints` leads to, if it is that thread's.
+pub(super) fn by_hints(memory: &dyn Memory, layout: &Layout, hints: &[(Lwp, Hint)]) -> Vec<Option<Descriptor>> {
+    let base = |hint: &Hint| hint.anchor.base(layout.robust_head).unwrap_or(RemoteAddr::NULL);
+    let bases: Vec<_> = hints.iter().map(|(_, hint)| base(hint)).collect();
+    let threads = DescriptorReader::new(layout).read_all(memory, &bases).into_iter();
+    threads.zip(hints).map(|(thread, (_, hint))| thread.filter(|thread| thread.tid == hint.inner.0)).collect()
+}
+
 impl Pairs {
     /// Pairs by what each thread registered with the kernel. A brand-new thread has not done so yet,
     /// and one that leaves may have handed its descriptor on: the id in it must agree.
     pub(super) fn add_by_anchors(&mut self, target: &dyn Target, layout: &Layout, hints: &[(Lwp, Hint)]) {
-        let parts = in_parallel(hints, |part| {
-            let mut pairs = Self::default();
-            pairs.add_by_hints(target, layout, part);
-            part.iter().map(|(lwp, _)| pairs.of_lwp.remove(lwp)).collect()
-        });
-        let found = hints.iter().zip(parts).filter_map(|((lwp, _), thread)| Some((*lwp, thread?)));
+        let threads = in_parallel(hints, |part| by_hints(target, layout, part));
+        let found = hints.iter().zip(threads).filter_map(|((lwp, _), thread)| Some((*lwp, thread?)));
         self.of_lwp.extend(found);
-    }
-
-    /// [`Self::add_by_anchors`], on the calling thread alone.
-    pub(super) fn add_by_hints(&mut self, memory: &dyn Memory, layout: &Layout, hints: &[(Lwp, Hint)]) {
-        let reader = DescriptorReader::new(layout);
-        let bases: Vec<_> =
-            hints.iter().map(|(_, hint)| hint.anchor.base(layout.robust_head).unwrap_or(RemoteAddr::NULL)).collect();
-        for ((lwp, hint), thread) in hints.iter().zip(reader.read_all(memory, &bases)) {
-            if let Some(thread) = thread.filter(|thread| thread.tid == hint.inner.0) {
-                self.of_lwp.insert(*lwp, thread);
-            }
-        }
     }
 
     /// Pairs the rest by id along libc's lists, and finds the zombies there.

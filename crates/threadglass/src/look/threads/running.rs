@@ -15,67 +15,39 @@ pub(super) fn refine<'a>(kernel: &dyn KernelFacts, facts: impl Iterator<Item = &
     let is_running = |facts: &&mut LwpFacts| {
         facts.state == KernelState::Running && facts.syscall.is_none_or(|call| call == SyscallFile::Running)
     };
-    let slots: Vec<_> = facts.filter(is_running).collect();
-    if slots.is_empty() {
-        return;
-    }
-    let running: Vec<LwpFacts> = slots.iter().map(|facts| (**facts).clone()).collect();
-    for (slot, verdict) in slots.into_iter().zip(watch(kernel, &running)) {
-        match verdict {
-            Verdict::State(state, evidence) => slot.running = Some((state, evidence)),
-            Verdict::Moved(now) => *slot = *now,
-        }
-    }
-}
-
-/// What was found out about a thread that was `R` at first.
-enum Verdict {
-    /// Its state, and how it is known.
-    State(ThreadState, Evidence),
-    /// It went on; this is what it does now.
-    Moved(Box<LwpFacts>),
-}
-
-/// Watches the threads `running` until each has run, moved on, or two ticks have passed.
-fn watch(kernel: &dyn KernelFacts, running: &[LwpFacts]) -> Vec<Verdict> {
-    let before: Vec<_> = running.iter().map(|facts| kernel.sched_counters(facts.lwp)).collect();
+    let counted = |facts: &'a mut LwpFacts| (kernel.sched_counters(facts.lwp), facts);
+    let mut pending: Vec<_> = facts.filter(is_running).map(counted).collect();
     let deadline = Instant::now() + two_ticks();
-    let mut verdicts: Vec<Option<Verdict>> = running.iter().map(|_| None).collect();
-    loop {
+    while !pending.is_empty() {
         let late = Instant::now() >= deadline;
-        for ((facts, before), verdict) in running.iter().zip(&before).zip(&mut verdicts) {
-            if verdict.is_none() {
-                *verdict = judge(kernel, facts, *before, late);
-            }
+        pending.retain_mut(|(before, facts)| !judge(kernel, facts, *before, late));
+        if !pending.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        if late {
-            break;
-        }
-        if verdicts.iter().all(Option::is_some) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(1));
     }
-    let default = || Verdict::State(ThreadState::Active, Evidence::Derived);
-    verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(default)).collect()
 }
 
-fn judge(kernel: &dyn KernelFacts, facts: &LwpFacts, before: Option<SchedCounters>, late: bool) -> Option<Verdict> {
-    let (Some(before), Some(now)) = (before, kernel.sched_counters(facts.lwp)) else {
-        return Some(Verdict::State(ThreadState::Active, Evidence::Inferred));
+/// Tells in `facts` what the thread does, which had the counters `before`; `false` while that is open. Of a `late` one
+/// it is not.
+fn judge(kernel: &dyn KernelFacts, facts: &mut LwpFacts, before: Option<SchedCounters>, late: bool) -> bool {
+    let running = match before.zip(kernel.sched_counters(facts.lwp)) {
+        None => (ThreadState::Active, Evidence::Inferred),
+        Some((before, now)) if now.run_ns != before.run_ns || now.timeslices != before.timeslices => {
+            (ThreadState::Active, Evidence::Derived)
+        }
+        Some(_) if !late => return false,
+        // It has not run for two ticks. Asleep by now, or still queued?
+        Some(_) => match kernel.facts(&[facts.lwp]).pop().flatten() {
+            None => (ThreadState::Active, Evidence::Derived),
+            Some(now) if now.state == KernelState::Running => (ThreadState::Run, Evidence::Derived),
+            Some(now) => {
+                *facts = now;
+                return true;
+            }
+        },
     };
-    if now.run_ns != before.run_ns || now.timeslices != before.timeslices {
-        return Some(Verdict::State(ThreadState::Active, Evidence::Derived));
-    }
-    if !late {
-        return None;
-    }
-    // It has not run for two ticks. Asleep by now, or still queued?
-    let again = kernel.facts(&[facts.lwp]).pop().flatten()?;
-    Some(match again.state {
-        KernelState::Running => Verdict::State(ThreadState::Run, Evidence::Derived),
-        _ => Verdict::Moved(Box::new(again)),
-    })
+    facts.running = Some(running);
+    true
 }
 
 /// The coarse clock advances once a tick, so its resolution is the tick.

@@ -5,45 +5,35 @@ use crate::model::{Evidence, Stop, StopKind, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::target::LwpFacts;
 
-/// State of a living LWP, how it is known, and the reason when it is not.
+/// State of a living LWP and how it is known, or why it is not.
 ///
 /// `suspended` says that the tracer that stops it is one of ours. A debugger's stop is looked
 /// through: what counts is what the thread was doing when it was stopped.
-pub(super) fn state_of(facts: &LwpFacts, suspended: bool) -> (ThreadState, Evidence, Option<&'static str>) {
-    use ThreadState::{Active, Sleep, Stopped, StoppedAsleep, Unknown, Zombie};
-    let in_call = facts.syscall.map(|call| matches!(call, SyscallFile::Inside { .. }));
-    if let Some((state, evidence)) = facts.running {
-        return (state, evidence, None);
+pub(super) fn state_of(facts: &LwpFacts, suspended: bool) -> Result<(ThreadState, Evidence), &'static str> {
+    use ThreadState::{Active, Sleep, Stopped, StoppedAsleep, Zombie};
+    if let Some(known) = facts.running {
+        return Ok(known);
     }
-    match facts.state {
-        KernelState::Zombie | KernelState::Dead => (Zombie, Evidence::Recorded, None),
-        KernelState::Sleeping | KernelState::DiskSleep | KernelState::Running => match facts.syscall {
+    let in_call = facts.syscall.map(|call| matches!(call, SyscallFile::Inside { .. }));
+    Ok(match (facts.state, in_call) {
+        (KernelState::Zombie | KernelState::Dead, _) => (Zombie, Evidence::Recorded),
+        (KernelState::Sleeping | KernelState::DiskSleep | KernelState::Running, _) => match facts.syscall {
             // The two files told of different moments: the later one is true, and it alone has the
             // registers that go with it.
-            Some(SyscallFile::Running) => (Active, Evidence::Recorded, None),
-            Some(SyscallFile::Inside { .. }) => (Sleep, Evidence::Recorded, None),
-            Some(SyscallFile::Outside { .. }) => (Sleep, Evidence::Recorded, None),
-            None if facts.state == KernelState::Running => (Active, Evidence::Recorded, None),
-            None => (Sleep, Evidence::Recorded, None),
+            Some(SyscallFile::Running) => (Active, Evidence::Recorded),
+            None if facts.state == KernelState::Running => (Active, Evidence::Recorded),
+            _ => (Sleep, Evidence::Recorded),
         },
-        KernelState::Stopped => match in_call {
-            Some(true) => (StoppedAsleep, Evidence::Derived, None),
-            Some(false) => (Stopped, Evidence::Recorded, None),
-            None => (Stopped, Evidence::Inferred, None),
-        },
-        KernelState::Traced if suspended => match in_call {
-            Some(true) => (StoppedAsleep, Evidence::Derived, None),
-            _ => (Stopped, Evidence::Recorded, None),
-        },
-        KernelState::Traced => match in_call {
-            Some(true) => (Sleep, Evidence::Derived, None),
-            Some(false) => (Active, Evidence::Derived, None),
-            None => (Unknown, Evidence::Unknown, Some("a debugger holds it, and what it was doing may not be read")),
-        },
-        KernelState::Other(_) => {
-            (Unknown, Evidence::Unknown, Some("the kernel reports a state unknown to this version"))
+        (KernelState::Traced, Some(true)) if !suspended => (Sleep, Evidence::Derived),
+        (KernelState::Traced, Some(false)) if !suspended => (Active, Evidence::Derived),
+        (KernelState::Traced, None) if !suspended => {
+            return Err("a debugger holds it, and what it was doing may not be read");
         }
-    }
+        (KernelState::Stopped | KernelState::Traced, Some(true)) => (StoppedAsleep, Evidence::Derived),
+        (KernelState::Stopped, None) => (Stopped, Evidence::Inferred),
+        (KernelState::Stopped | KernelState::Traced, _) => (Stopped, Evidence::Recorded),
+        (KernelState::Other(_), _) => return Err("the kernel reports a state unknown to this version"),
+    })
 }
 
 /// What keeps an LWP stopped. `by` is the name of its tracer.

@@ -1,6 +1,6 @@
 //! Thread-specific data of all threads.
 
-use super::collect::Collected;
+use super::collect::{Collected, collect_threads};
 use crate::look::Look;
 use crate::model::{Gap, KeyInfo, Remedy, SCHEMA, ThreadValues, TsdSnapshot};
 use crate::runtimes::glibc::tsd;
@@ -14,7 +14,7 @@ pub fn thread_data(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
     let _look = target.limits().begin();
     let look = Look::new(target);
     let symbolizer = look.symbolizer();
-    let Collected { snapshot, layout, .. } = look.threads()?;
+    let Collected { snapshot, layout, .. } = collect_threads(&look)?;
     let mut gaps = snapshot.gaps;
     let unknown = |why: String, remedy| TargetError::NoTsd { pid: target.pid(), why, remedy };
     let Some(layout) = layout else {

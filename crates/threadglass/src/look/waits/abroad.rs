@@ -1,14 +1,14 @@
 //! Threads of other processes that hold what threads of the target wait for, by way of shared memory, and
 //! what those wait for in turn.
 
-use super::look::object;
+use super::look::{Seen, object};
 use super::owners::Owners;
-use super::survey::{Sleeper, Survey, read_objects};
-use crate::look::Look;
-use crate::model::{HolderStatus, SyncObject, Waiter};
+use super::survey::{Survey, read_objects};
+use crate::look::{Look, facts_now};
+use crate::model::{HolderStatus, Waiter};
 use crate::proc::{MapEntry, map_at};
+use crate::runtimes::Class;
 use crate::runtimes::glibc::Layout;
-use crate::runtimes::{Class, Content};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -26,63 +26,42 @@ pub(super) struct Abroad {
     home: HashMap<Lwp, Pid>,
 }
 
-/// What is known of objects, and may be added to.
-pub(super) struct Known<'k> {
-    pub(super) objects: &'k mut BTreeMap<RemoteAddr, SyncObject>,
-    pub(super) classes: &'k mut HashMap<RemoteAddr, Class>,
-    pub(super) contents: &'k mut HashMap<RemoteAddr, Content>,
-}
-
-impl Abroad {
+impl Seen {
     /// Follows the holders in other processes.
-    pub(super) fn follow(
-        &mut self,
-        target: &dyn Target,
-        survey: &Survey<'_>,
-        owners: &Owners<'_>,
-        known: &mut Known<'_>,
-    ) {
-        let mut seen = HashSet::new();
-        while seen.len() < MAX_THREADS {
-            let strangers = known.objects.values().flat_map(|object| &object.holders);
-            let strangers = strangers.filter(|holder| holder.status == HolderStatus::OtherProcess);
-            let next = strangers.filter_map(|holder| Some((holder.pid?, holder.lwp?))).find(|one| !seen.contains(one));
-            let Some((pid, lwp)) = next else { return };
-            seen.insert((pid, lwp));
-            self.home.insert(lwp, pid);
-            let _ = self.follow_one(pid, lwp, target, survey, owners, known);
+    pub(super) fn follow_abroad(&mut self, survey: &Survey<'_>, owners: &Owners<'_>) {
+        let mut followed = HashSet::new();
+        while followed.len() < MAX_THREADS {
+            let holders = self.objects.values().flat_map(|object| &object.holders);
+            let strangers = holders.filter(|holder| holder.status == HolderStatus::OtherProcess);
+            let mut strangers = strangers.filter_map(|holder| Some((holder.pid?, holder.lwp?)));
+            let Some((pid, lwp)) = strangers.find(|one| followed.insert(*one)) else { return };
+            self.abroad.home.insert(lwp, pid);
+            let _ = self.follow_one(pid, lwp, survey, owners);
         }
     }
 
     /// What thread `lwp` of `pid` waits for, if that is something the target can see too.
-    fn follow_one(
-        &mut self,
-        pid: Pid,
-        lwp: Lwp,
-        target: &dyn Target,
-        survey: &Survey<'_>,
-        owners: &Owners<'_>,
-        known: &mut Known<'_>,
-    ) -> Option<()> {
-        if !self.processes.contains_key(&pid) {
+    fn follow_one(&mut self, pid: Pid, lwp: Lwp, survey: &Survey<'_>, owners: &Owners<'_>) -> Option<()> {
+        let target = survey.context.target;
+        let Abroad { processes, facts: known, .. } = &mut self.abroad;
+        if !processes.contains_key(&pid) {
             let other =
-                target.other(pid).filter(|other| other.denial().is_none() && self.processes.len() < MAX_PROCESSES)?;
-            self.processes.insert(pid, other);
+                target.other(pid).filter(|other| other.denial().is_none() && processes.len() < MAX_PROCESSES)?;
+            processes.insert(pid, other);
         }
-        let other = &**self.processes.get(&pid)?;
+        let other = &**processes.get(&pid)?;
         let facts = other.facts(&[lwp]).pop().flatten()?;
-        let sleeper = Sleeper { lwp, call: facts.syscall };
-        self.facts.insert(lwp, facts);
+        let call = facts.syscall;
+        known.insert(lwp, facts);
         let layout = Layout::discover(other, other, &[]).ok();
-        let wait = Survey::new(&Look::new(other), layout.as_ref(), []).waits(&[sleeper]).pop()?;
+        let wait = Survey::new(&Look::new(other), layout.as_ref(), []).waits(&[(lwp, call?)]).pop()?;
         let address = translate(other.maps(), target.maps(), wait.class.address)?;
         let class = Class { address, ..wait.class };
-        let Known { objects, classes, contents } = known;
-        let object = objects.entry(address).or_insert_with(|| {
+        let object = self.objects.entry(address).or_insert_with(|| {
             let content = read_objects(&survey.context, &[class]).pop().flatten();
             let found = object(target, &class, content.as_ref(), owners);
-            classes.insert(address, class);
-            contents.extend(content.map(|content| (address, content)));
+            self.classes.insert(address, class);
+            self.contents.extend(content.map(|content| (address, content)));
             found
         });
         object.waiters.push(Waiter {
@@ -96,12 +75,13 @@ impl Abroad {
         });
         Some(())
     }
+}
 
+impl Abroad {
     /// Facts of `lwps` now, wherever they live.
     pub(super) fn facts_of(&self, target: &dyn Target, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         let (strangers, ours): (Vec<Lwp>, Vec<Lwp>) = lwps.iter().partition(|lwp| self.facts.contains_key(lwp));
-        let mut found: HashMap<Lwp, LwpFacts> =
-            target.facts(&ours).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
+        let mut found: HashMap<Lwp, LwpFacts> = facts_now(target, &ours);
         for lwp in strangers {
             let other = self.home.get(&lwp).and_then(|pid| self.processes.get(pid));
             found.extend(other.and_then(|other| other.facts(&[lwp]).pop().flatten()).map(|facts| (lwp, facts)));

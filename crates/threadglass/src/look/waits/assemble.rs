@@ -1,12 +1,12 @@
 //! One look at threads, what they wait for, and who holds it.
 
 use super::confirm::Confirm;
-use super::look::{Looker, Seen};
+use super::look::{Looker, idle};
 use super::names::Namer;
 use super::survey::Survey;
 use super::{findings, words};
-use crate::look::threads::Collected;
-use crate::look::{Look, Names, Scope};
+use crate::look::threads::{Collected, collect_threads};
+use crate::look::{Look, Names, Scope, facts_now};
 use crate::model::{Evidence, Gap, Holds, Snapshot, SyncKind, SyncObject, WaitsFor};
 use crate::proc::SyscallFile;
 use crate::runtimes::{self, Class};
@@ -31,7 +31,7 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
         }
     };
     look.space.forget_walks();
-    let Collected { mut snapshot, layout, mut facts } = look.threads()?;
+    let Collected { mut snapshot, layout, mut facts } = collect_threads(look)?;
     if target.denial().is_some() {
         // The threads' gap says why.
         return Ok(snapshot);
@@ -45,20 +45,13 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
     let mut looker = Looker { look, survey, namer: Namer::new(look), scope, extra: &extra };
     let mut strangers = BTreeMap::new();
     for attempt in 0..TRIES {
-        let Seen { objects, classes, contents, abroad } = looker.look(&snapshot.threads, &facts);
-        snapshot.objects = objects;
+        let mut seen = looker.look(&snapshot.threads, &facts);
+        snapshot.objects = std::mem::take(&mut seen.objects).into_values().collect();
         let found = findings::find(&snapshot.objects, &facts);
-        let confirm = Confirm {
-            target,
-            survey: &looker.survey,
-            facts: &facts,
-            classes: &classes,
-            contents: &contents,
-            abroad: &abroad,
-        };
+        let confirm = Confirm { survey: &looker.survey, facts: &facts, seen: &seen };
         let (confirmed, dissolved) = confirm.check(found, &snapshot.objects);
         snapshot.findings = confirmed;
-        strangers = abroad.facts;
+        strangers = seen.abroad.facts;
         if !dissolved {
             break;
         }
@@ -68,7 +61,7 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
         }
         look.space.forget_walks();
         let lwps: Vec<Lwp> = facts.keys().copied().collect();
-        facts = target.facts(&lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
+        facts = facts_now(target, &lwps);
     }
     let shown = shown(&snapshot);
     looker.namer.name(&mut snapshot, &facts, &|object| named(object, shown.contains(&object.address)));
@@ -84,13 +77,7 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
 /// What the agent knows, of which no variable tells.
 fn registered(target: &dyn Target, scope: Scope) -> Vec<Class> {
     let tracked = if scope == Scope::All { crate::table::registered(target) } else { Vec::new() };
-    let class = |(address, kind)| Class {
-        kind,
-        family: runtimes::usual(kind).unwrap_or_default(),
-        address,
-        side: None,
-        evidence: Evidence::Recorded,
-    };
+    let class = |(address, kind)| idle(kind, runtimes::usual(kind).unwrap_or_default(), address, Evidence::Recorded);
     tracked.into_iter().map(class).collect()
 }
 

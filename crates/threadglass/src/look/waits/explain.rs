@@ -1,12 +1,13 @@
 //! A look with everything that a person wants to see of what is wrong: stacks, names, durations.
 
+use super::findings::finding;
 use super::look::object;
 use super::names::Namer;
 use super::owners::Owners;
 use super::survey::read_objects;
 use super::words::owner_died;
 use crate::look::{Look, Names, Scope, Stacks};
-use crate::model::{Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncState};
+use crate::model::{Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncObject, SyncState};
 use crate::runtimes::Context;
 use crate::target::{Target, TargetError};
 use crate::{Lwp, RemoteAddr};
@@ -58,24 +59,17 @@ fn add_dead_owners(look: &Look<'_>, snapshot: &mut Snapshot) {
     let mutexes = variables.into_iter().filter(|(class, _)| class.kind == SyncKind::Mutex);
     let (mutexes, names): (Vec<_>, Vec<_>) = mutexes.filter(|(class, _)| !known.contains(&class.address)).unzip();
     let contents = read_objects(&Context::new(target, None, []), &mutexes);
-    let mut found = Vec::new();
     for ((class, name), content) in mutexes.into_iter().zip(names).zip(contents) {
         let Some(content) = content else { continue };
-        if matches!(content.state, SyncState::OwnerDied | SyncState::Inconsistent) && content.is_plausible {
-            let mut object = object(target, &class, Some(&content), &owners);
-            object.name = Some(name);
-            found.push(object);
+        if !content.is_plausible || !matches!(content.state, SyncState::OwnerDied | SyncState::Inconsistent) {
+            continue;
         }
-    }
-    for object in found {
+        let object = SyncObject { name: Some(name), ..object(target, &class, Some(&content), &owners) };
+        let at = object.address;
         snapshot.findings.push(Finding {
-            kind: FindingKind::OwnerDied,
-            certainty: Certainty::Certain,
-            threads: Vec::new(),
-            objects: vec![object.address],
-            members: vec![Member { pid: target.pid(), lwp: None, object: Some(object.address) }],
-            behind: Vec::new(),
+            members: vec![Member { pid: target.pid(), lwp: None, object: Some(at) }],
             text: owner_died(&object, |lwp| format!("thread {lwp}")),
+            ..finding(FindingKind::OwnerDied, Certainty::Certain, Vec::new(), vec![at], Vec::new())
         });
         snapshot.objects.push(object);
     }

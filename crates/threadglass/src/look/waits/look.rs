@@ -1,12 +1,12 @@
 //! One look at what threads wait for: objects with their state, holders and waiters.
 
-use super::abroad::{Abroad, Known};
+use super::abroad::Abroad;
 use super::names::Namer;
 use super::owners::Owners;
 use super::survey::{Sleeper, Survey, Wait, read_objects};
 use super::{held, suspects};
-use crate::look::{Look, Scope};
-use crate::model::{Detail, Evidence, SyncKind, SyncObject, SyncState, Thread, Waiter};
+use crate::look::{Look, Scope, facts_now};
+use crate::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState, Thread, Waiter};
 use crate::proc::map_at;
 use crate::runtimes::{self, Class, Content, FutexWait};
 use crate::target::{LwpFacts, Target};
@@ -28,7 +28,7 @@ pub(super) struct Looker<'a> {
 
 /// What one look gives.
 pub(super) struct Seen {
-    pub(super) objects: Vec<SyncObject>,
+    pub(super) objects: BTreeMap<RemoteAddr, SyncObject>,
     pub(super) classes: HashMap<RemoteAddr, Class>,
     pub(super) contents: HashMap<RemoteAddr, Content>,
     pub(super) abroad: Abroad,
@@ -40,8 +40,7 @@ impl Looker<'_> {
     /// Looks at what `threads` wait for, of which the kernel told `facts`.
     pub(super) fn look(&mut self, threads: &[Thread], facts: &BTreeMap<Lwp, LwpFacts>) -> Seen {
         let ids: Ids = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
-        let sleepers: Vec<Sleeper> =
-            facts.values().map(|facts| Sleeper { lwp: facts.lwp, call: facts.syscall }).collect();
+        let sleepers: Vec<Sleeper> = facts.values().filter_map(|facts| Some((facts.lwp, facts.syscall?))).collect();
         let mut waits = self.survey.waits(&sleepers);
         // A thread that moves while its stack is read may seem to wait for a bare word: what is known of that is better.
         let extra: HashMap<RemoteAddr, &Class> = self.extra.iter().map(|class| (class.address, class)).collect();
@@ -59,24 +58,23 @@ impl Looker<'_> {
         }
         let list: Vec<Class> = classes.values().copied().collect();
         let contents = read_objects(&self.survey.context, &list);
-        let mut contents: HashMap<RemoteAddr, Content> =
+        let contents: HashMap<RemoteAddr, Content> =
             list.iter().zip(contents).filter_map(|(class, content)| Some((class.address, content?))).collect();
         let stable = settle(self.look.target, &mut waits, facts);
         let owners = Owners::new(self.look.target, threads);
-        let mut objects: BTreeMap<RemoteAddr, SyncObject> = classes
+        let objects = classes
             .values()
             .map(|class| (class.address, object(self.look.target, class, contents.get(&class.address), &owners)))
             .collect();
-        add_waiters(&mut objects, &waits, &stable, &ids);
-        let mut abroad = Abroad::default();
-        let mut known = Known { objects: &mut objects, classes: &mut classes, contents: &mut contents };
-        abroad.follow(self.look.target, &self.survey, &owners, &mut known);
-        suspects::infer(self.look, threads, facts, &mut objects);
-        for (address, object) in &mut objects {
+        let mut seen = Seen { objects, classes, contents, abroad: Abroad::default() };
+        add_waiters(&mut seen.objects, &waits, &stable, &ids);
+        seen.follow_abroad(&self.survey, &owners);
+        suspects::infer(self.look, threads, facts, &mut seen.objects);
+        for (address, object) in &mut seen.objects {
             object.name = names.remove(address);
         }
-        objects.retain(|address, object| is_in_scope(object, self.scope) || extra.contains_key(address));
-        Seen { objects: objects.into_values().collect(), classes, contents, abroad }
+        seen.objects.retain(|address, object| is_in_scope(object, self.scope) || extra.contains_key(address));
+        seen
     }
 
     /// Objects that nobody may wait for; those that are variables bring their names.
@@ -91,22 +89,19 @@ impl Looker<'_> {
         let variables = self.namer.variables(&|tid| survey.context.has_thread(tid));
         let mut found: Vec<Class> = variables.iter().map(|(class, _)| *class).collect();
         names.extend(variables.into_iter().map(|(class, name)| (class.address, name)));
-        let given_up = waits.iter().filter_map(|wait| {
-            Some(Class {
-                kind: SyncKind::Mutex,
-                address: wait.mutex?,
-                side: None,
-                evidence: Evidence::Derived,
-                ..wait.class
-            })
-        });
-        found.extend(given_up);
+        let given_up = |wait: &Wait| Some(idle(SyncKind::Mutex, wait.class.family, wait.mutex?, Evidence::Derived));
+        found.extend(waits.iter().filter_map(given_up));
         found.extend(runtimes::registered(&survey.context, facts, ids));
         if survey.context.layout.is_some() {
             found.extend(held::on_stacks(self.look.target, &survey.context, facts));
         }
         found
     }
+}
+
+/// An object for which no wait is known.
+pub(super) fn idle(kind: SyncKind, family: Family, address: RemoteAddr, evidence: Evidence) -> Class {
+    Class { kind, family, address, side: None, evidence }
 }
 
 /// Adds objects, each once: as it is known best.
@@ -160,8 +155,7 @@ fn settle(target: &dyn Target, waits: &mut Vec<Wait>, facts: &BTreeMap<Lwp, LwpF
     let waits_for_nobody = [SyncKind::Cond, SyncKind::Barrier, SyncKind::Park, SyncKind::Futex];
     let is_looked_at = |wait: &Wait| is_cheap || !waits_for_nobody.contains(&wait.class.kind);
     let lwps: Vec<Lwp> = waits.iter().filter(|wait| is_looked_at(wait)).map(|wait| wait.lwp).collect();
-    let now: HashMap<Lwp, LwpFacts> =
-        target.facts(&lwps).into_iter().flatten().map(|facts| (facts.lwp, facts)).collect();
+    let now: HashMap<Lwp, LwpFacts> = facts_now(target, &lwps);
     let mut stable = HashMap::new();
     waits.retain(|wait| {
         if !is_looked_at(wait) {
@@ -188,15 +182,11 @@ pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Conten
         object.shared = content.shared;
         // What cannot be such an object is not read as one.
         if content.is_plausible {
-            let shared_memory = is_in_shared_memory(target, class.address);
+            let in_shared_memory = map_at(target.maps(), class.address).is_some_and(|map| map.shared);
             object.state = content.state;
             object.detail = content.detail.clone();
-            object.holders = owners.recorded(class.kind, content, shared_memory);
+            object.holders = owners.recorded(class.kind, content, in_shared_memory);
         }
     }
     object
-}
-
-fn is_in_shared_memory(target: &dyn Target, addr: RemoteAddr) -> bool {
-    map_at(target.maps(), addr).is_some_and(|map| map.shared)
 }

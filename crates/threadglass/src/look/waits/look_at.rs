@@ -1,6 +1,7 @@
 //! One object that the user names by its address.
 
 use super::assemble::collect;
+use super::look::idle;
 use super::reread::held_at;
 use super::{NoPlace, around, check_place};
 use crate::RemoteAddr;
@@ -57,8 +58,7 @@ fn no_object(address: RemoteAddr, why: impl Into<String>) -> TargetError {
 /// What an address is that nothing is known of: what the user says, or a lock that is held, which shows by itself.
 fn by_user_or_content(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>, snapshot: &Snapshot) -> Class {
     if let Some(kind) = kind {
-        let (family, evidence) = (runtimes::usual(kind).unwrap_or_default(), Evidence::Inferred);
-        return Class { kind, family, address, side: None, evidence };
+        return idle(kind, runtimes::usual(kind).unwrap_or_default(), address, Evidence::Inferred);
     }
     let is_thread = |tid| snapshot.threads.iter().any(|thread| thread.inner_lwp == Some(tid));
     let held = held_at(target, address, &is_thread);

@@ -1,5 +1,6 @@
 //! Names for objects: the variable, the member of a type, or at least the place and who waits there.
 
+use super::look::idle;
 use crate::look::Look;
 use crate::model::{Evidence, Snapshot, SyncKind, SyncObject};
 use crate::runtimes::{self, Class};
@@ -13,7 +14,6 @@ use std::collections::{BTreeMap, HashMap};
 /// Objects outside of variables for whose names stacks are read.
 const MAX_BY_STACK: usize = 256;
 
-/// Names objects.
 pub(crate) struct Namer<'a> {
     look: &'a Look<'a>,
     data: DataNames<'a>,
@@ -99,13 +99,7 @@ impl<'a> Namer<'a> {
 
 /// What a variable is, if its contents do not contradict.
 fn classify(target: &dyn Target, variable: &LockVariable, is_thread: &dyn Fn(InnerTid) -> bool) -> Option<Class> {
-    let class = |kind| Class {
-        kind,
-        family: variable.family,
-        address: variable.address,
-        side: None,
-        evidence: variable.evidence,
-    };
+    let class = |kind| idle(kind, variable.family, variable.address, variable.evidence);
     if variable.evidence <= Evidence::Derived {
         return Some(class(variable.kind));
     }

@@ -19,13 +19,8 @@ pub(super) struct Owners<'a> {
     strangers: RefCell<HashMap<InnerTid, Stranger>>,
 }
 
-/// Who has an id that no listed thread has.
-#[derive(Clone, Copy)]
-enum Stranger {
-    /// A thread of the target, made after the others were listed.
-    New(Lwp),
-    Elsewhere(Elsewhere),
-}
+/// Who has an id that no listed thread has: a thread of the target made after the others were listed, or somebody else.
+type Stranger = Result<Lwp, Elsewhere>;
 
 impl<'a> Owners<'a> {
     pub(super) fn new(target: &'a dyn Target, threads: &[Thread]) -> Self {
@@ -36,10 +31,7 @@ impl<'a> Owners<'a> {
 
     /// Who holds an object of `kind`, as it says itself.
     pub(super) fn recorded(&self, kind: SyncKind, content: &Content, in_shared_memory: bool) -> Vec<Holder> {
-        let side = match content.state {
-            SyncState::WriteLocked => Some(Side::Write),
-            _ => None,
-        };
+        let side = (content.state == SyncState::WriteLocked).then_some(Side::Write);
         match content.owner {
             Owner::None => Vec::new(),
             // A join names the thread it waits for: that one `holds` its own end.
@@ -69,26 +61,20 @@ impl<'a> Owners<'a> {
             (holder.lwp, holder.thread) = (*lwp, *id);
             return holder;
         }
-        let elsewhere = match self.stranger(inner) {
-            Stranger::New(lwp) => {
-                holder.lwp = Some(lwp);
-                return holder;
+        (holder.lwp, holder.pid, holder.status) = match self.stranger(inner) {
+            Ok(lwp) => (Some(lwp), None, HolderStatus::Alive),
+            Err(Elsewhere::Process(pid, lwp) | Elsewhere::Parent(pid, lwp)) if in_shared_memory => {
+                (Some(lwp), Some(pid), HolderStatus::OtherProcess)
             }
-            Stranger::Elsewhere(elsewhere) => elsewhere,
+            Err(Elsewhere::Parent(pid, lwp)) => (Some(lwp), Some(pid), HolderStatus::ForkParent),
+            Err(Elsewhere::Unknown) if shared != Some(false) || in_shared_memory => {
+                (holder.lwp, None, HolderStatus::Unknown)
+            }
+            // Another process has the number by chance: it was given out again.
+            Err(Elsewhere::Process(..) | Elsewhere::Nowhere | Elsewhere::Unknown) => {
+                (holder.lwp, None, HolderStatus::Gone)
+            }
         };
-        let may_be_shared = shared != Some(false) || in_shared_memory;
-        match elsewhere {
-            Elsewhere::Process(pid, lwp) | Elsewhere::Parent(pid, lwp) if may_be_shared && in_shared_memory => {
-                (holder.lwp, holder.pid, holder.status) = (Some(lwp), Some(pid), HolderStatus::OtherProcess);
-            }
-            Elsewhere::Parent(pid, lwp) => {
-                (holder.lwp, holder.pid, holder.status) = (Some(lwp), Some(pid), HolderStatus::ForkParent);
-            }
-            // A stranger has the number by chance: it was given out again.
-            Elsewhere::Process(..) | Elsewhere::Nowhere => holder.status = HolderStatus::Gone,
-            Elsewhere::Unknown if may_be_shared => holder.status = HolderStatus::Unknown,
-            Elsewhere::Unknown => holder.status = HolderStatus::Gone,
-        }
         holder
     }
 
@@ -101,10 +87,10 @@ impl<'a> Owners<'a> {
         if known.len() >= MAX_STRANGERS || self.target.limits().is_over() {
             let why = "more owners than a look asks for are no threads of the process";
             self.target.limits().leave_out("processes that some locks say their owners are in", why);
-            return Stranger::Elsewhere(Elsewhere::Unknown);
+            return Err(Elsewhere::Unknown);
         }
         let new = self.target.lwp_of_inner(inner).filter(|lwp| self.target.has_thread(*lwp));
-        let stranger = new.map_or_else(|| Stranger::Elsewhere(self.target.elsewhere(inner)), Stranger::New);
+        let stranger = new.ok_or_else(|| self.target.elsewhere(inner));
         known.insert(inner, stranger);
         stranger
     }

@@ -1,6 +1,6 @@
 //! One object again, after a look at all of them: for interfaces that ask for one at a time.
 
-use super::look::object;
+use super::look::{idle, object};
 use super::owners::Owners;
 use super::survey::read_objects;
 use crate::memory::Memory;
@@ -25,8 +25,7 @@ pub struct Reread {
 
 /// The object that was `seen`, read anew; `None` when it cannot be read. `threads` are those of the target.
 pub fn reread(target: &dyn Target, layout: Option<&Layout>, threads: &[Thread], seen: &SyncObject) -> Option<Reread> {
-    let class =
-        Class { kind: seen.kind, family: seen.family, address: seen.address, side: None, evidence: seen.evidence };
+    let class = idle(seen.kind, seen.family, seen.address, seen.evidence);
     let needs_threads = runtimes::of(seen.family).names_descriptor(seen.kind, seen.family);
     let ids = threads.iter().filter(|_| needs_threads).map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
     let content = read_objects(&Context::new(target, layout, ids), &[class]).pop().flatten()?;

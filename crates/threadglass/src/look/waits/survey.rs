@@ -2,24 +2,18 @@
 
 use crate::look::{Look, guards};
 use crate::memory::Slot;
-use crate::model::Evidence;
+use crate::model::{Evidence, SyncKind};
 use crate::proc::SyscallFile;
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::{self, Class, Content, Context, FutexWait, SeenWait, Spot};
 use crate::symbols::Symbolizer;
 use crate::unwind::{Site, Sites, Space};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A thread, as far as its waits go.
-#[derive(Clone, Debug)]
-pub struct Sleeper {
-    /// Its LWP.
-    pub lwp: Lwp,
-    /// What it is blocked in.
-    pub call: Option<SyscallFile>,
-}
+/// A thread, and the call that it is blocked in.
+pub(crate) type Sleeper = (Lwp, SyscallFile);
 
 /// What one thread waits for.
 #[derive(Clone, Debug)]
@@ -58,39 +52,32 @@ impl<'a> Survey<'a> {
 
     /// What each of `sleepers` waits for; those that wait for no word are left out.
     pub(super) fn waits(&mut self, sleepers: &[Sleeper]) -> Vec<Wait> {
-        let futexes: Vec<(&Sleeper, FutexWait, RemoteAddr, RemoteAddr)> = sleepers
-            .iter()
-            .filter_map(|sleeper| {
-                let call = sleeper.call.as_ref()?;
-                let (sp, pc) = call.registers()?;
-                Some((sleeper, FutexWait::of(call)?, sp, pc))
-            })
-            .collect();
+        let waiting = sleepers.iter().filter_map(|(lwp, call)| {
+            let (sp, pc) = call.registers()?;
+            Some(((*lwp, sp, pc), FutexWait::of(call)?))
+        });
+        let waiting: Vec<_> = waiting.collect();
         // Threads that wait on one word, in one way and from one place in libc wait for the same object: one
         // of them is looked at closely.
-        let mut first: HashMap<(FutexWait, RemoteAddr), usize> = HashMap::new();
-        let mut chosen = Vec::new();
-        for (sleeper, futex, sp, pc) in &futexes {
-            first.entry((*futex, *pc)).or_insert_with(|| {
-                chosen.push((sleeper.lwp, *sp, *pc, *futex));
-                chosen.len() - 1
-            });
-        }
-        let places: Vec<_> = chosen.iter().map(|(lwp, sp, pc, _)| (*lwp, *sp, *pc)).collect();
+        let mut ways = HashSet::new();
+        let chosen: Vec<_> = waiting.iter().filter(|((_, _, pc), futex)| ways.insert((*futex, *pc))).collect();
+        let places: Vec<_> = chosen.iter().map(|(at, _)| *at).collect();
         let sites = self.sites.find(&places);
-        let found: Vec<_> = places
-            .iter()
-            .zip(&chosen)
-            .zip(&sites)
-            .map(|((at, chosen), site)| self.look_closely(at, &chosen.3, site))
-            .collect();
-        futexes
-            .iter()
-            .filter_map(|(sleeper, futex, _, pc)| {
-                let (class, mutex) = found[*first.get(&(*futex, *pc))?]?;
-                Some(Wait { lwp: sleeper.lwp, futex: *futex, class, mutex })
-            })
-            .collect()
+        let mut found = HashMap::new();
+        for ((at, futex), site) in chosen.into_iter().zip(&sites) {
+            found.insert((*futex, at.2), self.look_closely(at, futex, site));
+        }
+        let wait = |&((lwp, _, pc), futex): &((Lwp, RemoteAddr, RemoteAddr), FutexWait)| {
+            let (class, mutex) = found.get(&(futex, pc)).copied()??;
+            Some(Wait { lwp, futex, class, mutex })
+        };
+        waiting.iter().filter_map(wait).collect()
+    }
+
+    /// The kind of object each of `sleepers` waits for, and no more.
+    pub(crate) fn kinds(&mut self, sleepers: &[Sleeper]) -> Vec<(Lwp, FutexWait, SyncKind)> {
+        let _look = self.context.limits().begin();
+        self.waits(sleepers).into_iter().map(|wait| (wait.lwp, wait.futex, wait.class.kind)).collect()
     }
 
     /// What a wait is for, and the mutex given up for it. `at` is the thread, with its stack pointer and program

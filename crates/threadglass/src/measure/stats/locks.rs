@@ -1,6 +1,7 @@
 //! Telling waits for locks from other sleep, by samples of what threads are blocked in.
 
 use crate::look::waits::{Sleeper, Survey};
+use crate::measure::bounded;
 use crate::model::SyncKind;
 use crate::proc::SyscallFile;
 use crate::runtimes::{FutexOp, FutexWait};
@@ -38,10 +39,8 @@ impl Tally {
             return;
         }
         self.asleep += 1;
-        if let Some(key) = Key::of(call)
-            && (self.on_word.len() < WORDS || self.on_word.contains_key(&key))
-        {
-            *self.on_word.entry(key).or_default() += 1;
+        if let Some(count) = Key::of(call).and_then(|key| bounded(&mut self.on_word, key, WORDS)) {
+            *count += 1;
         }
     }
 }
@@ -80,7 +79,7 @@ impl<'a> Locks<'a> {
         let before = own_cpu();
         let mut wanted: HashMap<Key, Sleeper> = HashMap::new();
         for sleeper in sleepers {
-            if let Some(key) = sleeper.call.as_ref().and_then(Key::of)
+            if let Some(key) = Key::of(&sleeper.1)
                 && !self.known.contains_key(&key)
                 && wanted.len() < AT_ONCE
             {
@@ -91,8 +90,7 @@ impl<'a> Locks<'a> {
             return;
         }
         let sleepers: Vec<Sleeper> = wanted.into_values().collect();
-        let calls: HashMap<Lwp, SyscallFile> =
-            sleepers.iter().filter_map(|sleeper| Some((sleeper.lwp, sleeper.call?))).collect();
+        let calls: HashMap<Lwp, SyscallFile> = sleepers.iter().copied().collect();
         for (lwp, wait, kind) in self.survey.kinds(&sleepers) {
             if now(lwp).as_ref() == calls.get(&lwp) {
                 self.known.insert(Key(wait.word, wait.op), is_lock(kind));

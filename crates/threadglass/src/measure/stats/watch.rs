@@ -5,8 +5,8 @@ use super::meter::{Depth, Meter};
 use super::tasks::Tasks;
 use crate::Lwp;
 use crate::look::Look;
-use crate::look::threads::Collected;
-use crate::look::waits::{Sleeper, Survey};
+use crate::look::threads::{Collected, collect_threads};
+use crate::look::waits::Survey;
 use crate::model::{Evidence, Gap, ProcessStats, SCHEMA, Stats, ThreadStats};
 use crate::runtimes::glibc::requested_concurrency;
 use crate::sys::clock::own_cpu;
@@ -31,7 +31,7 @@ pub struct Known(Collected);
 impl Known {
     /// Looks at `live`.
     pub fn of(live: &Live) -> Result<Self, TargetError> {
-        Look::new(live).threads().map(Self)
+        collect_threads(&Look::new(live)).map(Self)
     }
 }
 
@@ -108,7 +108,7 @@ impl<'a> Watch<'a> {
         for (lwp, task) in self.meter.threads() {
             let Some(call) = task.call else { continue };
             tallies.entry(lwp).or_default().add(&call);
-            sleepers.push(Sleeper { lwp, call: Some(call) });
+            sleepers.push((lwp, call));
         }
         let meter = &mut self.meter;
         locks.learn(sleepers, passed, |lwp| meter.call_now(lwp));
@@ -130,12 +130,8 @@ impl<'a> Watch<'a> {
                 let why = "the word it waits on is of a kind that is not known: counted as sleep";
                 Gap::of_thread(&mut gaps, "waits for locks", why, lwp);
             }
-            let lock = match (share, &self.locks) {
-                (Some((share, _)), _) => Some(share * asleep),
-                // Never looked at: it came with the last sample.
-                (None, Some(_)) => Some(0.0),
-                (None, None) => None,
-            };
+            // One that came with the last sample was never looked at.
+            let lock = self.locks.as_ref().map(|_| share.map_or(0.0, |(share, _)| share * asleep));
             threads.push(ThreadStats {
                 lwp,
                 name: None,
