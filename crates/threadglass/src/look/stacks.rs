@@ -60,8 +60,8 @@ type Wanted = (Lwp, Option<RemoteAddr>);
 /// What came of one thread.
 enum Outcome {
     Found(Found),
-    Running,
-    Moving,
+    /// It does not stand still, for this reason.
+    Moving((&'static str, Option<Remedy>)),
     /// Nothing tells where it is.
     Hidden,
 }
@@ -113,8 +113,7 @@ impl<'a> Stacks<'a> {
                 Outcome::Found(found) => {
                     self.found.insert(*lwp, found);
                 }
-                Outcome::Running => moving.0.push((*lwp, RUNS)),
-                Outcome::Moving => moving.0.push((*lwp, MOVES)),
+                Outcome::Moving(why) => moving.0.push((*lwp, why)),
                 Outcome::Hidden => Gap::of_thread(gaps, WHAT, "nothing tells where it is in its code", *lwp),
             }
         }
@@ -161,7 +160,7 @@ impl<'a> Stacks<'a> {
         for _ in 0..TRIES {
             let counters = self.target.sched_counters(lwp);
             let Some(call) = self.target.wait_call(lwp) else { return Outcome::Hidden };
-            let Some((sp, pc)) = call.registers() else { return Outcome::Running };
+            let Some((sp, pc)) = call.registers() else { return Outcome::Moving(RUNS) };
             let mut stack = StackWords::live(self.target, sp);
             let mut found = self.walk(known, &mut stack, Registers::blocked(pc, sp), start);
             // It stood still all the time if it is in the same call and never got a CPU since.
@@ -174,7 +173,7 @@ impl<'a> Stacks<'a> {
                 return Outcome::Found(found);
             }
         }
-        Outcome::Moving
+        Outcome::Moving(MOVES)
     }
 
     /// The stack of a thread that has not moved since the look: it may have been walked already.

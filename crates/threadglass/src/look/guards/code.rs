@@ -27,6 +27,27 @@ pub(super) enum Callee {
     Opaque,
 }
 
+impl Callee {
+    /// What is at `target`.
+    fn of(space: &Space<'_>, target: u64) -> Self {
+        if !space.is_code(target) {
+            return Self::Opaque;
+        }
+        let function = through_stubs(space, target);
+        // A slot that nobody has called through yet still has its name.
+        if function == target
+            && let Some(name) = unbound_import(space, target)
+        {
+            return Self::Named(runtimes::function(&name));
+        }
+        match space.exported(function).map(|name| runtimes::function(&name)) {
+            Some(Function::Plain) | None if !space.is_libc(function) => Self::Code(function),
+            None => Self::Opaque,
+            Some(named) => Self::Named(named),
+        }
+    }
+}
+
 /// Code of one target.
 pub(super) struct Code<'c> {
     space: &'c Space<'c>,
@@ -75,45 +96,17 @@ impl<'c> Code<'c> {
 
     /// The instruction at `addr`.
     pub(super) fn insn(&mut self, addr: u64) -> Option<Insn> {
-        if let Some(known) = self.insns.get(&addr) {
-            return *known;
-        }
-        let mut bytes = [0; LONGEST];
-        let got = self.pages.code(addr, &mut bytes);
-        let insn = Some(got).filter(|_| self.space.is_code(addr)).and_then(|got| decode(&bytes[..got]));
-        if self.insns.len() < MAX_PLACES {
-            self.insns.insert(addr, insn);
-        }
-        insn
+        let Self { insns, pages, space, .. } = self;
+        remembered(insns, addr, || {
+            let mut bytes = [0; LONGEST];
+            let got = pages.code(addr, &mut bytes);
+            Some(got).filter(|_| space.is_code(addr)).and_then(|got| decode(&bytes[..got]))
+        })
     }
 
     /// What a call of `target` leads to.
     pub(super) fn callee(&mut self, target: u64) -> Callee {
-        if let Some(known) = self.callees.get(&target) {
-            return *known;
-        }
-        let callee = self.find(target);
-        if self.callees.len() < MAX_PLACES {
-            self.callees.insert(target, callee);
-        }
-        callee
-    }
-
-    fn find(&self, target: u64) -> Callee {
-        if !self.space.is_code(target) {
-            return Callee::Opaque;
-        }
-        let function = through_stubs(self.space, target);
-        let own = function == target;
-        // A slot that nobody has called through yet still has its name.
-        if own && let Some(name) = unbound_import(self.space, target) {
-            return Callee::Named(runtimes::function(&name));
-        }
-        match self.space.exported(function).map(|name| runtimes::function(&name)) {
-            Some(Function::Plain) | None if !self.space.is_libc(function) => Callee::Code(function),
-            None => Callee::Opaque,
-            Some(named) => Callee::Named(named),
-        }
+        remembered(&mut self.callees, target, || Callee::of(self.space, target))
     }
 
     /// Begin and end of the function around `addr`.
@@ -129,10 +122,14 @@ impl<'c> Code<'c> {
     /// Whether a function ends at `addr`.
     pub(super) fn ends_at(&mut self, addr: u64) -> bool {
         let Self { known, space, ends, .. } = self;
-        if ends.len() >= MAX_PLACES {
-            ends.clear();
-        }
-        let find = || known.row(space, addr.wrapping_sub(1)).is_some_and(|row| row.function.1 == addr);
-        *ends.entry(addr).or_insert_with(find)
+        remembered(ends, addr, || known.row(space, addr.wrapping_sub(1)).is_some_and(|row| row.function.1 == addr))
     }
+}
+
+/// What was found for `addr` before, or is now.
+fn remembered<V: Copy>(known: &mut ByAddress<V>, addr: u64, find: impl FnOnce() -> V) -> V {
+    if known.len() >= MAX_PLACES {
+        known.clear();
+    }
+    *known.entry(addr).or_insert_with(find)
 }

@@ -293,13 +293,11 @@ impl Machine {
                 let Operand::Mem(mem) = src else { return Next::End };
                 self.address(&mem).into()
             }
-            Op::Alu(kind) => {
-                let value = self.alu(pages, insn, kind);
-                if kind == Alu::Cmp {
-                    return Next::On;
-                }
-                value
+            Op::Alu(Alu::Cmp) => {
+                self.alu(pages, insn, Alu::Cmp);
+                return Next::On;
             }
+            Op::Alu(kind) => self.alu(pages, insn, kind),
             Op::Test => {
                 let (a, b) = (self.read(pages, dst, size), self.read(pages, src, size));
                 self.flags = and(a, b, size).map(|bits| logic(bits, size));

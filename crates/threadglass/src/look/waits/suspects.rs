@@ -33,23 +33,21 @@ pub(super) fn infer(
     }
     let waits: HashMap<Lwp, RemoteAddr> =
         objects.values().flat_map(|object| object.waiters.iter().map(|waiter| (waiter.lwp, object.address))).collect();
-    let standers: Vec<Stander> = threads
-        .iter()
-        .filter_map(|thread| {
-            let lwp = thread.lwp?;
-            let call = facts.get(&lwp)?.syscall?;
-            let (sp, pc) = call.registers()?;
-            Some(Stander {
-                lwp,
-                sp,
-                pc,
-                stack_base: thread.stack.map(|stack| stack.base),
-                start: thread.start,
-                waits_on: waits.get(&lwp).copied(),
-                futex: FutexWait::of(&call).map(|futex| futex.word),
-            })
+    let stander = |thread: &Thread| {
+        let lwp = thread.lwp?;
+        let call = facts.get(&lwp)?.syscall?;
+        let (sp, pc) = call.registers()?;
+        Some(Stander {
+            lwp,
+            sp,
+            pc,
+            stack_base: thread.stack.map(|stack| stack.base),
+            start: thread.start,
+            waits_on: waits.get(&lwp).copied(),
+            futex: FutexWait::of(&call).map(|futex| futex.word),
         })
-        .collect();
+    };
+    let standers: Vec<Stander> = threads.iter().filter_map(stander).collect();
     let ids: HashMap<Lwp, _> = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
     let mut left = MAX_PAIRS;
     for suspect in guards::suspects(look, &wanted, &standers) {
