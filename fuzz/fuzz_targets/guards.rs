@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
-use threadglass::look::guards::{Wanted, follow_bytes, landing_pad};
+use threadglass::look::guards::{WantedLock, follow_bytes, landing_pad};
 use threadglass::model::{Family, SyncKind};
 use threadglass::target::Bytes;
 use threadglass::unwind::Space;
@@ -16,6 +16,6 @@ fuzz_target!(|input: (u64, u64, Vec<u8>, Vec<u8>)| {
     target.map(RemoteAddr(0x1000), code);
     target.map(RemoteAddr(0x9000), table);
     let space = Space::new(&target, &[(RemoteAddr(0x1000), RemoteAddr(end))]);
-    let lock = Wanted { address: RemoteAddr(at), size: 4, kind: SyncKind::Mutex, family: Family::RustStd };
+    let lock = WantedLock { address: RemoteAddr(at), size: 4, kind: SyncKind::Mutex, family: Family::RustStd };
     follow_bytes(&space, RemoteAddr(0x1000), RemoteAddr(0x9000), &lock);
 });

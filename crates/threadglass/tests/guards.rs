@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use testkit::{Build, Fixture, address, wait_asleep};
-use threadglass::look::guards::{Stander, Suspect, Wanted, follow_bytes, landing_pad, suspects};
+use threadglass::look::guards::{RestingThread, Suspect, WantedLock, follow_bytes, landing_pad, suspects};
 use threadglass::look::{Look, Names, Scope, look};
 use threadglass::model::{Family, SyncKind};
 use threadglass::proc::SyscallFile;
@@ -13,7 +13,7 @@ use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// Who holds what, by a fixture's own account: by lock, and thread.
 struct Truth {
-    wanted: Vec<Wanted>,
+    wanted: Vec<WantedLock>,
     waits: HashMap<i32, u64>,
     /// What each thread does with each lock, and whether it holds it.
     roles: BTreeMap<(u64, i32), (String, bool)>,
@@ -34,7 +34,7 @@ impl Truth {
             };
             let family = if rust { Family::RustStd } else { Family::Pthread };
             if truth.wanted.iter().all(|wanted| wanted.address.0 != lock) {
-                truth.wanted.push(Wanted { address: RemoteAddr(lock), size, kind, family });
+                truth.wanted.push(WantedLock { address: RemoteAddr(lock), size, kind, family });
             }
             if address(&word["waits"]) != 0 {
                 truth.waits.insert(tid, address(&word["waits"]));
@@ -45,13 +45,13 @@ impl Truth {
     }
 }
 
-fn standers(live: &Live, pid: i32, truth: &Truth) -> Vec<Stander> {
+fn resting(live: &Live, pid: i32, truth: &Truth) -> Vec<RestingThread> {
     let lwps = live.lwps().unwrap();
     for lwp in &lwps {
         wait_asleep(pid, lwp.0);
     }
     let snapshot = look(live, Scope::Threads, Names::None).unwrap();
-    let stander = |lwp: &Lwp| {
+    let at_rest = |lwp: &Lwp| {
         let thread = snapshot.threads.iter().find(|thread| thread.lwp == Some(*lwp));
         let call = live.wait_call(*lwp)?;
         let (sp, pc) = call.registers()?;
@@ -60,7 +60,7 @@ fn standers(live: &Live, pid: i32, truth: &Truth) -> Vec<Stander> {
             _ => None,
         };
         let waits_on = truth.waits.get(&lwp.0).map(|addr| RemoteAddr(*addr));
-        Some(Stander {
+        Some(RestingThread {
             lwp: *lwp,
             sp,
             pc,
@@ -70,7 +70,7 @@ fn standers(live: &Live, pid: i32, truth: &Truth) -> Vec<Stander> {
             futex,
         })
     };
-    lwps.iter().filter_map(stander).collect()
+    lwps.iter().filter_map(at_rest).collect()
 }
 
 /// How a fixture's locks came out: by what threads do with them, how many were found of how many.
@@ -85,8 +85,8 @@ fn score(program: &str, flags: &[&str]) -> Score {
     let fixture = Fixture::start(&Build::new(program).flags(flags).path(), &[]).settled();
     let truth = Truth::of(&fixture);
     let live = Live::open(Pid(fixture.pid())).unwrap();
-    let standers = standers(&live, fixture.pid(), &truth);
-    let found: Vec<Suspect> = suspects(&Look::new(&live), &truth.wanted, &standers);
+    let resting = resting(&live, fixture.pid(), &truth);
+    let found: Vec<Suspect> = suspects(&Look::new(&live), &truth.wanted, &resting);
     let named: BTreeSet<(u64, i32)> = found.iter().map(|suspect| (suspect.object.0, suspect.lwp.0)).collect();
     let mut score = Score::default();
     for ((lock, tid), (what, holds)) in &truth.roles {
@@ -178,10 +178,10 @@ fn many_threads_for_few_locks() {
     let fixture = Fixture::start(&Build::new("guard_many.rs").path(), &["1000"]).settled();
     let truth = Truth::of(&fixture);
     let live = Live::open(Pid(fixture.pid())).unwrap();
-    let standers = standers(&live, fixture.pid(), &truth);
+    let resting = resting(&live, fixture.pid(), &truth);
     let begin = std::time::Instant::now();
-    let found = suspects(&Look::new(&live), &truth.wanted, &standers);
-    println!("{} threads: {:?}", standers.len(), begin.elapsed());
+    let found = suspects(&Look::new(&live), &truth.wanted, &resting);
+    println!("{} threads: {:?}", resting.len(), begin.elapsed());
     let named: BTreeSet<_> = found.iter().map(|suspect| (suspect.object.0, suspect.lwp.0)).collect();
     let holders = truth.roles.iter().filter(|(_, (_, holds))| *holds).map(|(key, _)| *key);
     assert_eq!(named, holders.collect());
@@ -211,7 +211,7 @@ proptest! {
         target.map(RemoteAddr(0x1000), code);
         target.map(RemoteAddr(0x9000), stack.into_iter().flat_map(u64::to_le_bytes).collect());
         let space = Space::new(&target, &[(RemoteAddr(0x1000), RemoteAddr(end))]);
-        let lock = Wanted { address: RemoteAddr(lock), size: 4, kind: SyncKind::Mutex, family: Family::RustStd };
+        let lock = WantedLock { address: RemoteAddr(lock), size: 4, kind: SyncKind::Mutex, family: Family::RustStd };
         follow_bytes(&space, RemoteAddr(0x1000), RemoteAddr(0x9000), &lock);
     }
 }

@@ -38,7 +38,7 @@ pub struct Stacks<'a> {
     space: Arc<Space<'a>>,
     /// What the kernel told of the threads when they were looked at.
     before: Arc<BTreeMap<Lwp, LwpFacts>>,
-    found: HashMap<Lwp, Found>,
+    found: HashMap<Lwp, FoundStack>,
     names: FrameNames,
     libc_lines: bool,
     /// The stacks are read and named in one look.
@@ -47,7 +47,7 @@ pub struct Stacks<'a> {
     frames: AtomicUsize,
 }
 
-struct Found {
+struct FoundStack {
     walk: Arc<Walk>,
     site: Option<CallSite>,
     /// What the thread was in when its stack was read.
@@ -55,11 +55,11 @@ struct Found {
 }
 
 /// A thread, and its start routine.
-type Wanted = (Lwp, Option<RemoteAddr>);
+type WantedStack = (Lwp, Option<RemoteAddr>);
 
 /// What came of one thread.
 enum Outcome {
-    Found(Found),
+    Found(FoundStack),
     /// It does not stand still, for this reason.
     Moving((&'static str, Option<Remedy>)),
     /// Nothing tells where it is.
@@ -91,7 +91,7 @@ impl<'a> Stacks<'a> {
     /// Reads the stacks of all `threads` that stand still, without stopping any. Gives those that run,
     /// or keep moving; why others have none is added to `gaps`.
     pub fn read(&mut self, threads: &[Thread], gaps: &mut Vec<Gap>) -> Moving {
-        let wanted: Vec<Wanted> = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.start))).collect();
+        let wanted: Vec<WantedStack> = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.start))).collect();
         let mut moving = Moving::default();
         if let Some(denial) = self.target.denial() {
             gaps.push(Gap::whole("stacks", denial.to_string()));
@@ -122,7 +122,7 @@ impl<'a> Stacks<'a> {
 
     /// Reads stacks where the threads were when they were looked at; then, of those that have moved since, again. What is
     /// found on them goes to `namer`.
-    fn read_all(&self, wanted: &[Wanted], namer: &Sender<Vec<Place>>) -> Vec<Outcome> {
+    fn read_all(&self, wanted: &[WantedStack], namer: &Sender<Vec<Place>>) -> Vec<Outcome> {
         let early = read_each(wanted, namer, |known, one| self.read_early(known, one).unwrap_or(Outcome::Hidden));
         let is_found = |outcome: &Outcome| matches!(outcome, Outcome::Found(_));
         let read = wanted.iter().zip(&early).filter(|(_, early)| is_found(early));
@@ -131,7 +131,8 @@ impl<'a> Stacks<'a> {
         let is_still =
             |lwp| self.before.get(lwp).zip(now.get(lwp)).is_some_and(|(before, now)| has_not_moved(before, now));
         let still: Vec<bool> = wanted.iter().map(|(lwp, _)| is_still(lwp)).collect();
-        let moved: Vec<Wanted> = wanted.iter().zip(&still).filter(|(_, still)| !**still).map(|(one, _)| *one).collect();
+        let moved: Vec<WantedStack> =
+            wanted.iter().zip(&still).filter(|(_, still)| !**still).map(|(one, _)| *one).collect();
         let mut late = read_each(&moved, namer, |known, one| self.read_one(known, one)).into_iter();
         let outcome = |(early, still)| match early {
             Outcome::Found(found) if still => Outcome::Found(found),
@@ -146,14 +147,14 @@ impl<'a> Stacks<'a> {
     }
 
     /// The stack of a thread where it was when it was looked at.
-    fn read_early(&self, known: &mut Known, (lwp, start): Wanted) -> Option<Outcome> {
+    fn read_early(&self, known: &mut Known, (lwp, start): WantedStack) -> Option<Outcome> {
         let call = self.before.get(&lwp)?.syscall.filter(|_| self.target.registers_at_rest(lwp).is_none())?;
         let (sp, pc) = call.registers()?;
         let found = self.walk_again(known, Registers::blocked(pc, sp), start);
-        Some(Outcome::Found(Found { call: Some(call), ..found }))
+        Some(Outcome::Found(FoundStack { call: Some(call), ..found }))
     }
 
-    fn read_one(&self, known: &mut Known, (lwp, start): Wanted) -> Outcome {
+    fn read_one(&self, known: &mut Known, (lwp, start): WantedStack) -> Outcome {
         if let Some(registers) = self.target.registers_at_rest(lwp) {
             return Outcome::Found(self.walk_again(known, registers, start));
         }
@@ -177,7 +178,7 @@ impl<'a> Stacks<'a> {
     }
 
     /// The stack of a thread that has not moved since the look: it may have been walked already.
-    fn walk_again(&self, known: &mut Known, registers: Registers, start: Option<RemoteAddr>) -> Found {
+    fn walk_again(&self, known: &mut Known, registers: Registers, start: Option<RemoteAddr>) -> FoundStack {
         match self.space.walked(&registers) {
             Some(walk) => self.found(known, walk),
             None => self.walk(known, &mut StackWords::live(self.target, registers.sp), registers, start),
@@ -190,7 +191,7 @@ impl<'a> Stacks<'a> {
         stack: &mut StackWords<'_>,
         registers: Registers,
         start: Option<RemoteAddr>,
-    ) -> Found {
+    ) -> FoundStack {
         // With very many deep stacks, of the rest only where each thread is.
         let most = if self.frames.load(Ordering::Relaxed) < ALL_FRAMES { MAX_FRAMES } else { FEW_FRAMES };
         let start_routine = start.map(|start| start.0);
@@ -199,10 +200,10 @@ impl<'a> Stacks<'a> {
         self.found(known, walk)
     }
 
-    fn found(&self, known: &mut Known, walk: Arc<Walk>) -> Found {
+    fn found(&self, known: &mut Known, walk: Arc<Walk>) -> FoundStack {
         self.frames.fetch_add(walk.places.len(), Ordering::Relaxed);
         let site = call_site(&self.space, known, &walk.places);
-        Found { walk, site, call: None }
+        FoundStack { walk, site, call: None }
     }
 
     /// Takes the stack of a thread that was stopped for it: its registers, and a copy of its stack from
@@ -259,13 +260,13 @@ fn bytes_of(frame: &Frame) -> usize {
 
 /// What comes of each of `wanted`. New places go to `namer`; without a namer they are named in the end.
 fn read_each(
-    wanted: &[Wanted],
+    wanted: &[WantedStack],
     namer: &Sender<Vec<Place>>,
-    read: impl Fn(&mut Known, Wanted) -> Outcome + Sync,
+    read: impl Fn(&mut Known, WantedStack) -> Outcome + Sync,
 ) -> Vec<Outcome> {
     in_parallel(wanted, |part| {
         let mut known = Known::default();
-        let read_one = |one: &Wanted| {
+        let read_one = |one: &WantedStack| {
             let outcome = read(&mut known, *one);
             if let Outcome::Found(found) = &outcome {
                 let places = found.walk.places.iter();

@@ -1,12 +1,12 @@
 //! What taking and releasing a lock looks like: calls of known functions, and changes of the lock's word.
 
-use super::Wanted;
+use super::WantedLock;
 use super::machine::{Atomic, Change};
 use crate::runtimes::{self, Effect, LockWord, WordSize};
 use std::cmp::Ordering;
 
 /// What `atomic` does to `wanted`, if it is about that lock.
-pub(super) fn of_atomic(wanted: &Wanted, atomic: &Atomic) -> Option<Effect> {
+pub(super) fn of_atomic(wanted: &WantedLock, atomic: &Atomic) -> Option<Effect> {
     let word = word_of(wanted);
     if atomic.addr? != wanted.address.0 || !word.has_size(atomic.size) {
         return None;
@@ -26,12 +26,12 @@ pub(super) fn of_atomic(wanted: &Wanted, atomic: &Atomic) -> Option<Effect> {
 }
 
 /// How the word of `wanted` tells that it is held.
-pub(super) fn word_of(wanted: &Wanted) -> LockWord {
+pub(super) fn word_of(wanted: &WantedLock) -> LockWord {
     runtimes::of(wanted.family).lock_word(wanted.kind, wanted.family)
 }
 
 /// Whether `atomic`, of which it is not known where it is, may take a lock of the kind of `wanted`.
-pub(super) fn may_take(wanted: &Wanted, atomic: &Atomic) -> bool {
+pub(super) fn may_take(wanted: &WantedLock, atomic: &Atomic) -> bool {
     let word = word_of(wanted);
     // Called by name, where that is not linked in.
     let is_inlined = !word.is_called && word.size == WordSize::Exactly(atomic.size);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn changes_of_words() {
-        let lock = |family, kind| Wanted { address: RemoteAddr(0x1000), size: 4, kind, family };
+        let lock = |family, kind| WantedLock { address: RemoteAddr(0x1000), size: 4, kind, family };
         let at = |change| Atomic { addr: Some(0x1000), size: 4, change };
         let (mutex, rwlock) = (lock(Family::RustStd, SyncKind::Mutex), lock(Family::RustStd, SyncKind::Rwlock));
         let semaphore = lock(Family::Pthread, SyncKind::Semaphore);

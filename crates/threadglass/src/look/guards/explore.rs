@@ -1,7 +1,7 @@
 //! What a thread would do with some locks if it went on from a place: all ways it may go, as far as a
 //! budget reaches.
 
-use super::Wanted;
+use super::WantedLock;
 use super::addresses::ByWords;
 use super::code::{Callee, Code};
 use super::effect::{may_take, of_atomic, word_of};
@@ -28,7 +28,7 @@ pub(super) const MAX_LOCKS: usize = 16;
 
 /// What was seen of one lock on all ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct LockUse {
     /// Released before it was taken.
     pub(super) releases: bool,
     /// Taken before it was released, or something that may be this.
@@ -67,8 +67,8 @@ struct Entered {
 /// The exploration from one place.
 pub(super) struct Explorer<'e, 'c> {
     code: &'e mut Code<'c>,
-    wanted: &'e [&'e Wanted],
-    seen: [Seen; MAX_LOCKS],
+    wanted: &'e [&'e WantedLock],
+    seen: [LockUse; MAX_LOCKS],
     visited: ByWords<(u64, u64, u64), u8>,
     /// How often a way may come to the same place.
     rounds: u8,
@@ -81,12 +81,12 @@ pub(super) struct Explorer<'e, 'c> {
     steps: usize,
     /// Where ways of the first function end.
     until: Option<u64>,
-    watch: Option<Watch>,
+    arrival: Option<Arrival>,
     owed: [i8; MAX_LOCKS],
 }
 
 /// A place that the thread is known to have come to, and the registers it can have had there.
-struct Watch {
+struct Arrival {
     pc: u64,
     sp: u64,
     registers: Option<[Value; 16]>,
@@ -97,7 +97,7 @@ impl<'e, 'c> Explorer<'e, 'c> {
         Self {
             code,
             wanted: &[],
-            seen: [Seen::default(); MAX_LOCKS],
+            seen: [LockUse::default(); MAX_LOCKS],
             visited: ByWords::default(),
             rounds: 1,
             steps_in_call: STEPS_IN_CALL,
@@ -106,7 +106,7 @@ impl<'e, 'c> Explorer<'e, 'c> {
             ways: vec![Way { machine, locks: owed.map(Standing::Open), calls: Vec::new() }],
             steps: 0,
             until: None,
-            watch: None,
+            arrival: None,
             owed,
         }
     }
@@ -114,11 +114,11 @@ impl<'e, 'c> Explorer<'e, 'c> {
     /// Explores from `machine` on, to `until` at most. `owed[i]`: how often lock `i` was taken shortly before.
     pub(super) fn run(
         code: &'e mut Code<'c>,
-        wanted: &'e [&'e Wanted],
+        wanted: &'e [&'e WantedLock],
         machine: Machine,
         owed: [i8; MAX_LOCKS],
         until: Option<u64>,
-    ) -> [Seen; MAX_LOCKS] {
+    ) -> [LockUse; MAX_LOCKS] {
         let mut explorer = Self { wanted, until, ..Self::new(code, machine, owed) };
         explorer.go_all();
         explorer.seen
@@ -132,13 +132,13 @@ impl<'e, 'c> Explorer<'e, 'c> {
         (pc, sp): (u64, u64),
         base: usize,
     ) -> Option<[Value; 16]> {
-        let watch = Some(Watch { pc, sp, registers: None });
+        let arrival = Some(Arrival { pc, sp, registers: None });
         let (rounds, steps_in_call) = (ROUNDS, STEPS_IN_CALL_TO_ARRIVE);
         let new = Self::new(code, machine, [0; MAX_LOCKS]);
-        let mut explorer = Self { rounds, steps_in_call, base, watch, ..new };
+        let mut explorer = Self { rounds, steps_in_call, base, arrival, ..new };
         explorer.go_all();
         // What was not gone to the end may have had other values.
-        explorer.watch.filter(|_| explorer.steps <= STEPS)?.registers
+        explorer.arrival.filter(|_| explorer.steps <= STEPS)?.registers
     }
 
     fn go_all(&mut self) {
@@ -166,8 +166,8 @@ impl<'e, 'c> Explorer<'e, 'c> {
                     continue;
                 }
             }
-            if let Some(watch) = self.watch.as_mut().filter(|watch| watch.pc == way.machine.pc) {
-                watch.see(&way.machine);
+            if let Some(arrival) = self.arrival.as_mut().filter(|arrival| arrival.pc == way.machine.pc) {
+                arrival.see(&way.machine);
             }
             if way.calls.is_empty() && self.until == Some(way.machine.pc) {
                 return self.ended(&way);
@@ -385,7 +385,7 @@ fn packed(locks: &[Standing]) -> u64 {
     })
 }
 
-impl Watch {
+impl Arrival {
     fn see(&mut self, machine: &Machine) {
         if machine.sp() != Some(self.sp) {
             return;

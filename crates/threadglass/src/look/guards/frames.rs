@@ -1,13 +1,13 @@
-//! Frame by frame: from where each stands, what would become of the locks.
+//! FrameState by frame: from where each stands, what would become of the locks.
 
 use super::addresses::ByAddress;
 use super::code::{Code, MAX_FUNCTION};
-use super::explore::{Explorer, MAX_LOCKS, Seen};
+use super::explore::{Explorer, LockUse, MAX_LOCKS};
 use super::lsda::{MAX_LSDA, landing_pad};
 use super::machine::{Machine, Value};
 use super::recover::{argument, block_before, set_up};
 use super::relevance::{References, is_near};
-use super::{Clue, Grade, Stander, Wanted, shape};
+use super::{Clue, Grade, RestingThread, WantedLock, shape};
 use crate::arch::Registers;
 use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT};
 use crate::arch::insn::{Insn, Op};
@@ -32,16 +32,21 @@ const RESULT: u64 = 32;
 /// Frames whose registers may be known to nobody but the thread.
 const REPLAYED: usize = 6;
 
-/// All clues that the stacks of `standers` give.
-pub(super) fn search(target: &dyn Target, space: &Space<'_>, wanted: &[Wanted], standers: &[Stander]) -> Vec<Clue> {
+/// All clues that the stacks of `resting` give.
+pub(super) fn search(
+    target: &dyn Target,
+    space: &Space<'_>,
+    wanted: &[WantedLock],
+    resting: &[RestingThread],
+) -> Vec<Clue> {
     let mut search = Search::new(target, space);
-    search.pass(wanted, standers, false);
+    search.pass(wanted, resting, false);
     // Of locks without any suspect, again where their address does not show: in what frames point to.
-    let missing = |lock: &&Wanted| search.found.iter().all(|clue| clue.object != lock.address);
-    let rest: Vec<Wanted> = wanted.iter().filter(missing).copied().collect();
+    let missing = |lock: &&WantedLock| search.found.iter().all(|clue| clue.object != lock.address);
+    let rest: Vec<WantedLock> = wanted.iter().filter(missing).copied().collect();
     if !rest.is_empty() {
         search.code.limit(SECOND_LOOK);
-        search.pass(&rest, standers, true);
+        search.pass(&rest, resting, true);
     }
     search.found
 }
@@ -55,10 +60,10 @@ pub(crate) fn first_argument(
     sp: RemoteAddr,
     pc: RemoteAddr,
 ) -> Option<RemoteAddr> {
-    let stander = Stander { lwp, sp, pc, stack_base: None, start: None, waits_on: None, futex: None };
+    let thread = RestingThread { lwp, sp, pc, stack_base: None, start: None, waits_on: None, futex: None };
     let mut search = Search::new(target, space);
-    let stack = stacks(target, &[stander]).pop()?;
-    let mut frames = search.frames(&stander, &stack);
+    let stack = stacks(target, &[thread]).pop()?;
+    let mut frames = search.frames(&thread, &stack);
     search.code.pages.set_stack(sp.0, stack);
     search.replay(&mut frames, &[], None);
     let frame = frames.first().filter(|frame| !frame.place.exact)?;
@@ -76,17 +81,17 @@ pub(crate) fn first_argument(
 
 /// Follows the code at `pc` in plain memory, with nothing but the stack pointer known, for tests and fuzzing; whether
 /// it releases `lock`.
-pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &Wanted) -> bool {
+pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &WantedLock) -> bool {
     let machine = Machine::at(pc.0, sp.0);
     let seen = Explorer::run(&mut Code::new(space), &[lock], machine, [0; MAX_LOCKS], None);
     seen[0].releases && !seen[0].takes
 }
 
 /// What is read at once of each of their stacks.
-fn stacks(target: &dyn Target, standers: &[Stander]) -> Vec<Vec<u8>> {
-    let mut stacks: Vec<Vec<u8>> = standers.iter().map(|stander| vec![0; stack_size(stander)]).collect();
+fn stacks(target: &dyn Target, resting: &[RestingThread]) -> Vec<Vec<u8>> {
+    let mut stacks: Vec<Vec<u8>> = resting.iter().map(|thread| vec![0; stack_size(thread)]).collect();
     let mut slots: Vec<Slot<'_>> =
-        standers.iter().zip(&mut stacks).map(|(stander, stack)| Slot::new(stander.sp, stack)).collect();
+        resting.iter().zip(&mut stacks).map(|(thread, stack)| Slot::new(thread.sp, stack)).collect();
     target.read_many(&mut slots);
     let sizes: Vec<usize> = slots.iter().map(|slot| slot.outcome.unwrap_or(0)).collect();
     for (stack, size) in stacks.iter_mut().zip(sizes) {
@@ -95,14 +100,14 @@ fn stacks(target: &dyn Target, standers: &[Stander]) -> Vec<Vec<u8>> {
     stacks
 }
 
-fn stack_size(stander: &Stander) -> usize {
-    let whole = stander.stack_base.and_then(|base| base.0.checked_sub(stander.sp.0)).unwrap_or(FIRST);
+fn stack_size(thread: &RestingThread) -> usize {
+    let whole = thread.stack_base.and_then(|base| base.0.checked_sub(thread.sp.0)).unwrap_or(FIRST);
     whole.min(FIRST) as usize
 }
 
 /// Whether the word that the thread's system call waits on belongs to `lock`.
-fn sleeps_on(stander: &Stander, lock: &Wanted) -> bool {
-    let at = stander.futex.and_then(|word| word.0.checked_sub(lock.address.0));
+fn sleeps_on(thread: &RestingThread, lock: &WantedLock) -> bool {
+    let at = thread.futex.and_then(|word| word.0.checked_sub(lock.address.0));
     at.is_some_and(|at| at < lock.size)
 }
 
@@ -121,7 +126,7 @@ struct Search<'s> {
 }
 
 /// A frame from which a thread goes on.
-struct Frame {
+struct FrameState {
     place: Place,
     registers: Registers,
     /// The frame that called it; `None` where that is not known, or is the C library.
@@ -147,10 +152,10 @@ impl<'s> Search<'s> {
     }
 
     /// Looks at all stacks, at `all` their frames or at those that show an address of a lock.
-    fn pass(&mut self, wanted: &[Wanted], standers: &[Stander], all: bool) {
+    fn pass(&mut self, wanted: &[WantedLock], resting: &[RestingThread], all: bool) {
         let mut without = HashSet::new();
-        for part in standers.chunks(BATCH) {
-            for (stander, stack) in part.iter().zip(stacks(self.target, part)) {
+        for part in resting.chunks(BATCH) {
+            for (thread, stack) in part.iter().zip(stacks(self.target, part)) {
                 if self.code.is_spent() {
                     // A second look is a bonus, and has little to spend.
                     if !all || self.space.is_late() {
@@ -160,20 +165,20 @@ impl<'s> Search<'s> {
                     return;
                 }
                 // What was found of nobody with such a stack will not be found of this one.
-                let shape = shape::of(self.space, stander, &stack, wanted);
+                let shape = shape::of(self.space, thread, &stack, wanted);
                 if without.contains(&shape) {
                     continue;
                 }
                 let before = self.found.len();
-                let mut frames = self.frames(stander, &stack);
-                self.code.pages.set_stack(stander.sp.0, stack.clone());
+                let mut frames = self.frames(thread, &stack);
+                self.code.pages.set_stack(thread.sp.0, stack.clone());
                 for part in wanted.chunks(MAX_LOCKS) {
                     if self.space.is_late() {
                         break;
                     }
-                    self.mark_relevant(stander, &stack, &mut frames, part, all);
-                    self.replay(&mut frames, part, stander.start);
-                    self.look(stander, &frames, part);
+                    self.mark_relevant(thread, &stack, &mut frames, part, all);
+                    self.replay(&mut frames, part, thread.start);
+                    self.look(thread, &frames, part);
                 }
                 if self.found.len() == before {
                     without.insert(shape);
@@ -183,9 +188,16 @@ impl<'s> Search<'s> {
     }
 
     /// Finds out which of `frames` can have to do with which lock.
-    fn mark_relevant(&mut self, stander: &Stander, stack: &[u8], frames: &mut [Frame], wanted: &[Wanted], all: bool) {
+    fn mark_relevant(
+        &mut self,
+        thread: &RestingThread,
+        stack: &[u8],
+        frames: &mut [FrameState],
+        wanted: &[WantedLock],
+        all: bool,
+    ) {
         for frame in frames {
-            let offset = |addr: u64| usize::try_from(addr.saturating_sub(stander.sp.0)).unwrap_or(usize::MAX);
+            let offset = |addr: u64| usize::try_from(addr.saturating_sub(thread.sp.0)).unwrap_or(usize::MAX);
             let from = offset(frame.registers.sp.0).min(stack.len());
             // Of what was not read at once everything may be in there.
             let to = frame.top.map_or(usize::MAX, offset);
@@ -206,16 +218,16 @@ impl<'s> Search<'s> {
         }
     }
 
-    fn frames(&mut self, stander: &Stander, stack: &[u8]) -> Vec<Frame> {
-        let registers = self.target.registers_at_rest(stander.lwp);
-        let registers = registers.unwrap_or_else(|| Registers::blocked(stander.pc, stander.sp));
-        let mut words = StackWords::begun(self.target, stander.sp, stack.to_vec());
-        let (mut frames, mut places): (Vec<Frame>, _) = (Vec::new(), Vec::new());
+    fn frames(&mut self, thread: &RestingThread, stack: &[u8]) -> Vec<FrameState> {
+        let registers = self.target.registers_at_rest(thread.lwp);
+        let registers = registers.unwrap_or_else(|| Registers::blocked(thread.pc, thread.sp));
+        let mut words = StackWords::begun(self.target, thread.sp, stack.to_vec());
+        let (mut frames, mut places): (Vec<FrameState>, _) = (Vec::new(), Vec::new());
         let space = self.space;
         let mut walker = Walker {
             space,
             known: &mut self.code.known,
-            start_routine: stander.start.map(|start| start.0),
+            start_routine: thread.start.map(|start| start.0),
             enough: usize::MAX,
             most: crate::unwind::MAX_FRAMES,
         };
@@ -230,11 +242,11 @@ impl<'s> Search<'s> {
             }
             if ours {
                 let about = [true; MAX_LOCKS];
-                frames.push(Frame { place, registers: *registers, caller: None, top: None, about });
+                frames.push(FrameState { place, registers: *registers, caller: None, top: None, about });
             }
         });
         space.remember(&registers, &Arc::new(Walk { places, end }));
-        if let Some((frame, futex)) = frames.first_mut().zip(stander.futex) {
+        if let Some((frame, futex)) = frames.first_mut().zip(thread.futex) {
             self.recover(frame, futex.0);
         }
         frames
@@ -242,7 +254,7 @@ impl<'s> Search<'s> {
 
     /// Completes the registers of the innermost frames, which nothing has saved: by going again the way from
     /// the call of each frame's function to where it stands. Outer ones first, as inner ones need them.
-    fn replay(&mut self, frames: &mut [Frame], wanted: &[Wanted], start_routine: Option<RemoteAddr>) {
+    fn replay(&mut self, frames: &mut [FrameState], wanted: &[WantedLock], start_routine: Option<RemoteAddr>) {
         for index in (0..frames.len().min(REPLAYED)).rev() {
             let frame = &frames[index];
             let own = frame.about.contains(&true);
@@ -264,7 +276,7 @@ impl<'s> Search<'s> {
             let base = usize::from(frame.caller.is_some());
             let here = (frame.place.pc.0, frame.registers.sp.0);
             let Some(found) = Explorer::arrival(&mut self.code, start, here, base) else { continue };
-            let Frame { registers, about, .. } = &mut frames[index];
+            let FrameState { registers, about, .. } = &mut frames[index];
             for number in KEPT {
                 let slot = &mut registers.general[usize::from(DWARF[number])];
                 *slot = slot.or(found[number].get(8));
@@ -276,7 +288,7 @@ impl<'s> Search<'s> {
     }
 
     /// The frame as it was at its call, with the call's arguments.
-    fn at_call(&mut self, frame: &Frame) -> Option<Machine> {
+    fn at_call(&mut self, frame: &FrameState) -> Option<Machine> {
         let back = frame.place.pc.0;
         let block = self.blocks.entry(back).or_insert_with(|| {
             let (start, _) = self.code.function(frame.place.lookup().0)?;
@@ -288,7 +300,7 @@ impl<'s> Search<'s> {
     }
 
     /// Completes the registers of the innermost frame by what the system call was given.
-    fn recover(&mut self, frame: &mut Frame, futex: u64) {
+    fn recover(&mut self, frame: &mut FrameState, futex: u64) {
         let back = frame.place.pc.0;
         let found = self.recovered.entry(back).or_insert_with(|| {
             let (start, _) = self.code.function(frame.place.lookup().0).filter(|_| !frame.place.exact)?;
@@ -300,8 +312,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    fn look(&mut self, stander: &Stander, frames: &[Frame], part: &[Wanted]) {
-        let waits = |lock: &Wanted| stander.waits_on == Some(lock.address) || sleeps_on(stander, lock);
+    fn look(&mut self, thread: &RestingThread, frames: &[FrameState], part: &[WantedLock]) {
+        let waits = |lock: &WantedLock| thread.waits_on == Some(lock.address) || sleeps_on(thread, lock);
         let mut debts: Vec<i8> = part.iter().map(|lock| i8::from(waits(lock))).collect();
         let mut named = vec![false; part.len()];
         for frame in frames {
@@ -309,7 +321,7 @@ impl<'s> Search<'s> {
             if chosen.is_empty() {
                 continue;
             }
-            let wanted: Vec<&Wanted> = chosen.iter().map(|index| &part[*index]).collect();
+            let wanted: Vec<&WantedLock> = chosen.iter().map(|index| &part[*index]).collect();
             let mut owed = [0; MAX_LOCKS];
             for (owed, index) in owed.iter_mut().zip(&chosen) {
                 *owed = debts[*index];
@@ -324,7 +336,7 @@ impl<'s> Search<'s> {
                 Explorer::run(&mut self.code, &wanted, machine(frame, pad), owed, None)
             });
             for (at, (index, lock)) in chosen.iter().zip(&wanted).enumerate() {
-                let holds = |seen: Seen| seen.releases && !seen.takes;
+                let holds = |seen: LockUse| seen.releases && !seen.takes;
                 let ahead = ahead[at];
                 let unwound = unwound.as_ref().is_some_and(|unwound| holds(unwound[at]));
                 // A frame that goes on to take the lock has given it up for a while, as waits for conditions do.
@@ -350,13 +362,13 @@ impl<'s> Search<'s> {
                     continue;
                 }
                 named[*index] = true;
-                self.found.push(Clue { object: lock.address, lwp: stander.lwp, grade, frame: frame.place.pc });
+                self.found.push(Clue { object: lock.address, lwp: thread.lwp, grade, frame: frame.place.pc });
             }
         }
     }
 
     /// The frame as it goes on when its call has returned.
-    fn onwards(&mut self, frame: &Frame) -> Machine {
+    fn onwards(&mut self, frame: &FrameState) -> Machine {
         let mut state = machine(frame, frame.place.pc.0);
         let (from, to) = (frame.registers.sp.0, frame.top.unwrap_or(0));
         let result = if frame.place.exact { None } else { self.at_call(frame) };
@@ -372,7 +384,7 @@ impl<'s> Search<'s> {
     }
 
     /// Where an exception out of the frame's call would go on.
-    fn pad(&mut self, frame: &Frame) -> Option<u64> {
+    fn pad(&mut self, frame: &FrameState) -> Option<u64> {
         if frame.place.exact {
             return None;
         }
@@ -387,7 +399,7 @@ impl<'s> Search<'s> {
     }
 
     /// Whether the frame's function has a call, before where it stands, that takes `lock`.
-    fn took(&mut self, frame: &Frame, lock: &Wanted) -> bool {
+    fn took(&mut self, frame: &FrameState, lock: &WantedLock) -> bool {
         let end = frame.place.pc.0;
         let Some((mut at, _)) = self.code.function(frame.place.lookup().0) else { return false };
         if end.saturating_sub(at) > MAX_FUNCTION {
@@ -417,7 +429,7 @@ impl<'s> Search<'s> {
 }
 
 /// The frame's registers when it goes on at `pc`: those that the call has given back.
-fn machine(frame: &Frame, pc: u64) -> Machine {
+fn machine(frame: &FrameState, pc: u64) -> Machine {
     let mut regs = [Value::UNKNOWN; 16];
     for number in KEPT {
         regs[number] = frame.registers.get(DWARF[number]).into();

@@ -28,7 +28,7 @@ use std::collections::HashMap;
 
 /// A thread that stands still. The caller sees to it that it still did when the suspects were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stander {
+pub struct RestingThread {
     /// Which.
     pub lwp: Lwp,
     /// Its stack pointer.
@@ -48,7 +48,7 @@ pub struct Stander {
 
 /// A lock whose holders are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedLock {
     /// Where it begins.
     pub address: RemoteAddr,
     /// Bytes it takes.
@@ -70,10 +70,10 @@ pub struct Suspect {
     pub why: String,
 }
 
-/// Those of `standers` that may hold one of `wanted`. Of an exclusive lock only those with the best reason
+/// Those of `resting` that may hold one of `wanted`. Of an exclusive lock only those with the best reason
 /// are given: if these are several, it is not known which.
-pub fn suspects(look: &Look<'_>, wanted: &[Wanted], standers: &[Stander]) -> Vec<Suspect> {
-    let mut found = frames::search(look.target, &look.space, wanted, standers);
+pub fn suspects(look: &Look<'_>, wanted: &[WantedLock], resting: &[RestingThread]) -> Vec<Suspect> {
+    let mut found = frames::search(look.target, &look.space, wanted, resting);
     keep_the_best(&mut found, wanted);
     let symbols = look.symbolizer();
     let mut names = HashMap::new();
@@ -111,7 +111,7 @@ struct Clue {
 }
 
 /// An exclusive lock has one holder: weaker reasons than the best are mistakes.
-fn keep_the_best(found: &mut Vec<Clue>, wanted: &[Wanted]) {
+fn keep_the_best(found: &mut Vec<Clue>, wanted: &[WantedLock]) {
     let mut best: HashMap<RemoteAddr, Grade> = HashMap::new();
     for clue in found.iter() {
         let grade = best.entry(clue.object).or_insert(clue.grade);

@@ -1,6 +1,6 @@
 //! Which frames can have to do with a lock at all: its address must come from somewhere.
 
-use super::Wanted;
+use super::WantedLock;
 use super::addresses::ByAddress;
 use super::code::{Code, MAX_FUNCTION};
 use crate::arch::insn::{Op, Operand};
@@ -13,7 +13,7 @@ const MAX_REFERENCES: usize = 2 << 20;
 const LOWEST: u64 = 1 << 16;
 
 /// Whether `value` can lead to `lock`.
-pub(super) fn is_near(value: u64, lock: &Wanted) -> bool {
+pub(super) fn is_near(value: u64, lock: &WantedLock) -> bool {
     value.wrapping_sub(lock.address.0.wrapping_sub(NEAR)) < NEAR.saturating_add(lock.size.min(NEAR))
 }
 

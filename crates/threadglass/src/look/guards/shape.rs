@@ -6,7 +6,7 @@
 
 use super::addresses::Mix;
 use super::relevance::{NEAR, is_near};
-use super::{Stander, Wanted};
+use super::{RestingThread, WantedLock};
 use crate::model::{Family, SyncKind};
 use crate::unwind::Space;
 use std::hash::{Hash, Hasher};
@@ -15,7 +15,7 @@ use std::hash::{Hash, Hasher};
 const OWN: u64 = 1 << 20;
 
 #[derive(Hash)]
-enum Word {
+enum StackWord {
     Flag(u64),
     Code(u64),
     Own(u64),
@@ -24,9 +24,9 @@ enum Word {
 }
 
 /// A number that is the same for stacks that are alike.
-pub(super) fn of(space: &Space<'_>, stander: &Stander, stack: &[u8], wanted: &[Wanted]) -> u64 {
+pub(super) fn of(space: &Space<'_>, thread: &RestingThread, stack: &[u8], wanted: &[WantedLock]) -> u64 {
     let mut hash = Mix::default();
-    (stander.pc, stander.start).hash(&mut hash);
+    (thread.pc, thread.start).hash(&mut hash);
     // Locks are told apart by when they first appear, so that threads are alike that do the same with others.
     let mut numbers: Vec<usize> = Vec::new();
     let mut lock_of = |addr: u64| {
@@ -36,10 +36,10 @@ pub(super) fn of(space: &Space<'_>, stander: &Stander, stack: &[u8], wanted: &[W
             numbers.push(lock);
             numbers.len() - 1
         });
-        let Wanted { address, kind, family, .. } = wanted[lock];
-        Some(Word::Lock(number, addr.wrapping_sub(address.0), kind, family))
+        let WantedLock { address, kind, family, .. } = wanted[lock];
+        Some(StackWord::Lock(number, addr.wrapping_sub(address.0), kind, family))
     };
-    for target in [stander.waits_on, stander.futex] {
+    for target in [thread.waits_on, thread.futex] {
         target.and_then(|target| lock_of(target.0)).hash(&mut hash);
     }
     let bounds = wanted.iter().map(|lock| lock.address.0);
@@ -47,20 +47,20 @@ pub(super) fn of(space: &Space<'_>, stander: &Stander, stack: &[u8], wanted: &[W
         (bounds.clone().min().unwrap_or(0).saturating_sub(NEAR), bounds.max().unwrap_or(0).saturating_add(NEAR));
     for bytes in stack.chunks_exact(8) {
         let word = u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
-        let own = word.wrapping_sub(stander.sp.0);
+        let own = word.wrapping_sub(thread.sp.0);
         let mut lock = || (low..high).contains(&word).then(|| lock_of(word)).flatten();
         let class = if word < 2 {
-            Word::Flag(word)
+            StackWord::Flag(word)
         } else if word < 1 << 16 {
-            Word::Other
+            StackWord::Other
         } else if let Some(lock) = lock() {
             lock
         } else if own < OWN || own.wrapping_neg() < OWN {
-            Word::Own(own)
+            StackWord::Own(own)
         } else if space.is_code(word) {
-            Word::Code(word)
+            StackWord::Code(word)
         } else {
-            Word::Other
+            StackWord::Other
         };
         class.hash(&mut hash);
     }

@@ -1,6 +1,6 @@
 //! One look at the threads of a target.
 
-use super::describe::Context;
+use super::describe::Describer;
 use super::pairing::{self, Pairs};
 use super::running;
 use crate::Lwp;
@@ -102,16 +102,16 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
     let is_there = |lwp: Lwp, facts: &LwpFacts| (lwp == leader || !facts.state.has_ended()) && target.has_thread(lwp);
     facts.retain(|lwp, facts| pairs.of_lwp.contains_key(lwp) || is_there(*lwp, facts));
 
-    let mut context = Context::new(layout.as_ref(), Some(target), Some(&symbolizer));
+    let mut describer = Describer::new(layout.as_ref(), Some(target), Some(&symbolizer));
     let mut threads: Vec<Thread> = Vec::with_capacity(facts.len() + pairs.zombies.len());
     for (lwp, facts) in &facts {
         let descriptor = pairs.of_lwp.get(lwp);
         if descriptor.is_none() && layout.is_some() {
             Gap::of_thread(&mut gaps, "thread id", why_no_descriptor(target, facts), *lwp);
         }
-        threads.push(context.living(facts, descriptor, &mut gaps));
+        threads.push(describer.living(facts, descriptor, &mut gaps));
     }
-    threads.extend(pairs.zombies.iter().map(|zombie| context.zombie(zombie)));
+    threads.extend(pairs.zombies.iter().map(|zombie| describer.zombie(zombie)));
     target.limits().report(&mut gaps);
     threads.sort_by_key(|thread| (thread.lwp.is_none(), thread.lwp != Some(leader), thread.lwp));
 

@@ -17,7 +17,7 @@ const THR_DETACHED: u32 = 0x40;
 const MS_PER_TICK: u64 = 10;
 
 /// What is the same for all threads of a look.
-pub(super) struct Context<'a> {
+pub(super) struct Describer<'a> {
     layout: Option<&'a Layout>,
     target: Option<&'a dyn Target>,
     symbolizer: Option<&'a Symbolizer<'a>>,
@@ -26,7 +26,7 @@ pub(super) struct Context<'a> {
     tracers: HashMap<i32, Option<Vec<u8>>>,
 }
 
-impl<'a> Context<'a> {
+impl<'a> Describer<'a> {
     pub(super) fn new(
         layout: Option<&'a Layout>,
         target: Option<&'a dyn Target>,

@@ -3,7 +3,7 @@
 //! Memory may come from a debugger's callbacks here, so nothing in this file reads it on another
 //! thread; what the kernel knows comes from `/proc`, if the process is known to be the same.
 
-use super::describe::Context;
+use super::describe::Describer;
 use super::pairing::{by_hints, hints, walk_lists};
 use super::running;
 use crate::memory::{Memory, ReadError, ReadErrorKind};
@@ -147,9 +147,9 @@ impl Inspector<'_> {
     /// What is known of a thread from its descriptor and the kernel's facts. Without facts (a debugger's
     /// core, a process that is not ours to look at) the state of a living thread is unknown.
     pub fn describe(&self, thread: &Descriptor, facts: Option<&LwpFacts>) -> Thread {
-        let mut context = Context::new(Some(self.layout), self.target, None);
+        let mut describer = Describer::new(Some(self.layout), self.target, None);
         match facts {
-            Some(facts) => context.living(facts, Some(thread), &mut Vec::new()),
+            Some(facts) => describer.living(facts, Some(thread), &mut Vec::new()),
             None if thread.tid > 0 => Thread {
                 lwp: self.lwp_of(thread),
                 inner_lwp: Some(InnerTid(thread.tid)),
@@ -157,9 +157,9 @@ impl Inspector<'_> {
                 state_evidence: Evidence::Unknown,
                 exiting: thread.cancel.exiting(),
                 preempted: None,
-                ..context.zombie(thread)
+                ..describer.zombie(thread)
             },
-            None => context.zombie(thread),
+            None => describer.zombie(thread),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! One look at threads, what they wait for, and who holds it.
 
 use super::confirm::Confirm;
-use super::look::{Looker, idle};
-use super::names::Namer;
+use super::look::{LockSearch, idle};
+use super::names::LockNamer;
 use super::survey::Survey;
 use super::{findings, words};
 use crate::look::threads::{Collected, collect_threads};
@@ -42,16 +42,16 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
     }
     let threads = snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
     let survey = Survey::new(look, layout.as_ref(), threads);
-    let mut looker = Looker { look, survey, namer: Namer::new(look), scope, extra: &extra };
+    let mut search = LockSearch { look, survey, namer: LockNamer::new(look), scope, extra: &extra };
     let mut strangers = BTreeMap::new();
     for attempt in 0..TRIES {
-        let mut seen = looker.look(&snapshot.threads, &facts);
+        let mut seen = search.look(&snapshot.threads, &facts);
         snapshot.objects = std::mem::take(&mut seen.objects).into_values().collect();
         let found = findings::find(&snapshot.objects, &facts);
-        let confirm = Confirm { survey: &looker.survey, facts: &facts, seen: &seen };
+        let confirm = Confirm { survey: &search.survey, facts: &facts, seen: &seen };
         let (confirmed, dissolved) = confirm.check(found, &snapshot.objects);
         snapshot.findings = confirmed;
-        strangers = seen.abroad.facts;
+        strangers = seen.others.facts;
         if !dissolved {
             break;
         }
@@ -64,7 +64,7 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
         facts = facts_now(target, &lwps);
     }
     let shown = shown(&snapshot);
-    looker.namer.name(&mut snapshot, &facts, &|object| named(object, shown.contains(&object.address)));
+    search.namer.name(&mut snapshot, &facts, &|object| named(object, shown.contains(&object.address)));
     words::describe(&mut snapshot, &facts, &strangers);
     findings::add_members(&mut snapshot);
     target.check_identity()?;

@@ -1,6 +1,6 @@
 //! No false alarm: whatever is called a hang is looked at once more, and must not have moved.
 
-use super::look::{Seen, has_not_moved};
+use super::look::{SeenLocks, has_not_moved};
 use super::survey::{Survey, read_objects};
 use crate::model::{Finding, FindingKind, HolderStatus, SyncObject};
 use crate::runtimes::{Class, Content};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 pub(super) struct Confirm<'a, 'b> {
     pub(super) survey: &'a Survey<'b>,
     pub(super) facts: &'a BTreeMap<Lwp, LwpFacts>,
-    pub(super) seen: &'a Seen,
+    pub(super) seen: &'a SeenLocks,
 }
 
 impl Confirm<'_, '_> {
@@ -28,11 +28,12 @@ impl Confirm<'_, '_> {
         let classes: Vec<Class> =
             addresses.iter().filter_map(|address| self.seen.classes.get(address)).copied().collect();
         // All threads asleep before and after: in between, none of them can have let go of anything.
-        let before = self.seen.abroad.facts_of(self.survey.context.target, &lwps);
+        let before = self.seen.others.facts_of(self.survey.context.target, &lwps);
         let contents = read_objects(&self.survey.context, &classes);
-        let after = self.seen.abroad.facts_of(self.survey.context.target, &lwps);
+        let after = self.seen.others.facts_of(self.survey.context.target, &lwps);
         let rests = |before: &LwpFacts, after: &LwpFacts| {
-            self.first(before.lwp).is_some_and(|first| has_not_moved(first, before) && has_not_moved(before, after))
+            self.first_facts(before.lwp)
+                .is_some_and(|first| has_not_moved(first, before) && has_not_moved(before, after))
         };
         let pairs = before.iter().zip(&after).filter_map(|(before, after)| before.as_ref().zip(after.as_ref()));
         let resting: HashSet<Lwp> = pairs.filter(|(before, after)| rests(before, after)).map(|it| it.0.lwp).collect();
@@ -43,10 +44,10 @@ impl Confirm<'_, '_> {
         let read = classes.iter().zip(&contents).filter(|(class, now)| is_same(class, now));
         let unchanged: HashSet<RemoteAddr> = read.map(|(class, _)| class.address).collect();
         let holds = |finding: &Finding| {
-            let mut living = finding.threads.iter().filter(|lwp| self.first(**lwp).is_some());
+            let mut living = finding.threads.iter().filter(|lwp| self.first_facts(**lwp).is_some());
             living.all(|lwp| resting.contains(lwp))
                 && finding.objects.iter().all(|address| unchanged.contains(address))
-                && self.the_gone_are_gone(finding, objects)
+                && self.owners_are_still_gone(finding, objects)
         };
         let all = findings.len();
         findings.retain(|finding| !must_hold(finding) || holds(finding));
@@ -55,12 +56,12 @@ impl Confirm<'_, '_> {
     }
 
     /// What was known of a thread when the finding was made.
-    fn first(&self, lwp: Lwp) -> Option<&LwpFacts> {
-        self.facts.get(&lwp).or_else(|| self.seen.abroad.facts.get(&lwp))
+    fn first_facts(&self, lwp: Lwp) -> Option<&LwpFacts> {
+        self.facts.get(&lwp).or_else(|| self.seen.others.facts.get(&lwp))
     }
 
     /// Whether the owners that are said to be gone have not come back.
-    fn the_gone_are_gone(&self, finding: &Finding, objects: &[SyncObject]) -> bool {
+    fn owners_are_still_gone(&self, finding: &Finding, objects: &[SyncObject]) -> bool {
         let of_finding = objects.iter().filter(|object| finding.objects.contains(&object.address));
         of_finding.flat_map(|object| &object.holders).filter(|holder| holder.status == HolderStatus::Gone).all(
             |holder| {

@@ -2,7 +2,7 @@
 
 use super::findings::finding;
 use super::look::object;
-use super::names::Namer;
+use super::names::LockNamer;
 use super::owners::Owners;
 use super::survey::read_objects;
 use super::words::owner_died;
@@ -55,7 +55,7 @@ fn add_dead_owners(look: &Look<'_>, snapshot: &mut Snapshot) {
     let known: BTreeSet<RemoteAddr> = snapshot.objects.iter().map(|object| object.address).collect();
     let owners = Owners::new(target, &snapshot.threads);
     let is_thread = |inner| snapshot.threads.iter().any(|thread| thread.inner_lwp == Some(inner));
-    let variables = Namer::new(look).variables(&is_thread);
+    let variables = LockNamer::new(look).variables(&is_thread);
     let mutexes = variables.into_iter().filter(|(class, _)| class.kind == SyncKind::Mutex);
     let (mutexes, names): (Vec<_>, Vec<_>) = mutexes.filter(|(class, _)| !known.contains(&class.address)).unzip();
     let contents = read_objects(&Context::new(target, None, []), &mutexes);

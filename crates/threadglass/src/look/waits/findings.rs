@@ -28,7 +28,7 @@ pub(super) fn find(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> V
 pub(super) fn add_members(snapshot: &mut Snapshot) {
     let holders = snapshot.objects.iter().flat_map(|object| &object.holders);
     let waiters = snapshot.objects.iter().flat_map(|object| &object.waiters);
-    let abroad: HashMap<Lwp, Pid> = holders
+    let strangers: HashMap<Lwp, Pid> = holders
         .filter_map(|holder| Some((holder.lwp?, holder.pid?)))
         .chain(waiters.filter_map(|waiter| Some((waiter.lwp, waiter.pid?))))
         .collect();
@@ -44,7 +44,7 @@ pub(super) fn add_members(snapshot: &mut Snapshot) {
         );
         let object = |index: usize| finding.objects.get(if is_shared { 0 } else { index }).copied();
         let member = |(index, lwp): (usize, &Lwp)| Member {
-            pid: abroad.get(lwp).copied().unwrap_or(pid),
+            pid: strangers.get(lwp).copied().unwrap_or(pid),
             lwp: Some(*lwp),
             object: object(index),
         };

@@ -1,7 +1,7 @@
 //! One look at what threads wait for: objects with their state, holders and waiters.
 
-use super::abroad::Abroad;
-use super::names::Namer;
+use super::names::LockNamer;
+use super::other_processes::OtherProcesses;
 use super::owners::Owners;
 use super::survey::{Sleeper, Survey, Wait, read_objects};
 use super::{held, suspects};
@@ -17,28 +17,28 @@ use std::collections::{BTreeMap, HashMap};
 const MANY: usize = 1024;
 
 /// Looks, as often as it takes.
-pub(super) struct Looker<'a> {
+pub(super) struct LockSearch<'a> {
     pub(super) look: &'a Look<'a>,
     pub(super) survey: Survey<'a>,
-    pub(super) namer: Namer<'a>,
+    pub(super) namer: LockNamer<'a>,
     pub(super) scope: Scope,
     /// Objects that are known from elsewhere.
     pub(super) extra: &'a [Class],
 }
 
 /// What one look gives.
-pub(super) struct Seen {
+pub(super) struct SeenLocks {
     pub(super) objects: BTreeMap<RemoteAddr, SyncObject>,
     pub(super) classes: HashMap<RemoteAddr, Class>,
     pub(super) contents: HashMap<RemoteAddr, Content>,
-    pub(super) abroad: Abroad,
+    pub(super) others: OtherProcesses,
 }
 
 type Ids = HashMap<Lwp, Option<PthreadId>>;
 
-impl Looker<'_> {
+impl LockSearch<'_> {
     /// Looks at what `threads` wait for, of which the kernel told `facts`.
-    pub(super) fn look(&mut self, threads: &[Thread], facts: &BTreeMap<Lwp, LwpFacts>) -> Seen {
+    pub(super) fn look(&mut self, threads: &[Thread], facts: &BTreeMap<Lwp, LwpFacts>) -> SeenLocks {
         let ids: Ids = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
         let sleepers: Vec<Sleeper> = facts.values().filter_map(|facts| Some((facts.lwp, facts.syscall?))).collect();
         let mut waits = self.survey.waits(&sleepers);
@@ -66,9 +66,9 @@ impl Looker<'_> {
             .values()
             .map(|class| (class.address, object(self.look.target, class, contents.get(&class.address), &owners)))
             .collect();
-        let mut seen = Seen { objects, classes, contents, abroad: Abroad::default() };
+        let mut seen = SeenLocks { objects, classes, contents, others: OtherProcesses::default() };
         add_waiters(&mut seen.objects, &waits, &stable, &ids);
-        seen.follow_abroad(&self.survey, &owners);
+        seen.follow_other_processes(&self.survey, &owners);
         suspects::infer(self.look, threads, facts, &mut seen.objects);
         for (address, object) in &mut seen.objects {
             object.name = names.remove(address);

@@ -3,7 +3,6 @@
 //! Nothing is stopped. A thread that is asleep cannot let go of anything; so a circle of threads that were all seen
 //! not to move, around the time at which the objects were read, is one.
 
-mod abroad;
 mod assemble;
 mod confirm;
 mod explain;
@@ -13,6 +12,7 @@ mod held;
 mod look;
 mod look_at;
 mod names;
+mod other_processes;
 mod owners;
 mod place;
 mod reread;

@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, HashMap};
 /// Objects outside of variables for whose names stacks are read.
 const MAX_BY_STACK: usize = 256;
 
-pub(crate) struct Namer<'a> {
+pub(crate) struct LockNamer<'a> {
     look: &'a Look<'a>,
     data: DataNames<'a>,
 }
 
-impl<'a> Namer<'a> {
+impl<'a> LockNamer<'a> {
     pub(super) fn new(look: &'a Look<'a>) -> Self {
         Self { look, data: look.data_names() }
     }

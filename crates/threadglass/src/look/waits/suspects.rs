@@ -1,6 +1,6 @@
 //! Holders of what does not say who holds it, by what threads at rest are about to release.
 
-use crate::look::guards::{Stander, Wanted};
+use crate::look::guards::{RestingThread, WantedLock};
 use crate::look::{Look, guards};
 use crate::model::{Detail, Evidence, Holder, HolderStatus, Side, SyncKind, SyncObject, SyncState, Thread};
 use crate::runtimes::{self, FutexWait};
@@ -22,7 +22,7 @@ pub(super) fn infer(
     objects: &mut BTreeMap<RemoteAddr, SyncObject>,
 ) {
     let target = look.target;
-    let mut wanted: Vec<Wanted> = objects.values().filter_map(wanted).collect();
+    let mut wanted: Vec<WantedLock> = objects.values().filter_map(wanted).collect();
     if let Some(more) = wanted.len().checked_sub(MAX_LOCKS).filter(|more| *more > 0) {
         let why = format!("holders are looked for of the first {MAX_LOCKS} locks that do not record them");
         target.limits().leave_out(format!("threads that may hold {more} other locks"), why);
@@ -33,11 +33,11 @@ pub(super) fn infer(
     }
     let waits: HashMap<Lwp, RemoteAddr> =
         objects.values().flat_map(|object| object.waiters.iter().map(|waiter| (waiter.lwp, object.address))).collect();
-    let stander = |thread: &Thread| {
+    let at_rest = |thread: &Thread| {
         let lwp = thread.lwp?;
         let call = facts.get(&lwp)?.syscall?;
         let (sp, pc) = call.registers()?;
-        Some(Stander {
+        Some(RestingThread {
             lwp,
             sp,
             pc,
@@ -47,10 +47,10 @@ pub(super) fn infer(
             futex: FutexWait::of(&call).map(|futex| futex.word),
         })
     };
-    let standers: Vec<Stander> = threads.iter().filter_map(stander).collect();
+    let resting: Vec<RestingThread> = threads.iter().filter_map(at_rest).collect();
     let ids: HashMap<Lwp, _> = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
     let mut left = MAX_PAIRS;
-    for suspect in guards::suspects(look, &wanted, &standers) {
+    for suspect in guards::suspects(look, &wanted, &resting) {
         let Some(object) = objects.get_mut(&suspect.object) else { continue };
         match left.checked_sub(object.waiters.len().max(1)) {
             Some(rest) => left = rest,
@@ -78,7 +78,7 @@ pub(super) fn infer(
 }
 
 /// Whether the holders of an object are worth looking for: somebody has it, and it does not say who.
-fn wanted(object: &SyncObject) -> Option<Wanted> {
+fn wanted(object: &SyncObject) -> Option<WantedLock> {
     let held = match (object.kind, &object.detail) {
         (SyncKind::Mutex | SyncKind::Rwlock, _) => object.state.is_held(),
         (SyncKind::Once, _) => object.state == SyncState::InProgress,
@@ -86,7 +86,7 @@ fn wanted(object: &SyncObject) -> Option<Wanted> {
         _ => false,
     };
     let unsigned = object.holders.is_empty() && !runtimes::of(object.family).hides_holder(object.family);
-    (held && unsigned).then_some(Wanted {
+    (held && unsigned).then_some(WantedLock {
         address: object.address,
         size: object.size?,
         kind: object.kind,

@@ -102,7 +102,7 @@ pub fn contend(
         Contender::Process(pid, options) => attach(*pid, options)?,
         Contender::Command(_) => None,
     };
-    let mut watch = Watch::begin(&mut whose, interrupt)?;
+    let mut watch = ContentionWatch::begin(&mut whose, interrupt)?;
     let has_lease = injected.is_none();
     if has_lease {
         watch.want()?;
@@ -140,7 +140,7 @@ pub fn contend(
 }
 
 /// A program that is watched, and what was seen of it so far.
-struct Watch {
+struct ContentionWatch {
     live: Live,
     agent: Agent,
     place: Option<Wanted>,
@@ -151,7 +151,7 @@ struct Watch {
     next_names: Instant,
 }
 
-impl Watch {
+impl ContentionWatch {
     /// Begins, as soon as a command that was just started has its agent.
     fn begin(whose: &mut Contender<'_>, interrupt: &Interrupt) -> Result<Self, ContendError> {
         let (pid, is_running, patience) = (whose.pid(), whose.is_running(), Instant::now());

@@ -15,7 +15,7 @@ const MOST: usize = 10_000;
 const MOST_SITES: usize = 64;
 
 #[derive(Default)]
-struct Seen {
+struct SampledLock {
     samples: u64,
     looks: u64,
     sites: HashMap<String, u64>,
@@ -25,7 +25,7 @@ struct Seen {
 #[derive(Default)]
 pub(super) struct Samples {
     pub(super) looks: u64,
-    seen: HashMap<(RemoteAddr, SyncKind, Family), Seen>,
+    seen: HashMap<(RemoteAddr, SyncKind, Family), SampledLock>,
 }
 
 impl Samples {

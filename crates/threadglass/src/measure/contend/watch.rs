@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const LARGEST: u64 = 56;
 
 /// What was counted of one object.
-struct Row {
+struct CountedLock {
     address: RemoteAddr,
     kind: SyncKind,
     stats: SyncStats,
@@ -24,7 +24,7 @@ pub(super) struct Contention {
     start: HashMap<RemoteAddr, Tracked>,
     began: Instant,
     looked: Instant,
-    rows: Vec<Row>,
+    rows: Vec<CountedLock>,
     functions: HashMap<RemoteAddr, String>,
 }
 
@@ -46,7 +46,8 @@ impl Contention {
         agent.each(target, &mut |now| {
             is_empty = false;
             let start = self.start.get(&now.address);
-            let row = now.since(start).map(|now| Row { address: now.address, kind: now.kind, stats: now.stats() });
+            let row =
+                now.since(start).map(|now| CountedLock { address: now.address, kind: now.kind, stats: now.stats() });
             rows.extend(row.filter(|row| row.stats.waits().0 > 0));
             rows.len() < MOST_KEPT
         });
@@ -94,12 +95,12 @@ impl Contention {
     /// those for locks: most of them are idleness.
     pub(super) fn worst(&self, names: Option<&Snapshot>, limit: usize) -> Vec<Contended> {
         use SyncKind::{Mutex, Rwlock, Spinlock};
-        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        let mut rows: Vec<&CountedLock> = self.rows.iter().collect();
         rows.sort_by_key(|row| {
             (!matches!(row.kind, Mutex | Rwlock | Spinlock), std::cmp::Reverse(row.stats.waits().1), row.address)
         });
         let at = |address: RemoteAddr| self.functions.get(&address).cloned().unwrap_or_else(|| address.to_string());
-        let contended = |row: &Row| {
+        let contended = |row: &CountedLock| {
             let (waits, wait_ns) = row.stats.waits();
             let sites = row.stats.contention().map_or(&[][..], |contention| &contention.sites);
             Contended {

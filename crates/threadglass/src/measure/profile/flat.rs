@@ -19,15 +19,15 @@ pub(super) struct Tick {
 }
 
 /// A function's name and its module's.
-type Key<'t> = (&'t Option<String>, &'t Option<String>);
+type FunctionKey<'t> = (&'t Option<String>, &'t Option<String>);
 
-fn key(tick: &Tick) -> Key<'_> {
+fn key(tick: &Tick) -> FunctionKey<'_> {
     (&tick.frame.function, &tick.frame.module)
 }
 
 /// Functions with their ticks, the most first.
 pub(super) fn functions(ticks: &[Tick], all: u64) -> Vec<FunctionShare> {
-    let mut sums: HashMap<Key<'_>, u64> = HashMap::new();
+    let mut sums: HashMap<FunctionKey<'_>, u64> = HashMap::new();
     for tick in ticks {
         *sums.entry(key(tick)).or_default() += tick.samples;
     }
@@ -55,7 +55,7 @@ struct Cell {
 /// The hottest pieces of functions, as cells of `bytes` tell them.
 pub(super) fn ranges(ticks: &[Tick], all: u64, bytes: u64) -> Vec<RangeShare> {
     let bytes = bytes.max(1);
-    let mut by_function: HashMap<Key<'_>, BTreeMap<u64, Cell>> = HashMap::new();
+    let mut by_function: HashMap<FunctionKey<'_>, BTreeMap<u64, Cell>> = HashMap::new();
     for (index, tick) in ticks.iter().enumerate() {
         let Some(offset) = tick.frame.offset else { continue };
         let cells = by_function.entry(key(tick)).or_default();

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 /// Processes that were opened, kept where they are until the end of a recording, so that what is learned of
 /// them can refer to them.
 #[derive(Debug, Default)]
-pub(super) struct Opened(OnceCell<Box<(Live, Opened)>>);
+pub(super) struct OpenedProcesses(OnceCell<Box<(Live, OpenedProcesses)>>);
 
-impl Opened {
+impl OpenedProcesses {
     pub(super) fn keep(&self, live: Live) -> &Live {
         let mut end = self;
         while let Some(node) = end.0.get() {
@@ -29,7 +29,7 @@ impl Opened {
 }
 
 /// One program as it was mapped at some time.
-pub(super) struct Image<'a> {
+pub(super) struct ProgramImage<'a> {
     pub(super) live: &'a Live,
     namer: Namer<'a>,
     names: FrameNames,
@@ -47,7 +47,7 @@ pub(super) struct Image<'a> {
 const FIRST_CHECK: Duration = Duration::from_millis(5);
 const LAST_CHECK: Duration = Duration::from_secs(2);
 
-impl<'a> Image<'a> {
+impl<'a> ProgramImage<'a> {
     pub(super) fn new(live: &'a Live, look: &Look<'a>) -> Self {
         Self {
             live,

@@ -1,6 +1,6 @@
 //! Ticks of running threads: the loop that collects them.
 
-use super::image::Opened;
+use super::image::OpenedProcesses;
 use super::recorder::Recorder;
 use super::{Launched, Options, ProfileError, Progress};
 use crate::Pid;
@@ -30,7 +30,7 @@ pub fn record(
     options: &Options,
     wait: &mut dyn FnMut(Duration, &Progress) -> bool,
 ) -> Result<Profile, ProfileError> {
-    let opened = Opened::default();
+    let opened = OpenedProcesses::default();
     let begun = Instant::now();
     let (pid, launched) = match source {
         Source::Process(pid) => (pid, None),

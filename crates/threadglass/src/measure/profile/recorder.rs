@@ -1,8 +1,8 @@
 //! What the ticks of a recording come to: which program each fell into, how often, and its name in the end.
 
 use super::flat::{self, Tick};
-use super::image::{Image, Opened, here};
-use super::region::Place as RegionPlace;
+use super::image::{OpenedProcesses, ProgramImage, here};
+use super::region::FoundRegion;
 use super::{Options, ProfileError, empty, most_first, percent};
 use crate::Pid;
 use crate::limits::Limits;
@@ -34,7 +34,7 @@ const EAGER: usize = 64;
 
 /// The samples so far, and the programs they belong to.
 pub(super) struct Recorder<'a> {
-    opened: &'a Opened,
+    opened: &'a OpenedProcesses,
     options: &'a Options,
     pid: Pid,
     /// Whether it is a command of ours, which may end before it is looked at closely.
@@ -44,7 +44,7 @@ pub(super) struct Recorder<'a> {
     used: Option<(u64, u64)>,
     /// Whether ticks were missing at the last look.
     missed: bool,
-    images: Vec<Image<'a>>,
+    images: Vec<ProgramImage<'a>>,
     /// The images of each process, the latest last.
     of_process: HashMap<i32, Vec<usize>>,
     pub(super) samples: u64,
@@ -58,7 +58,7 @@ pub(super) struct Recorder<'a> {
     cut: u64,
     dropped: u64,
     unknown: u64,
-    region: Option<RegionPlace>,
+    region: Option<FoundRegion>,
     histogram: Option<Histogram>,
     gaps: Vec<Gap>,
     /// What all images may cost, to be named.
@@ -68,7 +68,7 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    pub(super) fn new(opened: &'a Opened, pid: Pid, options: &'a Options, name: &str, eager: bool) -> Self {
+    pub(super) fn new(opened: &'a OpenedProcesses, pid: Pid, options: &'a Options, name: &str, eager: bool) -> Self {
         Self {
             opened,
             options,
@@ -100,7 +100,7 @@ impl<'a> Recorder<'a> {
     /// Takes a process, or what has become of it, as an image.
     pub(super) fn add(&mut self, pid: i32, live: Live) -> Result<(), ProfileError> {
         let live = self.opened.keep(live.with_limits(&self.limits));
-        let mut image = Image::new(live, &Look::new(live));
+        let mut image = ProgramImage::new(live, &Look::new(live));
         if pid == self.pid.0 {
             let identity = live.identity();
             self.process = Process { pid: self.pid, name: identity.name, exe: identity.exe };
@@ -123,7 +123,7 @@ impl<'a> Recorder<'a> {
             return Ok(());
         }
         let look = self.limits.begin();
-        let place = RegionPlace::find(live, self.options.region.as_ref());
+        let place = FoundRegion::find(live, self.options.region.as_ref());
         self.limits.report(&mut self.gaps);
         drop(look);
         let place = match place {
@@ -386,7 +386,7 @@ fn user_time(pid: Pid) -> Option<u64> {
 }
 
 /// The objects of all images, those of the first where they overlap.
-pub(super) fn mapped(images: &[Image<'_>]) -> Vec<Mapped> {
+pub(super) fn mapped(images: &[ProgramImage<'_>]) -> Vec<Mapped> {
     let mut mapped: Vec<Mapped> = Vec::new();
     for module in images.iter().flat_map(|image| image.live.modules()) {
         if mapped.iter().all(|other| module.end <= other.base || other.end <= module.base) {

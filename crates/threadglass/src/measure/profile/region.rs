@@ -29,7 +29,7 @@ pub enum Region {
 
 /// A region that was found.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct FoundRegion {
     pub(super) range: Range<u64>,
     bias: u64,
     what: String,
@@ -37,7 +37,7 @@ pub(super) struct Place {
     object: Option<(RemoteAddr, Vec<u8>)>,
 }
 
-impl Place {
+impl FoundRegion {
     /// Whether `live` has the region, and not code of another program at the same addresses.
     pub(super) fn is_in(&self, live: &Live) -> bool {
         let here = live.module_at(RemoteAddr(self.range.start));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_full_counter_ends_the_counting() {
-        let place = Place { range: 0x1000..0x1040, bias: 0, what: "code".to_owned(), object: None };
+        let place = FoundRegion { range: 0x1000..0x1040, bias: 0, what: "code".to_owned(), object: None };
         let mut histogram = place.histogram(0x4000).unwrap();
         assert_eq!((histogram.cells.len(), histogram.start..histogram.end), (8, 0x1000..0x1040));
         for _ in 0..32_767 {
@@ -184,10 +184,10 @@ mod tests {
 
     #[test]
     fn a_histogram_is_not_larger_than_it_may_be() {
-        let place = Place { range: 0..1 << 40, bias: 0, what: "code".to_owned(), object: None };
+        let place = FoundRegion { range: 0..1 << 40, bias: 0, what: "code".to_owned(), object: None };
         assert!(place.histogram(0x1_0000).is_err());
         assert_eq!(place.histogram(2).unwrap().cells.len(), 1 << 24);
-        let small = Place { range: 0x1000..0x1001, bias: 0, what: "code".to_owned(), object: None };
+        let small = FoundRegion { range: 0x1000..0x1001, bias: 0, what: "code".to_owned(), object: None };
         assert_eq!(small.histogram(2).unwrap().cells.len(), 1);
     }
 }

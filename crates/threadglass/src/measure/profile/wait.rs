@@ -1,7 +1,7 @@
 //! Where threads wait: looks at all threads, from time to time, none of which stops any.
 
 use super::flat::{self, Tick};
-use super::image::Image;
+use super::image::ProgramImage;
 use super::recorder::mapped;
 use super::{Options, ProfileError, Progress, SamplingError, empty, most_first, percent};
 use crate::arch::Registers;
@@ -46,7 +46,7 @@ pub fn record_waits(
     let look = Look::new(&live);
     let mut waits = Waits {
         live: &live,
-        image: Image::new(&live, &look),
+        image: ProgramImage::new(&live, &look),
         data: look.data_names(),
         names: HashMap::new(),
         stacks: HashMap::new(),
@@ -83,19 +83,19 @@ pub fn record_waits(
 
 struct Waits<'a> {
     live: &'a Live,
-    image: Image<'a>,
+    image: ProgramImage<'a>,
     data: DataNames<'a>,
     names: HashMap<RemoteAddr, Option<String>>,
     /// By places and what is waited for.
     stacks: HashMap<(Vec<Place>, Vec<String>), (bool, u64)>,
-    causes: HashMap<Cause, Seen>,
+    causes: HashMap<Cause, CauseCounts>,
     threads: HashSet<Lwp>,
     samples: u64,
     moved: u64,
 }
 
 #[derive(Default)]
-struct Seen {
+struct CauseCounts {
     samples: u64,
     holders: HashMap<String, u64>,
     /// Where the program waits.

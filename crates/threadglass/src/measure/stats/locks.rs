@@ -17,9 +17,9 @@ const WORDS: usize = 64;
 
 /// A way of waiting on a word. All who wait so, wait for the same object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key(RemoteAddr, FutexOp);
+pub(super) struct WaitKey(RemoteAddr, FutexOp);
 
-impl Key {
+impl WaitKey {
     fn of(call: &SyscallFile) -> Option<Self> {
         FutexWait::of(call).map(|wait| Self(wait.word, wait.op))
     }
@@ -29,7 +29,7 @@ impl Key {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     asleep: u32,
-    on_word: HashMap<Key, u32>,
+    on_word: HashMap<WaitKey, u32>,
 }
 
 impl Tally {
@@ -39,7 +39,7 @@ impl Tally {
             return;
         }
         self.asleep += 1;
-        if let Some(count) = Key::of(call).and_then(|key| bounded(&mut self.on_word, key, WORDS)) {
+        if let Some(count) = WaitKey::of(call).and_then(|key| bounded(&mut self.on_word, key, WORDS)) {
             *count += 1;
         }
     }
@@ -49,7 +49,7 @@ impl Tally {
 pub(super) struct Locks<'a> {
     survey: Survey<'a>,
     /// Whether it is a lock; `None` where that could not be told.
-    known: HashMap<Key, Option<bool>>,
+    known: HashMap<WaitKey, Option<bool>>,
     spent: Duration,
 }
 
@@ -77,9 +77,9 @@ impl<'a> Locks<'a> {
             return;
         }
         let before = own_cpu();
-        let mut wanted: HashMap<Key, Sleeper> = HashMap::new();
+        let mut wanted: HashMap<WaitKey, Sleeper> = HashMap::new();
         for sleeper in sleepers {
-            if let Some(key) = Key::of(&sleeper.1)
+            if let Some(key) = WaitKey::of(&sleeper.1)
                 && !self.known.contains_key(&key)
                 && wanted.len() < AT_ONCE
             {
@@ -93,7 +93,7 @@ impl<'a> Locks<'a> {
         let calls: HashMap<Lwp, SyscallFile> = sleepers.iter().copied().collect();
         for (lwp, wait, kind) in self.survey.kinds(&sleepers) {
             if now(lwp).as_ref() == calls.get(&lwp) {
-                self.known.insert(Key(wait.word, wait.op), is_lock(kind));
+                self.known.insert(WaitKey(wait.word, wait.op), is_lock(kind));
             }
         }
         self.spent += own_cpu().saturating_sub(before);
@@ -145,6 +145,6 @@ mod tests {
         }
         assert_eq!((tally.asleep, tally.on_word.len()), (1000, WORDS));
         tally.add(&call(0x10000));
-        assert_eq!(tally.on_word[&Key(RemoteAddr(0x10000), FutexOp::Wait)], 2);
+        assert_eq!(tally.on_word[&WaitKey(RemoteAddr(0x10000), FutexOp::Wait)], 2);
     }
 }

@@ -24,7 +24,7 @@ pub(super) enum Depth {
 
 /// The threads that ended during the measurement.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ended {
+struct EndedThreads {
     count: u64,
     /// By the counters of those that were there for long, up to the last sample of each.
     run: u64,
@@ -43,7 +43,7 @@ pub(super) struct Meter {
     started: u64,
     now: u64,
     threads: BTreeMap<Lwp, Task>,
-    ended: Ended,
+    ended: EndedThreads,
     /// CPU clock of the process: at the start, and now. `None` where it cannot be read.
     clock: Option<(u64, u64)>,
     /// Twice the integral of the number of threads.
@@ -62,7 +62,7 @@ impl Meter {
             started: 0,
             now: 0,
             threads: BTreeMap::new(),
-            ended: Ended::default(),
+            ended: EndedThreads::default(),
             clock: None,
             lwps2: 0,
             asked: 0,
@@ -78,7 +78,7 @@ impl Meter {
         }
         // None of these is new.
         for task in meter.threads.values_mut() {
-            task.is_old();
+            task.set_old();
         }
         meter.restart();
         Ok(meter)
@@ -89,7 +89,7 @@ impl Meter {
         self.started = self.now;
         self.lwps2 = 0;
         self.samples = 0;
-        self.ended = Ended::default();
+        self.ended = EndedThreads::default();
         self.clock = self.clock.map(|(_, now)| (now, now));
         for task in self.threads.values_mut() {
             task.restart(self.now);

@@ -82,7 +82,7 @@ impl Task {
     }
 
     /// It was there before anybody looked.
-    pub(super) fn is_old(&mut self) {
+    pub(super) fn set_old(&mut self) {
         self.seen = BRIEF;
     }
 

@@ -1,7 +1,7 @@
 //! Threads of other processes that hold what threads of the target wait for, by way of shared memory, and
 //! what those wait for in turn.
 
-use super::look::{Seen, object};
+use super::look::{SeenLocks, object};
 use super::owners::Owners;
 use super::survey::{Survey, read_objects};
 use crate::look::{Look, facts_now};
@@ -20,22 +20,22 @@ const MAX_THREADS: usize = 256;
 
 /// The other processes that matter.
 #[derive(Default)]
-pub(super) struct Abroad {
+pub(super) struct OtherProcesses {
     processes: BTreeMap<Pid, Box<dyn Target>>,
     pub(super) facts: BTreeMap<Lwp, LwpFacts>,
     home: HashMap<Lwp, Pid>,
 }
 
-impl Seen {
+impl SeenLocks {
     /// Follows the holders in other processes.
-    pub(super) fn follow_abroad(&mut self, survey: &Survey<'_>, owners: &Owners<'_>) {
+    pub(super) fn follow_other_processes(&mut self, survey: &Survey<'_>, owners: &Owners<'_>) {
         let mut followed = HashSet::new();
         while followed.len() < MAX_THREADS {
             let holders = self.objects.values().flat_map(|object| &object.holders);
             let strangers = holders.filter(|holder| holder.status == HolderStatus::OtherProcess);
             let mut strangers = strangers.filter_map(|holder| Some((holder.pid?, holder.lwp?)));
             let Some((pid, lwp)) = strangers.find(|one| followed.insert(*one)) else { return };
-            self.abroad.home.insert(lwp, pid);
+            self.others.home.insert(lwp, pid);
             let _ = self.follow_one(pid, lwp, survey, owners);
         }
     }
@@ -43,7 +43,7 @@ impl Seen {
     /// What thread `lwp` of `pid` waits for, if that is something the target can see too.
     fn follow_one(&mut self, pid: Pid, lwp: Lwp, survey: &Survey<'_>, owners: &Owners<'_>) -> Option<()> {
         let target = survey.context.target;
-        let Abroad { processes, facts: known, .. } = &mut self.abroad;
+        let OtherProcesses { processes, facts: known, .. } = &mut self.others;
         if !processes.contains_key(&pid) {
             let other =
                 target.other(pid).filter(|other| other.denial().is_none() && processes.len() < MAX_PROCESSES)?;
@@ -77,7 +77,7 @@ impl Seen {
     }
 }
 
-impl Abroad {
+impl OtherProcesses {
     /// Facts of `lwps` now, wherever they live.
     pub(super) fn facts_of(&self, target: &dyn Target, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         let (strangers, ours): (Vec<Lwp>, Vec<Lwp>) = lwps.iter().partition(|lwp| self.facts.contains_key(lwp));
