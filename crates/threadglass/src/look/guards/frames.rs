@@ -17,6 +17,7 @@ use crate::target::Target;
 use crate::unwind::{Place, Space, StackWords, Walk, Walker};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Frames of one stack that are looked at.
@@ -117,11 +118,9 @@ struct Search<'s> {
     code: Code<'s>,
     /// By call: its landing pad.
     pads: HashMap<u64, Option<u64>>,
-    /// By return address: the register from which the system call's argument came, and how far from it.
-    recovered: HashMap<u64, Option<(u8, i64)>>,
     references: References,
     /// By return address: the instructions that lead to the call.
-    blocks: ByAddress<Option<Vec<(u64, Insn)>>>,
+    blocks: ByAddress<Option<Rc<[(u64, Insn)]>>>,
     found: Vec<Clue>,
 }
 
@@ -144,7 +143,6 @@ impl<'s> Search<'s> {
             space,
             code: Code::new(space),
             pads: HashMap::new(),
-            recovered: HashMap::new(),
             references: References::default(),
             blocks: ByAddress::default(),
             found: Vec::new(),
@@ -202,8 +200,8 @@ impl<'s> Search<'s> {
             // Of what was not read at once everything may be in there.
             let to = frame.top.map_or(usize::MAX, offset);
             let beyond = to > stack.len();
-            let words = stack[from..to.clamp(from, stack.len())].chunks_exact(8);
-            let words = words.map(|bytes| u64::from_le_bytes(std::array::from_fn(|at| bytes[at])));
+            let (words, _) = stack[from..to.clamp(from, stack.len())].as_chunks();
+            let words = words.iter().copied().map(u64::from_le_bytes);
             let registers = KEPT.iter().filter_map(|number| frame.registers.get(DWARF[*number]));
             let mut values: Vec<u64> = words.chain(registers).collect();
             for place in [Some(frame.place.lookup().0), self.pad(frame)].into_iter().flatten() {
@@ -233,7 +231,7 @@ impl<'s> Search<'s> {
         };
         let end = walker.frames(&mut words, registers, &mut |place, registers| {
             places.push(place);
-            // What the C library does there is its own affair: it calls nobody back with a lock held.
+            // Frames of the C library are left out: it calls nobody back with a lock held.
             let ours = frames.len() < MAX_FRAMES && !place.signal && !space.is_libc(place.lookup().0);
             let index = frames.len();
             if let Some(inner) = frames.last_mut().filter(|inner| inner.top.is_none() && !place.exact) {
@@ -287,26 +285,28 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// The frame as it was at its call, with the call's arguments.
-    fn at_call(&mut self, frame: &FrameState) -> Option<Machine> {
+    /// The instructions that lead to the frame's call.
+    fn block(&mut self, frame: &FrameState) -> Option<Rc<[(u64, Insn)]>> {
         let back = frame.place.pc.0;
         let block = self.blocks.entry(back).or_insert_with(|| {
             let (start, _) = self.code.function(frame.place.lookup().0)?;
-            block_before(&mut self.code, start, back)
+            block_before(&mut self.code, start, back).map(Rc::from)
         });
+        block.clone()
+    }
+
+    /// The frame as it was at its call, with the call's arguments.
+    fn at_call(&mut self, frame: &FrameState) -> Option<Machine> {
+        let block = self.block(frame)?;
         let mut state = machine(frame, 0);
-        set_up(&mut state, &mut self.code.pages, block.as_ref()?);
+        set_up(&mut state, &mut self.code.pages, &block);
         Some(state)
     }
 
     /// Completes the registers of the innermost frame by what the system call was given.
     fn recover(&mut self, frame: &mut FrameState, futex: u64) {
-        let back = frame.place.pc.0;
-        let found = self.recovered.entry(back).or_insert_with(|| {
-            let (start, _) = self.code.function(frame.place.lookup().0).filter(|_| !frame.place.exact)?;
-            argument(&mut self.code, start, back)
-        });
-        if let Some((register, distance)) = *found {
+        let block = if frame.place.exact { None } else { self.block(frame) };
+        if let Some((register, distance)) = block.and_then(|block| argument(&block)) {
             let slot = &mut frame.registers.general[usize::from(DWARF[usize::from(register)])];
             *slot = slot.or(Some(futex.wrapping_sub(distance as u64)));
         }
@@ -343,7 +343,7 @@ impl<'s> Search<'s> {
                 let unwound = unwound && (!ahead.takes || waits(lock));
                 // What became of it in a function whose end was not seen is not known: as much as can be.
                 if ahead.ends || ahead.takes {
-                    // Who has waited for a once goes on when it is done, without having taken anything.
+                    // A thread that has waited for a once goes on when that is done, without having taken anything.
                     let keeps = ahead.keeps && lock.kind != SyncKind::Once;
                     debts[*index] = i8::from(keeps || !ahead.ends);
                 }

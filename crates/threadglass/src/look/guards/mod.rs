@@ -29,7 +29,7 @@ use std::collections::HashMap;
 /// A thread that stands still. The caller sees to it that it still did when the suspects were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestingThread {
-    /// Which.
+    /// Its LWP.
     pub lwp: Lwp,
     /// Its stack pointer.
     pub sp: RemoteAddr,

@@ -12,10 +12,9 @@ use crate::arch::insn::{Insn, Op, Operand, table};
 /// Instructions before the call that are looked at.
 const REACH: usize = 24;
 
-/// The register, of those that calls preserve, that the second argument of the call before `back` was made
-/// from, and how far the argument is from it. `start`: where the function begins.
-pub(super) fn argument(code: &mut Code<'_>, start: u64, back: u64) -> Option<(u8, i64)> {
-    let block = block_before(code, start, back)?;
+/// The register, of those that calls preserve, that the second argument of the call at the end of `block` was made
+/// from, and how far the argument is from it.
+pub(super) fn argument(block: &[(u64, Insn)]) -> Option<(u8, i64)> {
     let (_, before) = block.split_last()?;
     let mut before = before.iter().rev().take(REACH);
     let mut changed = Vec::new();

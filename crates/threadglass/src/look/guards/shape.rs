@@ -45,8 +45,7 @@ pub(super) fn of(space: &Space<'_>, thread: &RestingThread, stack: &[u8], wanted
     let bounds = wanted.iter().map(|lock| lock.address.0);
     let (low, high) =
         (bounds.clone().min().unwrap_or(0).saturating_sub(NEAR), bounds.max().unwrap_or(0).saturating_add(NEAR));
-    for bytes in stack.chunks_exact(8) {
-        let word = u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
+    for word in stack.as_chunks().0.iter().copied().map(u64::from_le_bytes) {
         let own = word.wrapping_sub(thread.sp.0);
         let mut lock = || (low..high).contains(&word).then(|| lock_of(word)).flatten();
         let class = if word < 2 {

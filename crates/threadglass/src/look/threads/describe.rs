@@ -63,7 +63,7 @@ impl<'a> Describer<'a> {
         thread.policy = facts.policy.or(recorded.map(|(policy, _)| policy));
         thread.nice = facts.nice;
         thread.inherited_priority = facts.boosted;
-        // Who sleeps gave the CPU up by itself; who runs has it. Of a queued one it is not recorded.
+        // A thread that sleeps gave the CPU up by itself, one that runs has it. Of a queued one that is not recorded.
         thread.preempted = match state {
             ThreadState::Sleep | ThreadState::Active | ThreadState::Zombie | ThreadState::StoppedAsleep => Some(false),
             _ => None,

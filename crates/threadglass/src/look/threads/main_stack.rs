@@ -2,7 +2,7 @@
 
 use crate::RemoteAddr;
 use crate::model::Stack;
-use crate::proc::StackLimit;
+use crate::proc::{StackLimit, map_at};
 use crate::target::Target;
 
 const PAGE: u64 = 4096;
@@ -19,7 +19,7 @@ pub(super) fn main_stack(target: &dyn Target, recorded: Option<RemoteAddr>) -> O
         StackLimit::Bytes(limit) => limit,
         StackLimit::Unlimited => u64::MAX,
         StackLimit::AsMapped => {
-            let map = target.maps().iter().find(|map| map.contains(end))?;
+            let map = map_at(target.maps(), end)?;
             return Some(Stack { base: top, size: top.0.checked_sub(map.start.0)?, guard: 0 });
         }
     };

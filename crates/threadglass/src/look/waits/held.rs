@@ -1,7 +1,7 @@
 //! Locks that nobody waits for, found where their holders leave traces.
 
 use crate::memory::Slot;
-use crate::proc::MapEntry;
+use crate::proc::map_at;
 use crate::runtimes::{Class, Context, held_by_content};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, RemoteAddr};
@@ -18,11 +18,8 @@ const MAX_ADDRESSES: usize = 1 << 18;
 /// Held mutexes to which a word on the stack of a thread at rest leads. What says of itself that it is held
 /// by a living thread, in all of its fields, is taken for one.
 pub(super) fn on_stacks(target: &dyn Target, context: &Context<'_>, facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<Class> {
-    let data: Vec<&MapEntry> = target.maps().iter().filter(|map| map.write && map.read).collect();
-    let is_data = |addr: u64| {
-        let behind = data.partition_point(|map| map.start.0 <= addr);
-        behind.checked_sub(1).is_some_and(|index| addr < data[index].end.0)
-    };
+    let maps = target.maps();
+    let is_data = |addr: u64| map_at(maps, RemoteAddr(addr)).is_some_and(|map| map.write && map.read);
     let pointers: Vec<RemoteAddr> =
         facts.values().filter_map(|facts| Some(facts.syscall.as_ref()?.registers()?.0)).collect();
     let size = (ALL_STACKS / pointers.len().max(1)).clamp(1 << 10, STACK) & !7;
@@ -34,8 +31,7 @@ pub(super) fn on_stacks(target: &dyn Target, context: &Context<'_>, facts: &BTre
         target.read_many(&mut slots);
         for slot in &slots {
             let got = slot.outcome.unwrap_or(0).min(size);
-            let words =
-                slot.buf[..got].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+            let words = slot.buf[..got].as_chunks().0.iter().copied().map(u64::from_le_bytes);
             addresses.extend(words.filter(|word| word % 8 == 0 && is_data(*word)));
         }
         if addresses.len() > MAX_ADDRESSES {

@@ -13,7 +13,7 @@ use crate::target::{LwpFacts, Target};
 use crate::{Lwp, PthreadId, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 
-/// Waiting threads that are looked at again one by one without a thought.
+/// Up to this many waiting threads are all looked at again, whatever that costs.
 const MANY: usize = 1024;
 
 /// Looks, as often as it takes.
@@ -171,7 +171,7 @@ fn settle(target: &dyn Target, waits: &mut Vec<Wait>, facts: &BTreeMap<Lwp, LwpF
 
 /// Whether a thread was blocked in one call all the time between two looks.
 pub(crate) fn has_not_moved(before: &LwpFacts, now: &LwpFacts) -> bool {
-    // Who went to sleep again has given up the CPU once more.
+    // A thread that went to sleep again has given up the CPU once more.
     before.syscall == now.syscall && before.syscall.is_some() && before.switches == now.switches
 }
 

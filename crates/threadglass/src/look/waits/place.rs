@@ -12,13 +12,13 @@ pub enum NoPlace {
     /// Nothing is there.
     #[error("nothing is mapped there")]
     Unmapped,
-    /// The program itself could not change it.
+    /// It is code that the program could not change.
     #[error("that is code (an object lies in memory that can be written)")]
     Code,
-    /// The same of data.
+    /// It is data that the program could not change.
     #[error("that memory cannot be written, so no object of the kind can be there")]
     NotWritable,
-    /// Only locks of one byte are there, which say nothing of themselves.
+    /// Only a lock of one byte could be there, which says nothing of itself.
     #[error("it is not aligned, as all such objects are (to 4 bytes at least)")]
     Unaligned,
     /// It cannot be read.

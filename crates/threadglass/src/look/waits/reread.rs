@@ -13,7 +13,7 @@ use crate::{InnerTid, RemoteAddr};
 /// What an object says now.
 #[derive(Clone, Debug)]
 pub struct Reread {
-    /// The object. Who waits for it is as it was.
+    /// The object, with the waiters it had before.
     pub object: SyncObject,
     /// Whether it believes to have waiters. May be out of date in either direction.
     pub marked: bool,

@@ -89,7 +89,7 @@ impl<'a> Survey<'a> {
         site: &Site,
     ) -> Option<(Class, Option<RemoteAddr>)> {
         let call = site.call.as_ref();
-        // Of a call that only passes on what its caller wants, the caller tells what that is.
+        // Where a function only passes the system call on, its caller tells what is waited for.
         let is_passed_on = call.is_some_and(|call| runtimes::passes_on(&call.function));
         let caller = site.places.last().filter(|_| is_passed_on).and_then(|place| self.name_of(place.lookup()));
         let (lwp, sp, pc) = *at;

@@ -24,7 +24,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Counts for so long, or until `interrupt` is asked.
+    /// Counts for `time`, or until `interrupt` is asked.
     pub fn for_time(pid: Pid, options: &Options, time: Duration, interrupt: &Interrupt) -> Result<Self, ContendError> {
         let injected = attach(pid, options)?;
         let live = Live::open(pid)?;

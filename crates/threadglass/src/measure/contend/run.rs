@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 /// Between two looks: what a program counts in its last moments is lost when it ends.
 const NAP: Duration = Duration::from_millis(50);
-/// Names are looked up so often, at most.
+/// The shortest time between two lookups of names.
 const NAMES: Duration = Duration::from_secs(1);
-/// Looks that are not the agent's counts wait for so many times as long as the last one took: the program has a better use
-/// for the CPUs.
+/// After a look that is more than the agent's counts, the pause is this many times as long as the look: the program has
+/// a better use for the CPUs.
 const REST: u32 = 30;
 /// A command that was just started has its agent by then.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,13 +36,13 @@ pub enum ContendError {
     /// The process cannot be looked at.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Nor its agent.
+    /// Its agent cannot be looked at.
     #[error(transparent)]
     Track(#[from] TrackError),
-    /// None could be put into it.
+    /// No agent could be put into the process.
     #[error(transparent)]
     Inject(#[from] InjectError),
-    /// Whoever is told how far it is could not take it.
+    /// The progress could not be written.
     #[error(transparent)]
     Progress(#[from] std::io::Error),
 }

@@ -8,7 +8,7 @@ use crate::target::{Library, Target};
 use crate::{RemoteAddr, runtimes};
 use std::collections::HashMap;
 
-/// Stacks are looked at in one look of so many.
+/// One look in this many reads stacks.
 const STACKS_EVERY: u64 = 5;
 /// Objects that are remembered, and call sites of each.
 const MOST: usize = 10_000;

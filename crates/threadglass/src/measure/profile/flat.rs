@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 const RANGES: usize = 20;
 /// A range goes on to cells with at least this part of its hottest one's ticks.
 const PART: u64 = 8;
-/// So many colder cells in a row may lie within a range.
+/// A range may contain this many colder cells in a row.
 const BRIDGE: u64 = 2;
 
 /// Ticks at one address, in the function that the code there really belongs to.

@@ -5,6 +5,7 @@ use crate::arch::Registers;
 use crate::look::Look;
 use crate::model::{Evidence, Frame};
 use crate::perf::Sample;
+use crate::proc::map_at;
 use crate::symbols::{MappedObject, Objects};
 use crate::target::{Live, Module};
 use crate::unwind::{FrameNames, Known, MAX_FRAMES, Namer, Place, Space, StackWords, Walk, Walker};
@@ -132,8 +133,7 @@ impl<'a> ProgramImage<'a> {
             frames = frames.pop().map(nameless).into_iter().collect();
         }
         for frame in frames.iter_mut().filter(|frame| frame.module.is_none()) {
-            let map = self.live.maps().iter().find(|map| map.contains(place.lookup()));
-            let Some(map) = map else { continue };
+            let Some(map) = map_at(self.live.maps(), place.lookup()) else { continue };
             let name = String::from_utf8_lossy(&map.name);
             frame.module = Some(if name.is_empty() { "[anonymous]".to_owned() } else { name.into_owned() });
             frame.offset = Some(place.pc.0.saturating_sub(map.start.0));

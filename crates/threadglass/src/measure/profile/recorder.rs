@@ -25,8 +25,8 @@ const LAST_PATIENCE: Duration = Duration::from_secs(2);
 const MAX_IMAGES: usize = 256;
 /// Stacks and addresses that are told apart.
 const MAX_DISTINCT: usize = 1 << 20;
-/// Fewer ticks than one in so many of what the CPU time of the process would have are told of, once that is many. The
-/// kernel's split into user mode and its own is not exact.
+/// Ticks count as missing when fewer than one in this many of those that the CPU time is good for were seen, once these
+/// are `MANY`. The kernel's split into user mode and its own is not exact.
 const MISSING: u64 = 4;
 const MANY: u64 = 50;
 /// Objects that are taken note of as soon as a command of ours has mapped them: it may end at any time.

@@ -4,6 +4,7 @@ use super::ProfileError;
 use crate::RemoteAddr;
 use crate::elf::{FileSymbols, Image};
 use crate::model::{Histogram, Remedy};
+use crate::proc::map_at;
 use crate::target::{Live, Module, Target};
 use ::perf::histogram::{LARGEST, Layout};
 use std::ops::Range;
@@ -61,10 +62,9 @@ impl FoundRegion {
                     ))
                 }),
             Some(Region::From(addr)) => {
-                let map = live.maps().iter().find(|map| map.exec && map.contains(*addr));
-                let Some(map) = map else {
-                    return Err(missing(format!("no code is mapped at {addr} (`cat /proc/{}/maps`)", live.pid())));
-                };
+                let map = map_at(live.maps(), *addr).filter(|map| map.exec);
+                let why = || missing(format!("no code is mapped at {addr} (`cat /proc/{}/maps`)", live.pid()));
+                let map = map.ok_or_else(why)?;
                 let module = live.module_at(*addr);
                 let bias = module.map_or(0, |module| bias(live, module));
                 let what = format!("code from {addr} on");

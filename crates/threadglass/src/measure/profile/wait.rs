@@ -9,7 +9,7 @@ use crate::look::{Look, Names, Scope};
 use crate::measure::bounded;
 use crate::model::{
     Gap, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, Snapshot, StackShare, SyncKind,
-    Thread, ThreadState, WaitShare, WaitsFor,
+    Thread, ThreadState, WaitShare,
 };
 use crate::symbols::DataNames;
 use crate::target::{KernelFacts, Live, Target, TargetError};
@@ -152,7 +152,7 @@ impl Waits<'_> {
         let mut passed = HashSet::from([thread.lwp]);
         for _ in 0..MAX_CHAIN {
             let Some(waits) = &next.waits_for else { break };
-            words.push(self.object(waits));
+            words.push(format!("{} {}", waits.kind.word(), self.name(waits.address, waits.name.as_deref())));
             let Some(holder) = waits.held_by.first().filter(|_| waits.kind != SyncKind::Join) else { break };
             let more = match waits.held_by.len() {
                 1 => String::new(),
@@ -169,10 +169,6 @@ impl Waits<'_> {
             next = thread;
         }
         words
-    }
-
-    fn object(&mut self, waits: &WaitsFor) -> String {
-        format!("{} {}", waits.kind.word(), self.name(waits.address, waits.name.as_deref()))
     }
 
     fn name(&mut self, address: RemoteAddr, known: Option<&str>) -> String {

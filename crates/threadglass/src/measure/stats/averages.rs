@@ -10,8 +10,8 @@ pub struct Averages {
 }
 
 impl Averages {
-    /// Of `wall` nanoseconds. The three are measured one by one, each with its own small error; what cannot
-    /// be is put right here: who ran was there, and who wanted to run was there.
+    /// Of `wall` nanoseconds. The three are measured one by one, each with its own small error. What contradicts is
+    /// corrected here: a thread that ran, or wanted to run, was there.
     pub fn new(wall: u128, lwps: u128, runnable: u128, running: u128) -> Self {
         if wall == 0 {
             return Self::default();

@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
-/// Of so many threads that run or are queued it is asked at each sample whether they have slept. More are
-/// judged by their counters alone.
+/// Running or queued threads that are asked at each sample whether they have slept. More are judged by their counters
+/// alone.
 const ASKED: usize = 64;
 
 /// What is looked at besides the counters.

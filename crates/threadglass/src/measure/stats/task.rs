@@ -5,10 +5,10 @@ use crate::proc::SyscallFile;
 use crate::target::SchedCounters;
 
 /// A running thread's counters move with every clock tick, which comes at least a hundred times a second.
-/// One that runs by the kernel's word and has not moved for so long is queued.
+/// A thread that the kernel calls running, and whose counters have not moved for this long, is queued.
 const STANDS_STILL: u64 = 12_000_000;
 
-/// A thread that ends before it was seen so often is a brief one. The counters of its last sample lack a large
+/// A thread that ends before it was seen this often is a brief one. The counters of its last sample lack a large
 /// part of its life; and those who wait longest are seen most, so others cannot be judged by them.
 const BRIEF: u32 = 10;
 
