@@ -112,6 +112,9 @@ fn sleeps_on(thread: &RestingThread, lock: &WantedLock) -> bool {
     at.is_some_and(|at| at < lock.size)
 }
 
+/// Instructions, with their addresses.
+type Block = Rc<[(u64, Insn)]>;
+
 struct Search<'s> {
     target: &'s dyn Target,
     space: &'s Space<'s>,
@@ -120,7 +123,7 @@ struct Search<'s> {
     pads: HashMap<u64, Option<u64>>,
     references: References,
     /// By return address: the instructions that lead to the call.
-    blocks: ByAddress<Option<Rc<[(u64, Insn)]>>>,
+    blocks: ByAddress<Option<Block>>,
     found: Vec<Clue>,
 }
 
@@ -286,7 +289,7 @@ impl<'s> Search<'s> {
     }
 
     /// The instructions that lead to the frame's call.
-    fn block(&mut self, frame: &FrameState) -> Option<Rc<[(u64, Insn)]>> {
+    fn block(&mut self, frame: &FrameState) -> Option<Block> {
         let back = frame.place.pc.0;
         let block = self.blocks.entry(back).or_insert_with(|| {
             let (start, _) = self.code.function(frame.place.lookup().0)?;

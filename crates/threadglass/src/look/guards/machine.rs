@@ -255,7 +255,8 @@ impl Machine {
     fn atomic(&self, pages: &mut Pages<'_>, insn: &Insn) -> Option<Atomic> {
         let (size, dst) = (insn.size, insn.dst);
         // An exchange with memory is locked without saying so.
-        if !insn.lock && !(insn.op == Op::Xchg && matches!(dst, Operand::Mem(_))) {
+        let is_locked = insn.lock || insn.op == Op::Xchg && matches!(dst, Operand::Mem(_));
+        if !is_locked {
             return None;
         }
         let (old, by) = (self.read(pages, dst, size).get(size), self.read(pages, insn.src, size).get(size));
