@@ -24,7 +24,7 @@ impl Launched {
     pub fn start(command: Command, options: &Options) -> Result<Self, ProfileError> {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error| ProfileError::Launch(name.clone(), error);
-        let held = Held::fork(command).map_err(failed)?;
+        let held = HeldCommand::fork(command).map_err(failed)?;
         let ticker = match Ticker::open(Pid(held.pid()), options.ticks(Begin::AtExec)) {
             Ok(ticker) => Some(ticker),
             Err(error) => {
