@@ -4,13 +4,11 @@ use super::index::UnitIndex;
 use super::locks::LockMember;
 use super::types::Shape;
 use super::unit::Parsed;
-use super::{DebugInfo, Entry, EntryAt, Language, Session};
-use gimli::{UnitOffset, constants as dw};
+use super::{DebugInfo, EntryAt, Language, Session};
+use gimli::constants as dw;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Entries below one function that are read.
-const MAX_ENTRIES: usize = 1 << 17;
 /// Variables and parameters of the functions at one address.
 const MAX_VARIABLES: usize = 1024;
 /// Types that pointers of one address lead to.
@@ -200,53 +198,33 @@ impl<'a> Session<'a> {
     /// The variables and parameters of the function at `offset` that are in force at `pc`; and of each,
     /// whether its function is the program's own. Then whether any of the functions is.
     fn variables_in(&mut self, parsed: &Parsed<'a>, offset: usize, pc: u64) -> Option<(Vec<(EntryAt, bool)>, bool)> {
-        let start = self.units.get(parsed.index)?.start;
-        let mut entries = parsed.unit.entries_raw(Some(UnitOffset(offset))).ok()?;
-        let mut entry = Entry::null();
         let mut variables = Vec::new();
         // The depths of the functions around an entry, and whether each is the program's own.
         let mut functions: Vec<(isize, bool)> = Vec::new();
-        let mut skipped: Option<isize> = None;
         let mut any_own = false;
-        for _ in 0..MAX_ENTRIES {
-            if entries.is_empty() || variables.len() >= MAX_VARIABLES || self.is_exhausted() {
-                break;
+        let walked = self.walk(parsed, offset, |this, depth, entry| {
+            if variables.len() >= MAX_VARIABLES || this.is_exhausted() {
+                return None;
             }
-            let depth = entries.next_depth();
-            let Ok(is_entry) = entries.read_entry(&mut entry) else { break };
-            if is_entry && skipped.is_none_or(|at| depth <= at) {
-                skipped = None;
-                functions.retain(|(at, _)| *at < depth);
-                let at = start.checked_add(entry.offset().0)?;
-                let is_open = match entry.tag() {
-                    dw::DW_TAG_formal_parameter | dw::DW_TAG_variable => {
-                        variables.push((at, functions.last().is_some_and(|(_, is_own)| *is_own)));
-                        true
-                    }
-                    dw::DW_TAG_subprogram if depth == 0 => {
-                        functions.push((depth, self.is_own(at)));
-                        true
-                    }
-                    dw::DW_TAG_inlined_subroutine | dw::DW_TAG_lexical_block => {
-                        let ranges = self.code_ranges(parsed, entry.attrs());
-                        let is_here = ranges.iter().any(|(from, to)| (*from..*to).contains(&pc));
-                        if is_here && entry.tag() == dw::DW_TAG_inlined_subroutine {
-                            functions.push((depth, self.is_own(at)));
-                        }
-                        // A block without code of its own only groups names.
-                        is_here || (ranges.is_empty() && entry.tag() == dw::DW_TAG_lexical_block)
-                    }
-                    _ => false,
-                };
-                any_own |= functions.last().is_some_and(|(_, is_own)| *is_own);
-                if !is_open && entry.has_children() {
-                    skipped = Some(depth);
+            functions.retain(|(around, _)| *around < depth);
+            let at = parsed.start.checked_add(entry.offset().0)?;
+            match entry.tag() {
+                dw::DW_TAG_formal_parameter | dw::DW_TAG_variable => {
+                    variables.push((at, functions.last().is_some_and(|(_, is_own)| *is_own)));
+                    return Some(true);
                 }
+                dw::DW_TAG_subprogram if depth == 0 => {}
+                _ if this.is_inner_code(parsed, entry, pc) => {}
+                _ => return Some(false),
             }
-            if entries.next_depth() <= 0 {
-                break;
+            if entry.tag() != dw::DW_TAG_lexical_block {
+                let is_own = this.is_own(at);
+                any_own |= is_own;
+                functions.push((depth, is_own));
             }
-        }
+            Some(true)
+        });
+        walked.ok()?;
         Some((variables, any_own))
     }
 

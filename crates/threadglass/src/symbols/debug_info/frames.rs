@@ -1,14 +1,12 @@
 //! The functions at an address, those that the compiler put into others too, with their places in the source.
 
-use super::line_program::{LineProgram, Row, Text};
+use super::line_program::{LineProgram, Row};
 use super::unit::Parsed;
-use super::{DebugInfo, Entry, EntryAt, MAX_NAME, MAX_REFERENCES, Session, up_to_nul};
-use gimli::{AttributeValue, DebugStrOffsetsIndex, Section, UnitOffset, constants as dw};
+use super::{DebugInfo, EntryAt, MAX_REFERENCES, Session};
+use gimli::{AttributeValue, constants as dw};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-/// Entries below one function that are read.
-const MAX_ENTRIES: usize = 1 << 17;
 /// Functions that lie in one another.
 const MAX_INLINED: usize = 256;
 
@@ -28,18 +26,10 @@ pub struct FunctionAt {
 /// Functions, the outermost first; each with where it was called from in the one before it.
 type Calls = Vec<(EntryAt, Row)>;
 
-/// What is known of one address before its files are looked up.
-struct Found {
-    functions: Calls,
-    start: Option<u64>,
-    row: Option<Row>,
-}
-
 impl DebugInfo {
     /// The functions at each of the link-time addresses `pcs`, the innermost first. Where only a line is known, that
     /// is of a function without a name.
     pub(in crate::symbols) fn functions_at(&mut self, pcs: &[u64]) -> Vec<Vec<FunctionAt>> {
-        let sections = self.sections.clone();
         let mut session = self.session();
         let mut by_unit: BTreeMap<usize, Vec<(u64, usize)>> = BTreeMap::new();
         for (index, pc) in pcs.iter().enumerate() {
@@ -50,7 +40,7 @@ impl DebugInfo {
         let mut functions = vec![Vec::new(); pcs.len()];
         for (unit, mut wanted) in by_unit {
             wanted.sort_unstable();
-            if let Some(found) = session.functions_in(unit, &wanted, sections.lines()) {
+            if let Some(found) = session.functions_in(unit, &wanted) {
                 for ((_, index), found) in wanted.iter().zip(found) {
                     functions[*index] = found;
                 }
@@ -61,11 +51,11 @@ impl DebugInfo {
 }
 
 impl<'a> Session<'a> {
-    fn functions_in(&mut self, unit: usize, wanted: &[(u64, usize)], lines: &[u8]) -> Option<Vec<Vec<FunctionAt>>> {
+    fn functions_in(&mut self, unit: usize, wanted: &[(u64, usize)]) -> Option<Vec<Vec<FunctionAt>>> {
         let parsed = self.unit(unit)?;
         let root = parsed.unit.entry(parsed.unit.header.root_offset()).ok()?;
         let program = match root.attr_value(dw::DW_AT_stmt_list) {
-            Some(AttributeValue::DebugLineRef(offset)) => LineProgram::at(lines, offset.0 as u64),
+            Some(AttributeValue::DebugLineRef(offset)) => LineProgram::at(self.sections.lines(), offset.0),
             _ => None,
         };
         let pcs: Vec<u64> = wanted.iter().map(|(pc, _)| *pc).collect();
@@ -78,8 +68,7 @@ impl<'a> Session<'a> {
         let mut all = Vec::with_capacity(pcs.len());
         for (pc, row) in pcs.iter().zip(rows) {
             let (functions, start) = self.chain(&parsed, *pc).unzip();
-            let functions = functions.unwrap_or_default();
-            all.push(self.describe(&parsed, Found { functions, start, row }, &mut files));
+            all.push(self.describe(&parsed, functions.unwrap_or_default(), start, row, &mut files));
         }
         Some(all)
     }
@@ -88,65 +77,48 @@ impl<'a> Session<'a> {
     fn chain(&mut self, parsed: &Parsed<'a>, pc: u64) -> Option<(Calls, u64)> {
         let index = self.index(parsed.index)?;
         let (start, function) = super::code::function_at(&index, pc)?;
-        let base = self.units.get(parsed.index)?.start;
-        let mut entries = parsed.unit.entries_raw(Some(UnitOffset(function))).ok()?;
-        let mut entry = Entry::null();
-        let mut chain = vec![(base.checked_add(function)?, Row::default())];
-        // Below an entry that has other code, nothing is of interest.
-        let mut skipped: Option<isize> = None;
-        for number in 0.. {
-            if number == MAX_ENTRIES || chain.len() == MAX_INLINED || self.is_exhausted() {
-                self.leave_out("functions that were inlined", "a function has too many of them");
-                break;
+        let mut chain = vec![(parsed.start.checked_add(function)?, Row::default())];
+        let is_whole = self.walk(parsed, function, |this, depth, entry| {
+            if chain.len() == MAX_INLINED || this.is_exhausted() {
+                return None;
             }
-            if entries.is_empty() {
-                break;
-            }
-            let depth = entries.next_depth();
-            let Ok(is_entry) = entries.read_entry(&mut entry) else { break };
-            if is_entry && depth > 0 && skipped.is_none_or(|at| depth <= at) {
-                skipped = None;
-                let is_open = match entry.tag() {
-                    dw::DW_TAG_inlined_subroutine | dw::DW_TAG_lexical_block => {
-                        let ranges = self.code_ranges(parsed, entry.attrs());
-                        let is_here = ranges.iter().any(|(from, to)| (*from..*to).contains(&pc));
-                        if is_here && entry.tag() == dw::DW_TAG_inlined_subroutine {
-                            let number = |name| entry.attr(name).and_then(|value| value.udata_value());
-                            let file = match entry.attr_value(dw::DW_AT_call_file) {
-                                Some(AttributeValue::FileIndex(file)) => file,
-                                _ => number(dw::DW_AT_call_file).unwrap_or(u64::MAX),
-                            };
-                            let line = number(dw::DW_AT_call_line).unwrap_or(0);
-                            chain.push((base.checked_add(entry.offset().0)?, Row { file, line }));
-                        }
-                        // A block without code of its own only groups names.
-                        is_here || (ranges.is_empty() && entry.tag() == dw::DW_TAG_lexical_block)
-                    }
-                    _ => false,
+            let is_open = depth == 0 || this.is_inner_code(parsed, entry, pc);
+            if is_open && entry.tag() == dw::DW_TAG_inlined_subroutine {
+                let number = |name| entry.attr(name).and_then(|value| value.udata_value());
+                let file = match entry.attr_value(dw::DW_AT_call_file) {
+                    Some(AttributeValue::FileIndex(file)) => file,
+                    _ => number(dw::DW_AT_call_file).unwrap_or(u64::MAX),
                 };
-                if !is_open && entry.has_children() {
-                    skipped = Some(depth);
-                }
+                let line = number(dw::DW_AT_call_line).unwrap_or(0);
+                chain.push((parsed.start.checked_add(entry.offset().0)?, Row { file, line }));
             }
-            if entries.next_depth() <= 0 {
-                break;
-            }
+            Some(is_open)
+        });
+        if !is_whole.ok()? {
+            self.leave_out("functions that were inlined", "a function has too many of them");
         }
         Some((chain, start))
     }
 
     /// Names and files, the innermost function first.
-    fn describe(&mut self, parsed: &Parsed<'a>, found: Found, files: &mut Files<'_>) -> Vec<FunctionAt> {
-        let mut place = found.row;
-        let mut described = Vec::with_capacity(found.functions.len());
-        for (index, (at, call)) in found.functions.iter().enumerate().rev() {
+    fn describe(
+        &mut self,
+        parsed: &Parsed<'a>,
+        functions: Calls,
+        start: Option<u64>,
+        row: Option<Row>,
+        files: &mut Files<'_>,
+    ) -> Vec<FunctionAt> {
+        let mut place = row;
+        let mut described = Vec::with_capacity(functions.len());
+        for (index, (at, call)) in functions.into_iter().enumerate().rev() {
             let (file, line) = self.place(parsed, place, files);
-            let start = found.start.filter(|_| index == 0);
-            described.push(FunctionAt { name: self.object_name(*at), start, file, line });
-            place = Some(*call);
+            let start = start.filter(|_| index == 0);
+            described.push(FunctionAt { name: self.object_name(at), start, file, line });
+            place = Some(call);
         }
-        if described.is_empty() && found.row.is_some() {
-            let (file, line) = self.place(parsed, found.row, files);
+        if described.is_empty() && row.is_some() {
+            let (file, line) = self.place(parsed, row, files);
             described.push(FunctionAt { file, line, ..FunctionAt::default() });
         }
         described
@@ -165,30 +137,11 @@ impl<'a> Session<'a> {
 
     fn path(&self, parsed: &Parsed<'a>, number: u64, files: &Files<'_>) -> Option<String> {
         let file = files.program?.file(number)?;
-        let text = |text| self.text(parsed, text).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let text = |text| self.string(parsed, text);
         let mut path = PathBuf::from(files.directory.as_deref().unwrap_or_default());
         path.extend(file.directory.and_then(text));
         path.push(text(file.name)?);
         Some(path.to_string_lossy().into_owned())
-    }
-
-    fn text<'t>(&self, parsed: &Parsed<'a>, text: Text<'t>) -> Option<&'t [u8]>
-    where
-        'a: 't,
-    {
-        let place = |offset: u64| usize::try_from(offset).ok();
-        match text {
-            Text::Here(bytes) => Some(&bytes[..bytes.len().min(MAX_NAME)]),
-            Text::InLineStrings(offset) => up_to_nul(self.dwarf.debug_line_str.reader().slice(), place(offset)?),
-            Text::InStrings(offset) => up_to_nul(self.dwarf.debug_str.reader().slice(), place(offset)?),
-            Text::ByIndex(index) => {
-                let index = DebugStrOffsetsIndex(place(index)?);
-                let unit = &parsed.unit;
-                let offsets = &self.dwarf.debug_str_offsets;
-                let offset = offsets.get_str_offset(unit.encoding().format, unit.str_offsets_base, index).ok()?;
-                up_to_nul(self.dwarf.debug_str.reader().slice(), offset.0)
-            }
-        }
     }
 
     /// The name of the function `at` as the object has it, or else as its author wrote it; either may be said elsewhere.

@@ -3,7 +3,11 @@
 //! One byte of such a program is one row of the table, and a header may claim any number of files. So no table is
 //! built: the program is run once for all addresses that are asked for, and files are looked up one by one.
 
-use gimli::constants as dw;
+use super::Slice;
+use gimli::{
+    AttributeValue, DebugLineStrOffset, DebugStrOffset, DebugStrOffsetsIndex, Format, LittleEndian, Reader,
+    constants as dw,
+};
 
 /// Files and directories of one unit that are looked at.
 const MAX_FILES: u64 = 1 << 20;
@@ -13,13 +17,7 @@ const MAX_COLUMNS: u8 = 16;
 const STEP: u32 = 1 << 16;
 
 /// A text in the header, not looked up yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Text<'a> {
-    Here(&'a [u8]),
-    InLineStrings(u64),
-    InStrings(u64),
-    ByIndex(u64),
-}
+type Text<'a> = AttributeValue<Slice<'a>>;
 
 /// A file, as the header has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,108 +38,40 @@ pub(super) struct Row {
 /// The program of one unit.
 pub(super) struct LineProgram<'a> {
     version: u16,
-    /// Whether offsets are of 8 bytes.
-    is_wide: bool,
+    format: Format,
     step: u64,
     line_base: i8,
     line_range: u8,
     /// How many operands each of the first instructions has.
     operands: &'a [u8],
-    tables: &'a [u8],
-    code: &'a [u8],
-}
-
-/// What is read from the front of a slice; `None` once it is at its end.
-#[derive(Clone, Copy)]
-struct Cursor<'a>(&'a [u8]);
-
-impl<'a> Cursor<'a> {
-    fn take(&mut self, count: u64) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(usize::try_from(count).ok()?)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    /// A number of `size` bytes, 8 at most.
-    fn fixed(&mut self, size: u64) -> Option<u64> {
-        let bytes = self.take(size)?;
-        (bytes.len() <= 8).then(|| bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-    }
-
-    fn half(&mut self) -> Option<u16> {
-        self.fixed(2).map(|half| half as u16)
-    }
-
-    fn offset(&mut self, is_wide: bool) -> Option<u64> {
-        self.fixed(if is_wide { 8 } else { 4 })
-    }
-
-    /// Bits beyond the 64th are dropped.
-    fn unsigned(&mut self) -> Option<u64> {
-        let (mut number, mut shift) = (0u64, 0u32);
-        loop {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-            shift = shift.saturating_add(7);
-            if byte & 0x80 == 0 {
-                return Some(number);
-            }
-        }
-    }
-
-    fn signed(&mut self) -> Option<i64> {
-        let before = self.0;
-        let number = self.unsigned()?;
-        let length = before.len() - self.0.len();
-        let bits = u32::try_from(length).ok()?.saturating_mul(7);
-        let unused = 64u32.saturating_sub(bits);
-        Some((number << unused) as i64 >> unused)
-    }
-
-    fn text(&mut self) -> Option<&'a [u8]> {
-        let end = memchr::memchr(0, self.0)?;
-        let text = self.take(end as u64)?;
-        self.byte()?;
-        Some(text)
-    }
+    tables: Slice<'a>,
+    code: Slice<'a>,
 }
 
 impl<'a> LineProgram<'a> {
     /// The program at `offset` of the section. `None` when there is none that can be read.
-    pub(super) fn at(section: &'a [u8], offset: u64) -> Option<Self> {
-        let mut input = Cursor(section.get(usize::try_from(offset).ok()?..)?);
-        let first = input.fixed(4)?;
-        let is_wide = first == 0xffff_ffff;
-        let length = if is_wide { input.fixed(8)? } else { first };
-        let mut input = Cursor(input.take(length)?);
-        let version = input.half()?;
-        if !(2..=5).contains(&version) {
-            return None;
-        }
+    pub(super) fn at(section: &'a [u8], offset: usize) -> Option<Self> {
+        let mut input = Slice::new(section.get(offset..)?, LittleEndian);
+        let (length, format) = input.read_initial_length().ok()?;
+        let mut code = input.split(length).ok()?;
+        let version = code.read_u16().ok().filter(|version| (2..=5).contains(version))?;
         if version == 5 {
             // Sizes of addresses and of segment selectors.
-            input.take(2)?;
+            code.skip(2).ok()?;
         }
-        let header_length = input.offset(is_wide)?;
-        let mut header = Cursor(input.take(header_length)?);
-        let code = input.0;
-        let step = u64::from(header.byte()?);
+        let header_length = code.read_offset(format).ok()?;
+        let mut header = code.split(header_length).ok()?;
+        let step = u64::from(header.read_u8().ok()?);
         if version >= 4 {
             // Instructions in one word: only where there are several.
-            header.byte()?;
+            header.skip(1).ok()?;
         }
-        let _is_statement = header.byte()?;
-        let line_base = header.byte()? as i8;
-        let line_range = Some(header.byte()?).filter(|range| *range != 0)?;
-        let first_special = header.byte()?.checked_sub(1)?;
-        let operands = header.take(u64::from(first_special))?;
-        Some(Self { version, is_wide, step, line_base, line_range, operands, tables: header.0, code })
+        let _is_statement = header.read_u8().ok()?;
+        let line_base = header.read_i8().ok()?;
+        let line_range = header.read_u8().ok().filter(|range| *range != 0)?;
+        let first_special = header.read_u8().ok()?.checked_sub(1)?;
+        let operands = header.split(first_special.into()).ok()?.slice();
+        Some(Self { version, format, step, line_base, line_range, operands, tables: header, code })
     }
 
     /// The row of each of `addrs`, which are sorted. Gives what it has when `is_over` says so.
@@ -153,52 +83,51 @@ impl<'a> LineProgram<'a> {
 
     fn run(&self, addrs: &[u64], found: &mut [Option<Row>], is_over: impl Fn() -> bool) -> Option<()> {
         let (lowest, highest) = (*addrs.first()?, *addrs.last()?);
-        let special = self.operands.len() + 1;
+        let special = self.operands.len() as u8 + 1;
+        let advance = |by: u8| u64::from(by / self.line_range).wrapping_mul(self.step);
         let start = Row { file: 1, line: 1 };
         let (mut addr, mut row) = (0u64, start);
         // The last row that was made in this sequence, and where it begins.
         let mut open: Option<(u64, Row)> = None;
         let mut is_dead = false;
-        let mut input = Cursor(self.code);
+        let mut input = self.code;
         let mut count = 0u32;
-        while !input.0.is_empty() {
+        while !input.is_empty() {
             count = count.wrapping_add(1);
             if count.is_multiple_of(STEP) && is_over() {
                 return None;
             }
-            let opcode = input.byte()?;
-            let mut makes_row = false;
-            let mut ends = false;
-            if usize::from(opcode) >= special {
-                let by = opcode - special as u8;
-                addr = addr.wrapping_add(u64::from(by / self.line_range).wrapping_mul(self.step));
-                let lines = i64::from(self.line_base) + i64::from(by % self.line_range);
-                row.line = row.line.wrapping_add_signed(lines);
-                makes_row = true;
-            } else {
-                match opcode {
-                    0 => {
-                        let length = input.unsigned()?;
-                        let mut body = Cursor(input.take(length)?);
-                        match body.byte().map(dw::DwLne) {
-                            Some(dw::DW_LNE_end_sequence) => (makes_row, ends) = (true, true),
-                            Some(dw::DW_LNE_set_address) => addr = body.fixed(body.0.len() as u64)?,
-                            _ => {}
-                        }
+            let opcode = input.read_u8().ok()?;
+            let (mut makes_row, mut ends) = (false, false);
+            match dw::DwLns(opcode) {
+                dw::DwLns(0) => {
+                    let length = input.read_uleb128().ok()?;
+                    let mut body = input.split(usize::try_from(length).ok()?).ok()?;
+                    match body.read_u8().ok().map(dw::DwLne) {
+                        Some(dw::DW_LNE_end_sequence) => (makes_row, ends) = (true, true),
+                        Some(dw::DW_LNE_set_address) if body.len() > 8 => return None,
+                        Some(dw::DW_LNE_set_address) => addr = body.read_uint(body.len()).ok()?,
+                        _ => {}
                     }
-                    1 => makes_row = true,
-                    2 => addr = addr.wrapping_add(input.unsigned()?.wrapping_mul(self.step)),
-                    3 => row.line = row.line.wrapping_add_signed(input.signed()?),
-                    4 => row.file = input.unsigned()?,
-                    8 => {
-                        let by = (255 - special as u8) / self.line_range;
-                        addr = addr.wrapping_add(u64::from(by).wrapping_mul(self.step));
-                    }
-                    9 => addr = addr.wrapping_add(input.fixed(2)?),
-                    _ => {
-                        for _ in 0..*self.operands.get(usize::from(opcode) - 1)? {
-                            input.unsigned()?;
-                        }
+                }
+                _ if opcode >= special => {
+                    let by = opcode - special;
+                    addr = addr.wrapping_add(advance(by));
+                    let lines = i64::from(self.line_base) + i64::from(by % self.line_range);
+                    row.line = row.line.wrapping_add_signed(lines);
+                    makes_row = true;
+                }
+                dw::DW_LNS_copy => makes_row = true,
+                dw::DW_LNS_advance_pc => {
+                    addr = addr.wrapping_add(input.read_uleb128().ok()?.wrapping_mul(self.step));
+                }
+                dw::DW_LNS_advance_line => row.line = row.line.wrapping_add_signed(input.read_sleb128().ok()?),
+                dw::DW_LNS_set_file => row.file = input.read_uleb128().ok()?,
+                dw::DW_LNS_const_add_pc => addr = addr.wrapping_add(advance(255 - special)),
+                dw::DW_LNS_fixed_advance_pc => addr = addr.wrapping_add(input.read_u16().ok()?.into()),
+                _ => {
+                    for _ in 0..*self.operands.get(usize::from(opcode) - 1)? {
+                        input.skip_leb128().ok()?;
                     }
                 }
             }
@@ -227,89 +156,87 @@ impl<'a> LineProgram<'a> {
 
     /// The file with this number.
     pub(super) fn file(&self, number: u64) -> Option<FileEntry<'a>> {
-        let mut input = Cursor(self.tables);
+        let mut input = self.tables;
         if self.version >= 5 {
             let directories = Columns::read(&mut input)?;
             let first = input;
-            directories.skip(&mut input, self.is_wide)?;
+            directories.skip(&mut input, self.format)?;
             let files = Columns::read(&mut input)?;
-            let (name, directory) = files.nth(input, self.is_wide, number)?;
-            let directory = (directory != 0).then(|| directories.nth(first, self.is_wide, directory)).flatten();
+            let (name, directory) = files.nth(input, self.format, number)?;
+            let directory = (directory != 0).then(|| directories.nth(first, self.format, directory)).flatten();
             return Some(FileEntry { name, directory: directory.map(|(name, _)| name) });
         }
         // Before version 5, both count from 1, and 0 is the unit's own directory.
-        let first = input;
+        let mut directories = input;
         for _ in 0..MAX_FILES {
-            if input.text()?.is_empty() {
+            if input.read_null_terminated_slice().ok()?.is_empty() {
                 break;
             }
         }
         let mut last = None;
         for _ in 0..number.min(MAX_FILES) {
-            let name = input.text().filter(|name| !name.is_empty())?;
-            let directory = input.unsigned()?;
+            let name = input.read_null_terminated_slice().ok().filter(|name| !name.is_empty())?;
+            let directory = input.read_uleb128().ok()?;
             // Times and sizes.
-            input.unsigned()?;
-            input.unsigned()?;
+            input.skip_leb128().ok()?;
+            input.skip_leb128().ok()?;
             last = Some((name, directory));
         }
         let (name, directory) = last.filter(|_| number <= MAX_FILES)?;
-        let mut directories = first;
         let mut text = None;
         for _ in 0..directory.min(MAX_FILES) {
-            text = directories.text().filter(|text| !text.is_empty());
-            text?;
+            text = Some(directories.read_null_terminated_slice().ok().filter(|text| !text.is_empty())?);
         }
-        Some(FileEntry { name: Text::Here(name), directory: text.map(Text::Here) })
+        Some(FileEntry { name: AttributeValue::String(name), directory: text.map(AttributeValue::String) })
     }
 }
 
 /// How the entries of a table of files or directories are written, since version 5.
 struct Columns {
-    columns: Vec<(u64, dw::DwForm)>,
+    columns: Vec<(dw::DwLnct, dw::DwForm)>,
     count: u64,
 }
 
 impl Columns {
-    fn read(input: &mut Cursor<'_>) -> Option<Self> {
+    fn read(input: &mut Slice<'_>) -> Option<Self> {
         let mut columns = Vec::new();
-        for _ in 0..Some(input.byte()?).filter(|count| *count <= MAX_COLUMNS)? {
-            let content = input.unsigned()?;
-            columns.push((content, dw::DwForm(u16::try_from(input.unsigned()?).ok()?)));
+        for _ in 0..input.read_u8().ok().filter(|count| *count <= MAX_COLUMNS)? {
+            let content = u16::try_from(input.read_uleb128().ok()?).unwrap_or(u16::MAX);
+            columns.push((dw::DwLnct(content), dw::DwForm(input.read_uleb128_u16().ok()?)));
         }
-        Some(Self { columns, count: input.unsigned()? })
+        Some(Self { columns, count: input.read_uleb128().ok()? })
     }
 
     /// Moves behind the last entry.
-    fn skip(&self, input: &mut Cursor<'_>, is_wide: bool) -> Option<()> {
+    fn skip(&self, input: &mut Slice<'_>, format: Format) -> Option<()> {
         // Each has a byte at least: all its columns are of forms that have.
         if self.count > MAX_FILES || (self.columns.is_empty() && self.count > 0) {
             return None;
         }
         for _ in 0..self.count {
-            self.entry(input, is_wide)?;
+            self.entry(input, format)?;
         }
         Some(())
     }
 
     /// The entry with this number: its name and its directory.
-    fn nth<'a>(&self, mut input: Cursor<'a>, is_wide: bool, number: u64) -> Option<(Text<'a>, u64)> {
+    fn nth<'a>(&self, mut input: Slice<'a>, format: Format, number: u64) -> Option<(Text<'a>, u64)> {
         if number >= self.count.min(MAX_FILES) || self.columns.is_empty() {
             return None;
         }
         for _ in 0..number {
-            self.entry(&mut input, is_wide)?;
+            self.entry(&mut input, format)?;
         }
-        let (name, directory) = self.entry(&mut input, is_wide)?;
+        let (name, directory) = self.entry(&mut input, format)?;
         Some((name?, directory))
     }
 
-    fn entry<'a>(&self, input: &mut Cursor<'a>, is_wide: bool) -> Option<(Option<Text<'a>>, u64)> {
+    fn entry<'a>(&self, input: &mut Slice<'a>, format: Format) -> Option<(Option<Text<'a>>, u64)> {
         let (mut name, mut directory) = (None, 0);
         for (content, form) in &self.columns {
-            match (dw::DwLnct(u16::try_from(*content).unwrap_or(u16::MAX)), value(input, *form, is_wide)?) {
-                (dw::DW_LNCT_path, Value::Text(text)) => name = Some(text),
-                (dw::DW_LNCT_directory_index, Value::Number(number)) => directory = number,
+            match (*content, value(input, *form, format).ok()?) {
+                (dw::DW_LNCT_path, text) => name = Some(text),
+                (dw::DW_LNCT_directory_index, AttributeValue::Udata(number)) => directory = number,
                 _ => {}
             }
         }
@@ -317,34 +244,29 @@ impl Columns {
     }
 }
 
-enum Value<'a> {
-    Text(Text<'a>),
-    Number(u64),
-    Other,
-}
-
 /// One value. Only forms that take a byte at least: others have no place in such a table.
-fn value<'a>(input: &mut Cursor<'a>, form: dw::DwForm, is_wide: bool) -> Option<Value<'a>> {
-    Some(match form {
-        dw::DW_FORM_string => Value::Text(Text::Here(input.text()?)),
-        dw::DW_FORM_line_strp => Value::Text(Text::InLineStrings(input.offset(is_wide)?)),
-        dw::DW_FORM_strp => Value::Text(Text::InStrings(input.offset(is_wide)?)),
-        dw::DW_FORM_strx => Value::Text(Text::ByIndex(input.unsigned()?)),
-        dw::DW_FORM_strx1 => Value::Text(Text::ByIndex(input.fixed(1)?)),
-        dw::DW_FORM_strx2 => Value::Text(Text::ByIndex(input.fixed(2)?)),
-        dw::DW_FORM_strx3 => Value::Text(Text::ByIndex(input.fixed(3)?)),
-        dw::DW_FORM_strx4 => Value::Text(Text::ByIndex(input.fixed(4)?)),
-        dw::DW_FORM_udata => Value::Number(input.unsigned()?),
-        dw::DW_FORM_data1 => Value::Number(input.fixed(1)?),
-        dw::DW_FORM_data2 => Value::Number(input.fixed(2)?),
-        dw::DW_FORM_data4 => Value::Number(input.fixed(4)?),
-        dw::DW_FORM_data8 => Value::Number(input.fixed(8)?),
-        dw::DW_FORM_data16 => input.take(16).map(|_| Value::Other)?,
+fn value<'a>(input: &mut Slice<'a>, form: dw::DwForm, format: Format) -> gimli::Result<Text<'a>> {
+    let by_index = |index: u64| AttributeValue::DebugStrOffsetsIndex(DebugStrOffsetsIndex(index as usize));
+    Ok(match form {
+        dw::DW_FORM_string => AttributeValue::String(input.read_null_terminated_slice()?),
+        dw::DW_FORM_line_strp => AttributeValue::DebugLineStrRef(DebugLineStrOffset(input.read_offset(format)?)),
+        dw::DW_FORM_strp => AttributeValue::DebugStrRef(DebugStrOffset(input.read_offset(format)?)),
+        dw::DW_FORM_strx => by_index(input.read_uleb128()?),
+        dw::DW_FORM_strx1 => by_index(input.read_uint(1)?),
+        dw::DW_FORM_strx2 => by_index(input.read_uint(2)?),
+        dw::DW_FORM_strx3 => by_index(input.read_uint(3)?),
+        dw::DW_FORM_strx4 => by_index(input.read_uint(4)?),
+        dw::DW_FORM_udata => AttributeValue::Udata(input.read_uleb128()?),
+        dw::DW_FORM_data1 => AttributeValue::Udata(input.read_uint(1)?),
+        dw::DW_FORM_data2 => AttributeValue::Udata(input.read_uint(2)?),
+        dw::DW_FORM_data4 => AttributeValue::Udata(input.read_uint(4)?),
+        dw::DW_FORM_data8 => AttributeValue::Udata(input.read_uint(8)?),
+        dw::DW_FORM_data16 => AttributeValue::Block(input.split(16)?),
         dw::DW_FORM_block => {
-            let length = input.unsigned()?;
-            input.take(length).map(|_| Value::Other)?
+            let length = input.read_uleb128()?;
+            AttributeValue::Block(input.split(length as usize)?)
         }
-        _ => return None,
+        _ => return Err(gimli::Error::UnknownForm(form)),
     })
 }
 
@@ -393,9 +315,9 @@ mod tests {
             [None, Some(1), Some(1), Some(2), Some(3), None]
         );
         assert_eq!(lines(&[]), []);
-        let directory = Some(Text::Here(&b"sub"[..]));
-        assert_eq!(program.file(0), Some(FileEntry { name: Text::Here(b"a.c"), directory: None }));
-        assert_eq!(program.file(1), Some(FileEntry { name: Text::Here(b"b.c"), directory }));
+        let text = |text| AttributeValue::String(Slice::new(text, LittleEndian));
+        assert_eq!(program.file(0), Some(FileEntry { name: text(b"a.c"), directory: None }));
+        assert_eq!(program.file(1), Some(FileEntry { name: text(b"b.c"), directory: Some(text(b"sub")) }));
         assert_eq!(program.file(2), None);
     }
 
@@ -427,7 +349,7 @@ mod tests {
     #[test]
     fn signed_numbers() {
         for (bytes, number) in [(&[0x7e][..], -2), (&[2], 2), (&[0x81, 0x7f], -127), (&[0x80, 1], 128)] {
-            assert_eq!(Cursor(bytes).signed(), Some(number), "{bytes:?}");
+            assert_eq!(Slice::new(bytes, LittleEndian).read_sleb128(), Ok(number), "{bytes:?}");
         }
     }
 }

@@ -233,16 +233,15 @@ impl<'a> Session<'a> {
         if self.is_exhausted() {
             return None;
         }
-        let index = self.unit_of(at)?;
-        let parsed = self.unit(index)?;
-        let entry = parsed.unit.entry(UnitOffset(at.checked_sub(self.units[index].start)?)).ok()?;
+        let parsed = self.unit(self.unit_of(at)?)?;
+        let entry = parsed.unit.entry(UnitOffset(at.checked_sub(parsed.start)?)).ok()?;
         Some((parsed, entry))
     }
 
     /// The entry that the attribute `name` of `entry` refers to.
     fn reference(&self, parsed: &Parsed<'a>, entry: &Entry<'a>, name: gimli::DwAt) -> Option<EntryAt> {
         match entry.attr_value(name)? {
-            AttributeValue::UnitRef(offset) => self.units.get(parsed.index)?.start.checked_add(offset.0),
+            AttributeValue::UnitRef(offset) => parsed.start.checked_add(offset.0),
             AttributeValue::DebugInfoRef(offset) => Some(offset.0),
             AttributeValue::DebugTypesRef(signature) => self.signatures.get(&signature.0).copied(),
             _ => None,
@@ -274,7 +273,7 @@ impl<'a> Session<'a> {
     }
 
     /// The text that an attribute is, or refers to; no more of it than a name has.
-    fn string(&self, parsed: &Parsed<'a>, value: AttributeValue<Slice<'a>>) -> Option<String> {
+    fn string(&self, parsed: &Parsed<'a>, value: AttributeValue<Slice<'_>>) -> Option<String> {
         let text = match value {
             AttributeValue::String(text) => &text.slice()[..text.len().min(MAX_NAME)],
             AttributeValue::DebugStrRef(offset) => up_to_nul(self.dwarf.debug_str.reader().slice(), offset.0)?,
@@ -322,9 +321,8 @@ impl<'a> Session<'a> {
             if name.is_none() && entry.tag() == dw::DW_TAG_namespace {
                 name = Some("(anonymous namespace)".to_owned());
             }
-            let start = self.units.get(parsed.index)?.start;
-            let scope = self.index(parsed.index)?.scope_of(at.checked_sub(start)?);
-            return Some((name, scope.and_then(|scope| start.checked_add(scope))));
+            let scope = self.index(parsed.index)?.scope_of(at.checked_sub(parsed.start)?);
+            return Some((name, scope.and_then(|scope| parsed.start.checked_add(scope))));
         }
         None
     }

@@ -1,14 +1,12 @@
 //! Types: structures, arrays, names of other types, pointers.
 
 use super::unit::Parsed;
-use super::{EntryAt, Language, Session};
-use gimli::{AttributeValue, UnitOffset, constants as dw};
+use super::{Entry, EntryAt, Language, Session};
+use gimli::{AttributeValue, constants as dw};
 use std::sync::Arc;
 
 /// No structure has more members.
 const MAX_MEMBERS: usize = 4096;
-/// How many entries are read below one type: its methods and inner types lie among its members.
-const MAX_CHILDREN: usize = 1 << 17;
 /// How many names and qualifiers may stand before a type.
 const MAX_ALIASES: usize = 32;
 /// Dimensions of an array.
@@ -145,33 +143,18 @@ impl<'a> Session<'a> {
     }
 
     /// Calls `visit` with each entry directly below the one `at`.
-    fn children(
-        &self,
-        parsed: &Parsed<'a>,
-        at: EntryAt,
-        mut visit: impl FnMut(&Self, &super::Entry<'a>),
-    ) -> Option<()> {
-        let start = self.units.get(parsed.index)?.start;
-        let mut entries = parsed.unit.entries_raw(Some(UnitOffset(at.checked_sub(start)?))).ok()?;
-        let mut entry = super::Entry::null();
-        for _ in 0..MAX_CHILDREN {
-            if entries.is_empty() {
-                break;
+    fn children(&mut self, parsed: &Parsed<'a>, at: EntryAt, mut visit: impl FnMut(&Self, &Entry<'a>)) -> Option<()> {
+        self.walk(parsed, at.checked_sub(parsed.start)?, |this, depth, entry| {
+            if depth == 1 {
+                visit(this, entry);
             }
-            let depth = entries.next_depth();
-            // An entry that cannot be decoded ends the list; what came before it is good.
-            let Ok(is_entry) = entries.read_entry(&mut entry) else { break };
-            if depth == 1 && is_entry {
-                visit(self, &entry);
-            }
-            if entries.next_depth() <= 0 {
-                break;
-            }
-        }
-        Some(())
+            Some(depth == 0)
+        })
+        .map(drop)
+        .ok()
     }
 
-    fn members(&self, parsed: &Parsed<'a>, at: EntryAt) -> Option<Vec<Member>> {
+    fn members(&mut self, parsed: &Parsed<'a>, at: EntryAt) -> Option<Vec<Member>> {
         let mut members = Vec::new();
         self.children(parsed, at, |this, entry| {
             let is_base = entry.tag() == dw::DW_TAG_inheritance;
@@ -196,7 +179,7 @@ impl<'a> Session<'a> {
         Some(members)
     }
 
-    fn dimensions(&self, parsed: &Parsed<'a>, at: EntryAt) -> Option<Vec<u64>> {
+    fn dimensions(&mut self, parsed: &Parsed<'a>, at: EntryAt) -> Option<Vec<u64>> {
         let mut counts = Vec::new();
         self.children(parsed, at, |_, entry| {
             if entry.tag() == dw::DW_TAG_subrange_type && counts.len() < MAX_DIMENSIONS {

@@ -1,9 +1,9 @@
 //! Units: the pieces that debug information comes in.
 
-use super::{Language, Session, Slice, Unit};
+use super::{Entry, Language, Session, Slice, Unit};
 use gimli::{
     AttributeValue, DebugAddrBase, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase, DebugStrOffsetsBase, Section,
-    constants as dw,
+    UnitOffset, constants as dw,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ const MAX_PARSED: usize = 64;
 const MAX_TABLE: usize = 1 << 20;
 /// All that are kept, as they are in the file: decoded they take about thirty times as much.
 const MAX_TABLES: usize = 2 << 20;
+/// Entries below one function or type that are read: methods and inner types lie among the members of a type.
+const MAX_ENTRIES: usize = 1 << 17;
 /// Attributes of one entry. Those without a byte of their own in the entry would cost it nothing.
 const MAX_ATTRIBUTES: usize = 256;
 
@@ -28,6 +30,8 @@ pub(super) struct Abbreviations {
 /// A unit, ready to read its entries.
 pub(super) struct Parsed<'a> {
     pub(super) index: usize,
+    /// Where it begins in the section.
+    pub(super) start: usize,
     pub(super) unit: Unit<'a>,
     pub(super) language: Language,
 }
@@ -73,9 +77,9 @@ impl<'a> Session<'a> {
 
     /// What gimli does for a unit, without its line numbers: their section is not read.
     fn parse(&mut self, index: usize) -> Option<Parsed<'a>> {
-        let header = self.dwarf.unit_header(DebugInfoOffset(self.units.get(index)?.start)).ok()?;
-        let place = header.debug_abbrev_offset().0;
-        let abbreviations = self.abbreviations(place)?;
+        let start = self.units.get(index)?.start;
+        let header = self.dwarf.unit_header(DebugInfoOffset(start)).ok()?;
+        let abbreviations = self.abbreviations(header.debug_abbrev_offset().0)?;
         let (encoding, file_type) = (header.encoding(), self.dwarf.file_type);
         let mut unit = Unit {
             abbreviations,
@@ -105,7 +109,44 @@ impl<'a> Session<'a> {
             unit.low_pc = low;
         }
         let language = language(root.attr_value(dw::DW_AT_language));
-        Some(Parsed { index, unit, language })
+        Some(Parsed { index, start, unit, language })
+    }
+
+    /// Calls `visit` with the entry at `offset` of the unit and with those below it, and how deep each lies. Those below
+    /// an entry for which it gives `false` are passed over; `None` ends it. Gives whether the end was reached.
+    pub(super) fn walk(
+        &mut self,
+        parsed: &Parsed<'a>,
+        offset: usize,
+        mut visit: impl FnMut(&mut Self, isize, &Entry<'a>) -> Option<bool>,
+    ) -> gimli::Result<bool> {
+        let mut entries = parsed.unit.entries_raw(Some(UnitOffset(offset)))?;
+        let mut entry = Entry::null();
+        let mut passed_over: Option<isize> = None;
+        for _ in 0..MAX_ENTRIES {
+            let depth = entries.next_depth();
+            // An entry that cannot be decoded ends the list; what came before it is good.
+            let Ok(is_entry) = entries.read_entry(&mut entry) else { return Ok(true) };
+            if is_entry && passed_over.is_none_or(|above| depth <= above) {
+                let Some(is_open) = visit(self, depth, &entry) else { return Ok(false) };
+                passed_over = (!is_open).then_some(depth);
+            }
+            if entries.is_empty() || entries.next_depth() <= 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the entry is an inlined function or a block that has code at `pc`.
+    pub(super) fn is_inner_code(&self, parsed: &Parsed<'a>, entry: &Entry<'a>, pc: u64) -> bool {
+        let is_block = entry.tag() == dw::DW_TAG_lexical_block;
+        if !is_block && entry.tag() != dw::DW_TAG_inlined_subroutine {
+            return false;
+        }
+        let ranges = self.code_ranges(parsed, entry.attrs());
+        // A block without code of its own only groups names.
+        (is_block && ranges.is_empty()) || ranges.iter().any(|(from, to)| (*from..*to).contains(&pc))
     }
 }
 
