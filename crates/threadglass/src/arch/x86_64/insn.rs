@@ -150,6 +150,11 @@ impl Reader<'_> {
         let unused = 64 - 8 * u32::from(bytes);
         Some((value << unused) as i64 >> unused)
     }
+
+    /// Immediates have four bytes at most, also for operands of eight.
+    fn immediate(&mut self, size: u8) -> Option<i64> {
+        self.signed(size.min(4))
+    }
 }
 
 /// What the prefixes of an instruction say.
@@ -169,6 +174,11 @@ impl Prefix {
             (_, true) => 2,
             _ => 4,
         }
+    }
+
+    /// Bytes of the operands of an opcode that comes in two forms, the even one for bytes.
+    fn size_by(self, opcode: u8) -> u8 {
+        if opcode & 1 == 0 { 1 } else { self.size() }
     }
 }
 
@@ -248,6 +258,16 @@ fn plain(op: Op, size: u8, dst: Operand, src: Operand) -> Insn {
     Insn { len: 0, op, size, dst, src, lock: false }
 }
 
+/// One without operands that matter.
+fn bare(op: Op) -> Insn {
+    plain(op, 8, Operand::None, Operand::None)
+}
+
+/// One of which only the destination is known.
+fn other(dst: Operand) -> Insn {
+    plain(Op::Other, 8, dst, Operand::None)
+}
+
 /// A byte register: without REX, numbers 4 to 7 are the second bytes of the first four.
 fn narrow(operand: Operand, size: u8, prefix: Prefix) -> Operand {
     match operand {
@@ -256,145 +276,95 @@ fn narrow(operand: Operand, size: u8, prefix: Prefix) -> Operand {
     }
 }
 
-fn alu(number: u8) -> Alu {
-    [Alu::Add, Alu::Or, Alu::Adc, Alu::Sbb, Alu::And, Alu::Sub, Alu::Xor, Alu::Cmp][usize::from(number & 7)]
+fn alu(number: u8) -> Op {
+    const ALL: [Alu; 8] = [Alu::Add, Alu::Or, Alu::Adc, Alu::Sbb, Alu::And, Alu::Sub, Alu::Xor, Alu::Cmp];
+    Op::Alu(ALL[usize::from(number & 7)])
 }
 
 fn one_byte(code: &mut Reader<'_>, prefix: Prefix, opcode: u8) -> Option<Insn> {
     use Operand::{Imm, Reg};
-    let wide = if opcode & 1 == 0 { 1 } else { prefix.size() };
-    // Immediates have four bytes at most, also for operands of eight.
-    let immediate = |size: u8| size.min(4);
+    let wide = prefix.size_by(opcode);
     let low = opcode & 7 | (prefix.rex & 1) << 3;
-    let rax = Reg(0);
-    let none = Operand::None;
-    let other = |dst| plain(Op::Other, 8, dst, Operand::None);
+    let (rax, none) = (Reg(0), Operand::None);
     Some(match opcode {
-        0x00..=0x3f => match opcode & 7 {
-            form @ 0..=3 => {
-                let m = modrm(code, prefix)?;
-                let (reg, rm) = (narrow(Reg(m.reg), wide, prefix), narrow(m.rm, wide, prefix));
-                let (dst, src) = if form < 2 { (rm, reg) } else { (reg, rm) };
-                plain(Op::Alu(alu(opcode >> 3)), wide, dst, src)
-            }
-            4 | 5 => plain(Op::Alu(alu(opcode >> 3)), wide, rax, Imm(code.signed(immediate(wide))?)),
-            _ => return None,
-        },
+        0x00..=0x3f if opcode & 6 == 4 => plain(alu(opcode >> 3), wide, rax, Imm(code.immediate(wide)?)),
         0x50..=0x57 => plain(Op::Push, 8, none, Reg(low)),
         0x58..=0x5f => plain(Op::Pop, 8, Reg(low), none),
-        0x63 => {
-            let m = modrm(code, prefix)?;
-            plain(Op::Movsx(4), prefix.size(), Reg(m.reg), m.rm)
-        }
         0x68 => plain(Op::Push, 8, none, Imm(code.signed(4)?)),
         0x6a => plain(Op::Push, 8, none, Imm(code.signed(1)?)),
-        0x69 | 0x6b => {
-            let m = modrm(code, prefix)?;
-            code.signed(if opcode == 0x6b { 1 } else { immediate(prefix.size()) })?;
-            other(Reg(m.reg))
-        }
         0x70..=0x7f => plain(Op::Jcc(opcode & 15), 8, none, Imm(code.signed(1)?)),
-        0x80 | 0x81 | 0x83 => {
-            let m = modrm(code, prefix)?;
-            let value = code.signed(if opcode == 0x81 { immediate(wide) } else { 1 })?;
-            plain(Op::Alu(alu(m.field)), wide, narrow(m.rm, wide, prefix), Imm(value))
-        }
-        0x84..=0x8b => {
-            let m = modrm(code, prefix)?;
-            let (reg, rm) = (narrow(Reg(m.reg), wide, prefix), narrow(m.rm, wide, prefix));
-            match opcode {
-                0x84 | 0x85 => plain(Op::Test, wide, rm, reg),
-                0x86 | 0x87 => plain(Op::Xchg, wide, rm, reg),
-                0x88 | 0x89 => plain(Op::Mov, wide, rm, reg),
-                _ => plain(Op::Mov, wide, reg, rm),
-            }
-        }
-        0x8d => {
-            let m = modrm(code, prefix)?;
-            plain(Op::Lea, prefix.size(), Reg(m.reg), m.rm)
-        }
-        0x8c | 0x8e => other(modrm(code, prefix)?.rm),
-        0x8f => plain(Op::Pop, 8, modrm(code, prefix)?.rm, none),
-        0x90 if prefix.rex & 1 == 0 => plain(Op::Nop, 8, none, none),
+        0x90 if prefix.rex & 1 == 0 => bare(Op::Nop),
         0x90..=0x97 => plain(Op::Xchg, prefix.size(), rax, Reg(low)),
         0x98 | 0x99 => plain(Op::Extend, prefix.size(), if opcode == 0x98 { rax } else { Reg(2) }, none),
         0x9b | 0xf8..=0xfd | 0x9c..=0x9f | 0xa4..=0xa7 | 0xaa..=0xaf | 0x6c..=0x6f => other(none),
-        0xa0..=0xa3 => {
-            code.signed(8)?;
-            other(none)
-        }
-        0xa8 | 0xa9 => plain(Op::Test, wide, rax, Imm(code.signed(immediate(wide))?)),
+        0xa0..=0xa3 => code.signed(8).map(|_| other(none))?,
+        0xa8 | 0xa9 => plain(Op::Test, wide, rax, Imm(code.immediate(wide)?)),
         0xb0..=0xb7 => plain(Op::Mov, 1, narrow(Reg(low), 1, prefix), Imm(code.signed(1)?)),
         0xb8..=0xbf => plain(Op::Mov, prefix.size(), Reg(low), Imm(code.signed(prefix.size())?)),
+        0xc2 => code.signed(2).map(|_| bare(Op::Ret))?,
+        0xc3 => bare(Op::Ret),
+        0xc8 => code.signed(3).map(|_| bare(Op::Stop))?,
+        0xc9 => bare(Op::Leave),
+        0xcc | 0xf4 => bare(Op::Stop),
+        0xcd | 0xe0..=0xe3 => code.byte().map(|_| bare(Op::Stop))?,
+        0xe8 => plain(Op::Call, 8, none, Imm(code.signed(4)?)),
+        0xe9 => plain(Op::Jmp, 8, none, Imm(code.signed(4)?)),
+        0xeb => plain(Op::Jmp, 8, none, Imm(code.signed(1)?)),
+        _ => return one_byte_and_modrm(code, prefix, opcode),
+    })
+}
+
+fn one_byte_and_modrm(code: &mut Reader<'_>, prefix: Prefix, opcode: u8) -> Option<Insn> {
+    use Operand::{Imm, Reg};
+    let wide = prefix.size_by(opcode);
+    let m = modrm(code, prefix)?;
+    let (reg, rm) = (narrow(Reg(m.reg), wide, prefix), narrow(m.rm, wide, prefix));
+    let none = Operand::None;
+    Some(match opcode {
+        0x00..=0x3f if opcode & 6 == 0 => plain(alu(opcode >> 3), wide, rm, reg),
+        0x00..=0x3f if opcode & 6 == 2 => plain(alu(opcode >> 3), wide, reg, rm),
+        0x63 => plain(Op::Movsx(4), prefix.size(), Reg(m.reg), m.rm),
+        0x69 => code.immediate(prefix.size()).map(|_| other(Reg(m.reg)))?,
+        0x6b => code.byte().map(|_| other(Reg(m.reg)))?,
+        0x80 | 0x83 => plain(alu(m.field), wide, rm, Imm(code.signed(1)?)),
+        0x81 => plain(alu(m.field), wide, rm, Imm(code.immediate(wide)?)),
+        0x84 | 0x85 => plain(Op::Test, wide, rm, reg),
+        0x86 | 0x87 => plain(Op::Xchg, wide, rm, reg),
+        0x88 | 0x89 => plain(Op::Mov, wide, rm, reg),
+        0x8a | 0x8b => plain(Op::Mov, wide, reg, rm),
+        0x8c | 0x8e => other(m.rm),
+        0x8d => plain(Op::Lea, prefix.size(), Reg(m.reg), m.rm),
+        0x8f => plain(Op::Pop, 8, m.rm, none),
         0xc0 | 0xc1 | 0xd0..=0xd3 => {
-            let m = modrm(code, prefix)?;
             let count = match opcode {
                 0xc0 | 0xc1 => Imm(code.signed(1)?),
                 0xd0 | 0xd1 => Imm(1),
                 _ => Reg(1),
             };
-            let op = match m.field {
-                4 | 6 => Op::Shl,
-                5 => Op::Shr,
-                7 => Op::Sar,
-                _ => return Some(other(m.rm)),
-            };
-            plain(op, wide, narrow(m.rm, wide, prefix), count)
-        }
-        0xc2 => {
-            code.signed(2)?;
-            plain(Op::Ret, 8, none, none)
-        }
-        0xc3 => plain(Op::Ret, 8, none, none),
-        0xc6 | 0xc7 => {
-            let m = modrm(code, prefix)?;
-            let value = code.signed(immediate(wide))?;
-            plain(Op::Mov, wide, narrow(m.rm, wide, prefix), Imm(value))
-        }
-        0xc8 => {
-            code.signed(3)?;
-            plain(Op::Stop, 8, none, none)
-        }
-        0xc9 => plain(Op::Leave, 8, none, none),
-        0xcd => {
-            code.byte()?;
-            plain(Op::Stop, 8, none, none)
-        }
-        0xcc | 0xf4 => plain(Op::Stop, 8, none, none),
-        0xd8..=0xdf => {
-            modrm(code, prefix)?;
-            // The status word may come to rax.
-            other(rax)
-        }
-        0xe0..=0xe3 => {
-            code.byte()?;
-            plain(Op::Stop, 8, none, none)
-        }
-        0xe8 => plain(Op::Call, 8, none, Imm(code.signed(4)?)),
-        0xe9 => plain(Op::Jmp, 8, none, Imm(code.signed(4)?)),
-        0xeb => plain(Op::Jmp, 8, none, Imm(code.signed(1)?)),
-        0xf6 | 0xf7 => {
-            let m = modrm(code, prefix)?;
-            let rm = narrow(m.rm, wide, prefix);
             match m.field {
-                0 | 1 => plain(Op::Test, wide, rm, Imm(code.signed(immediate(wide))?)),
-                2 => plain(Op::Not, wide, rm, none),
-                3 => plain(Op::Neg, wide, rm, none),
-                _ => other(rax),
+                4 | 6 => plain(Op::Shl, wide, rm, count),
+                5 => plain(Op::Shr, wide, rm, count),
+                7 => plain(Op::Sar, wide, rm, count),
+                _ => other(m.rm),
             }
         }
-        0xfe | 0xff => {
-            let m = modrm(code, prefix)?;
-            let rm = narrow(m.rm, wide, prefix);
-            match m.field {
-                0 => plain(Op::Inc, wide, rm, none),
-                1 => plain(Op::Dec, wide, rm, none),
-                2 => plain(Op::Call, 8, none, m.rm),
-                4 => plain(Op::Jmp, 8, none, m.rm),
-                6 => plain(Op::Push, 8, none, m.rm),
-                _ => return None,
-            }
-        }
+        0xc6 | 0xc7 => plain(Op::Mov, wide, rm, Imm(code.immediate(wide)?)),
+        // The status word may come to rax.
+        0xd8..=0xdf => other(Reg(0)),
+        0xf6 | 0xf7 => match m.field {
+            0 | 1 => plain(Op::Test, wide, rm, Imm(code.immediate(wide)?)),
+            2 => plain(Op::Not, wide, rm, none),
+            3 => plain(Op::Neg, wide, rm, none),
+            _ => other(Reg(0)),
+        },
+        0xfe | 0xff => match m.field {
+            0 => plain(Op::Inc, wide, rm, none),
+            1 => plain(Op::Dec, wide, rm, none),
+            2 => plain(Op::Call, 8, none, m.rm),
+            4 => plain(Op::Jmp, 8, none, m.rm),
+            6 => plain(Op::Push, 8, none, m.rm),
+            _ => return None,
+        },
         _ => return None,
     })
 }
@@ -402,119 +372,61 @@ fn one_byte(code: &mut Reader<'_>, prefix: Prefix, opcode: u8) -> Option<Insn> {
 fn two_bytes(code: &mut Reader<'_>, prefix: Prefix) -> Option<Insn> {
     use Operand::{Imm, Reg, Vector};
     let opcode = code.byte()?;
-    let wide = if opcode & 1 == 0 { 1 } else { prefix.size() };
     let none = Operand::None;
-    let other = |dst| plain(Op::Other, 8, dst, Operand::None);
-    let vector = |rm| match rm {
+    match opcode {
+        0x05 => return Some(bare(Op::Syscall)),
+        0x0b => return Some(bare(Op::Stop)),
+        0x06..=0x09 | 0x30..=0x37 | 0x77 | 0xa0..=0xa2 | 0xa8..=0xaa => return Some(other(none)),
+        0x80..=0x8f => return Some(plain(Op::Jcc(opcode & 15), 8, none, Imm(code.signed(4)?))),
+        0xc8..=0xcf => return Some(other(Reg(opcode & 7 | (prefix.rex & 1) << 3))),
+        // There is one more byte of the opcode.
+        0x38 | 0x3a => drop(code.byte()?),
+        _ => {}
+    }
+    let wide = prefix.size_by(opcode);
+    let m = modrm(code, prefix)?;
+    let (reg, rm) = (narrow(Reg(m.reg), wide, prefix), narrow(m.rm, wide, prefix));
+    let vector = match m.rm {
         Reg(number) => Vector(number),
         rm => rm,
     };
+    if matches!(opcode, 0x3a | 0x70..=0x73 | 0xa4 | 0xac | 0xba | 0xc2 | 0xc4..=0xc6) {
+        code.byte()?;
+    }
     Some(match opcode {
-        0x05 => plain(Op::Syscall, 8, none, none),
-        0x0b => plain(Op::Stop, 8, none, none),
-        0x0d | 0x18..=0x1f | 0xae => {
-            modrm(code, prefix)?;
-            plain(Op::Nop, 8, none, none)
-        }
-        0x06..=0x09 | 0x30..=0x37 | 0x77 | 0xa0..=0xa2 | 0xa8..=0xaa => other(none),
+        0x0d | 0x18..=0x1f | 0xae => bare(Op::Nop),
+        // Without a prefix these are of the old eight-byte registers.
+        0x6f | 0x7f if prefix.repeat == 0 && !prefix.narrow => other(none),
         // Whole vectors and halves of them, to and from memory.
-        0x10 | 0x28 | 0x6f if opcode != 0x10 || prefix.repeat == 0 => {
-            let m = modrm(code, prefix)?;
-            // Without a prefix 0x6f is of the old eight-byte registers.
-            if opcode == 0x6f && prefix.repeat == 0 && !prefix.narrow {
-                return Some(other(none));
-            }
-            plain(Op::MovVector, 16, Vector(m.reg), vector(m.rm))
-        }
-        0x11 | 0x29 | 0x7f if opcode != 0x11 || prefix.repeat == 0 => {
-            let m = modrm(code, prefix)?;
-            if opcode == 0x7f && prefix.repeat == 0 && !prefix.narrow {
-                return Some(other(none));
-            }
-            plain(Op::MovVector, 16, vector(m.rm), Vector(m.reg))
-        }
-        0x6e if prefix.narrow && prefix.rex & 8 != 0 => {
-            let m = modrm(code, prefix)?;
-            plain(Op::MovVector, 8, Vector(m.reg), m.rm)
-        }
-        0x7e if prefix.narrow && prefix.rex & 8 != 0 => {
-            let m = modrm(code, prefix)?;
-            plain(Op::MovVector, 8, m.rm, Vector(m.reg))
-        }
-        0x7e if prefix.repeat == 0xf3 => {
-            let m = modrm(code, prefix)?;
-            plain(Op::MovVector, 8, Vector(m.reg), vector(m.rm))
-        }
-        0xd6 if prefix.narrow => {
-            let m = modrm(code, prefix)?;
-            plain(Op::MovVector, 8, vector(m.rm), Vector(m.reg))
-        }
+        0x10 | 0x28 | 0x6f if opcode != 0x10 || prefix.repeat == 0 => plain(Op::MovVector, 16, Vector(m.reg), vector),
+        0x11 | 0x29 | 0x7f if opcode != 0x11 || prefix.repeat == 0 => plain(Op::MovVector, 16, vector, Vector(m.reg)),
+        0x6e if prefix.narrow && prefix.rex & 8 != 0 => plain(Op::MovVector, 8, Vector(m.reg), m.rm),
+        0x7e if prefix.narrow && prefix.rex & 8 != 0 => plain(Op::MovVector, 8, m.rm, Vector(m.reg)),
+        0x7e if prefix.repeat == 0xf3 => plain(Op::MovVector, 8, Vector(m.reg), vector),
+        0xd6 if prefix.narrow => plain(Op::MovVector, 8, vector, Vector(m.reg)),
         0x57 | 0xef => {
-            let m = modrm(code, prefix)?;
             let op = if m.rm == Reg(m.reg) { Op::ZeroVector } else { Op::Other };
             plain(op, 16, Vector(m.reg), none)
         }
-        0x40..=0x4f => {
-            let m = modrm(code, prefix)?;
-            plain(Op::Cmov(opcode & 15), prefix.size(), Reg(m.reg), m.rm)
-        }
-        0x80..=0x8f => plain(Op::Jcc(opcode & 15), 8, none, Imm(code.signed(4)?)),
-        0x90..=0x9f => {
-            let m = modrm(code, prefix)?;
-            plain(Op::Setcc(opcode & 15), 1, narrow(m.rm, 1, prefix), none)
-        }
-        0xa3 => {
-            modrm(code, prefix)?;
-            other(none)
-        }
-        0xb0 | 0xb1 => {
-            let m = modrm(code, prefix)?;
-            plain(Op::Cmpxchg, wide, narrow(m.rm, wide, prefix), narrow(Reg(m.reg), wide, prefix))
-        }
-        0xc0 | 0xc1 => {
-            let m = modrm(code, prefix)?;
-            plain(Op::Xadd, wide, narrow(m.rm, wide, prefix), narrow(Reg(m.reg), wide, prefix))
-        }
+        0x40..=0x4f => plain(Op::Cmov(opcode & 15), prefix.size(), Reg(m.reg), m.rm),
+        0x90..=0x9f => plain(Op::Setcc(opcode & 15), 1, narrow(m.rm, 1, prefix), none),
+        0xa3 => other(none),
+        0xb0 | 0xb1 => plain(Op::Cmpxchg, wide, rm, reg),
+        0xc0 | 0xc1 => plain(Op::Xadd, wide, rm, reg),
         0xb6 | 0xb7 | 0xbe | 0xbf => {
-            let m = modrm(code, prefix)?;
             let from = if opcode & 1 == 0 { 1 } else { 2 };
             let op = if opcode < 0xb8 { Op::Movzx(from) } else { Op::Movsx(from) };
             plain(op, prefix.size(), Reg(m.reg), narrow(m.rm, from, prefix))
         }
-        0xc8..=0xcf => other(Reg(opcode & 7 | (prefix.rex & 1) << 3)),
-        0x38 => {
-            code.byte()?;
-            other(Reg(modrm(code, prefix)?.reg))
+        // A bit that is only tested (0xba /4) leaves its operand as it was.
+        0xba if m.field == 4 => other(none),
+        0xa4 | 0xa5 | 0xab..=0xad | 0xb3 | 0xba | 0xbb | 0xc3 | 0xc7 | 0x7e => other(m.rm),
+        // These give general registers.
+        0x02 | 0x03 | 0x2c | 0x2d | 0x38 | 0x3a | 0x50 | 0xaf | 0xb8 | 0xbc | 0xbd | 0xc5 | 0xd7 => other(Reg(m.reg)),
+        0x10..=0x17 | 0x28..=0x2f | 0x51..=0x76 | 0x78..=0x7f | 0xc2 | 0xc4 | 0xc6 | 0xd0..=0xfe => {
+            other(Vector(m.reg))
         }
-        0x3a => {
-            code.byte()?;
-            let m = modrm(code, prefix)?;
-            code.byte()?;
-            other(Reg(m.reg))
-        }
-        0x70..=0x73 | 0xc2 | 0xc4..=0xc6 => {
-            let m = modrm(code, prefix)?;
-            code.byte()?;
-            // 0xc5 is the one of these that gives a general register.
-            other(if opcode == 0xc5 { Reg(m.reg) } else { Vector(m.reg) })
-        }
-        0xa4 | 0xac | 0xba => {
-            let m = modrm(code, prefix)?;
-            code.byte()?;
-            // A bit that is only tested (0xba /4) leaves its operand as it was.
-            other(if opcode == 0xba && m.field == 4 { none } else { m.rm })
-        }
-        0xa5 | 0xad | 0xab | 0xb3 | 0xbb | 0xc3 | 0xc7 => other(modrm(code, prefix)?.rm),
-        0xaf | 0xb8 | 0xbc | 0xbd | 0x02 | 0x03 => other(Reg(modrm(code, prefix)?.reg)),
-        0x2c | 0x2d | 0x50 | 0xd7 => other(Reg(modrm(code, prefix)?.reg)),
-        0x7e => other(modrm(code, prefix)?.rm),
-        0x10..=0x17 | 0x28..=0x2f | 0x51..=0x6f | 0x74..=0x76 | 0x78..=0x7f | 0xd0..=0xfe => {
-            other(Vector(modrm(code, prefix)?.reg))
-        }
-        0x00 | 0x01 => {
-            modrm(code, prefix)?;
-            other(Reg(0))
-        }
+        0x00 | 0x01 => other(Reg(0)),
         _ => return None,
     })
 }
@@ -537,7 +449,7 @@ fn vector_extension(code: &mut Reader<'_>, mut prefix: Prefix, opcode: u8) -> Op
     };
     let operation = code.byte()?;
     if map == 1 && operation == 0x77 {
-        return Some(plain(Op::Nop, 8, Operand::None, Operand::None));
+        return Some(bare(Op::Nop));
     }
     let m = modrm(code, prefix)?;
     if map == 3 || map == 1 && matches!(operation, 0x70..=0x73 | 0xc2 | 0xc4..=0xc6) {
@@ -546,7 +458,7 @@ fn vector_extension(code: &mut Reader<'_>, mut prefix: Prefix, opcode: u8) -> Op
     // Some give general registers (masks, bit operations of map 2); vectors are forgotten likewise.
     let general = matches!((map, operation), (1, 0x50 | 0xd7 | 0x2c | 0x2d | 0xc5 | 0x93) | (2 | 3, 0xf0..=0xf7));
     if general {
-        return Some(plain(Op::Other, 8, Operand::Reg(m.reg), Operand::None));
+        return Some(other(Operand::Reg(m.reg)));
     }
     let store = map == 1 && matches!(operation, 0x11 | 0x29 | 0x7f | 0xd6 | 0x7e | 0x13 | 0x17 | 0x2b | 0xe7);
     let dst = if store { m.rm } else { Operand::Vector(m.reg) };
