@@ -4,7 +4,8 @@
 //! works for deleted and replaced libraries, in containers, and cannot be tricked by what the
 //! target put under the library's name. Every number here is the target's claim and is checked.
 
-use super::{Symbol, holds, plainness};
+use super::object_file::{MAX_NAME, RawSymbol, SYMBOL};
+use super::{Symbol, holds, name_at, plainness, u16_at, u32_at, u64_at};
 use crate::RemoteAddr;
 use crate::arch::ELF_MACHINE;
 use crate::limits::{Limits, Share};
@@ -22,10 +23,7 @@ const MAX_TABLE: u64 = 64 << 20;
 const MAX_SYMBOLS: u64 = 2 << 20;
 /// How often, in the mean, a byte of the string table may belong to a name: names may share their ends.
 const MAX_SHARING: u64 = 8;
-/// Longest name of a symbol: those of templates within templates have some ten thousand bytes.
-const MAX_NAME: usize = 64 << 10;
 const MAX_NOTES: u64 = 64 << 10;
-const SYM_SIZE: usize = 24;
 
 /// Why an image cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +57,7 @@ pub struct Image {
     /// Where its segments begin and end.
     segments: Vec<(RemoteAddr, RemoteAddr)>,
     strings: Vec<u8>,
-    symbols: Vec<u8>,
+    symbols: Vec<[u8; SYMBOL]>,
     /// Relocations of the procedure linkage table: where, and which symbol.
     imports: Vec<u8>,
     /// (hash of the name, index), sorted, for lookups by name.
@@ -123,7 +121,14 @@ impl Image {
     /// The object at `base` with its dynamic symbols, on the budget `limits`.
     pub fn with_symbols(memory: &dyn Memory, base: RemoteAddr, limits: &Limits) -> Result<Self, ImageError> {
         let mut image = Self::load(memory, base)?;
-        image.load_symbols_within(memory, limits).map(|()| image)
+        let room = |bytes| {
+            let share = limits.share(bytes);
+            if share.is_none() && !limits.is_over() {
+                limits.leave_out("symbols of an object in memory", "there is no room for them in one look");
+            }
+            share.map(Some)
+        };
+        image.read_symbols(memory, room).map(|()| image)
     }
 
     /// Difference between run-time and link-time addresses.
@@ -154,18 +159,6 @@ impl Image {
             let mut notes = vec![0; usize::try_from(*size).ok()?];
             memory.read_exact(*addr, &mut notes).ok()?;
             build_id_in_notes(&notes)
-        })
-    }
-
-    /// [`Self::load_symbols`] for who keeps the image: what the symbols take comes out of the budget `limits`.
-    pub fn load_symbols_within(&mut self, memory: &dyn Memory, limits: &Limits) -> Result<(), ImageError> {
-        self.read_symbols(memory, |bytes| match limits.share(bytes) {
-            Some(share) => Some(Some(share)),
-            None if limits.is_over() => None,
-            None => {
-                limits.leave_out("symbols of an object in memory", "there is no room for them in one look");
-                None
-            }
         })
     }
 
@@ -215,10 +208,10 @@ impl Image {
             return Err(corrupt("size of the symbol or string table"));
         }
         let imports_size = if imports_size <= MAX_TABLE { imports_size } else { 0 };
-        let bytes = count * (SYM_SIZE + size_of::<(u32, u32)>()) as u64 + strsz + imports_size;
+        let bytes = count * (SYMBOL + size_of::<(u32, u32)>()) as u64 + strsz + imports_size;
         self.share = room(bytes).ok_or(corrupt("more symbols than there is room for"))?;
-        let mut symbols = vec![0; count as usize * SYM_SIZE];
-        memory.read_exact(symtab, &mut symbols)?;
+        let mut symbols = vec![[0; SYMBOL]; count as usize];
+        memory.read_exact(symtab, symbols.as_flattened_mut())?;
         let mut strings = vec![0; strsz as usize];
         memory.read_exact(strtab, &mut strings)?;
         (self.symbols, self.strings) = (symbols, strings);
@@ -232,8 +225,9 @@ impl Image {
 
         let mut left = (strsz + count + MAX_NAME as u64) * MAX_SHARING;
         let mut by_hash = Vec::new();
-        for index in (0..count as u32).filter(|index| self.is_defined(*index)) {
-            let name = self.name_of(index);
+        let symbols = (0..).zip(self.symbols.iter().map(RawSymbol::of));
+        for (index, symbol) in symbols.filter(|(_, symbol)| symbol.is_defined()) {
+            let name = self.name_of(&symbol);
             let searched = name.map_or(MAX_NAME, <[u8]>::len) as u64 + 1;
             left = left.checked_sub(searched).ok_or(corrupt("names that lie over one another"))?;
             by_hash.extend(name.map(|name| (name_hash(name), index)));
@@ -277,83 +271,63 @@ impl Image {
         Err(corrupt("hash chain without an end"))
     }
 
-    fn symbol(&self, index: u32) -> &[u8] {
-        let at = index as usize * SYM_SIZE;
-        &self.symbols[at..at + SYM_SIZE]
+    fn symbol(&self, index: u32) -> Option<RawSymbol> {
+        self.symbols.get(index as usize).map(RawSymbol::of)
     }
 
-    fn is_defined(&self, index: u32) -> bool {
-        u16_at(self.symbol(index), 6) != 0
+    /// All symbols that are defined here and have a name.
+    fn defined(&self) -> impl Iterator<Item = RawSymbol> {
+        self.by_hash.iter().filter_map(|(_, index)| self.symbol(*index))
     }
 
-    fn name_of(&self, index: u32) -> Option<&[u8]> {
-        let rest = self.strings.get(u32_at(self.symbol(index), 0) as usize..)?;
-        let end = rest.iter().take(MAX_NAME + 1).position(|b| *b == 0)?;
-        Some(&rest[..end])
+    fn name_of(&self, symbol: &RawSymbol) -> Option<&[u8]> {
+        name_at(&self.strings, symbol.name)
     }
 
     /// Name, link-time address and size of every dynamic variable; [`Self::load_symbols`] must have run.
     pub fn data_symbols(&self) -> impl Iterator<Item = (&[u8], u64, u64)> {
-        const STT_OBJECT: u8 = 1;
-        let data = self.by_hash.iter().map(|(_, index)| *index);
-        data.filter(|index| self.symbol(*index)[4] & 0xf == STT_OBJECT).filter_map(|index| {
-            let symbol = self.symbol(index);
-            Some((self.name_of(index)?, u64_at(symbol, 8), u64_at(symbol, 16)))
-        })
+        let data = self.defined().filter(RawSymbol::is_data);
+        data.filter_map(|symbol| Some((self.name_of(&symbol)?, symbol.value, symbol.size)))
     }
 
     /// Address of a dynamic symbol; [`Self::load_symbols`] must have run.
     pub fn address_of(&self, name: &str) -> Option<RemoteAddr> {
         let hash = name_hash(name.as_bytes());
         let from = self.by_hash.partition_point(|(other, _)| *other < hash);
-        self.by_hash[from..]
-            .iter()
-            .take_while(|(other, _)| *other == hash)
-            .find(|(_, index)| self.name_of(*index) == Some(name.as_bytes()))
-            .map(|(_, index)| RemoteAddr(u64_at(self.symbol(*index), 8).wrapping_add(self.bias)))
+        let alike = self.by_hash[from..].iter().take_while(|(other, _)| *other == hash);
+        let symbol = alike
+            .filter_map(|(_, index)| self.symbol(*index))
+            .find(|symbol| self.name_of(symbol) == Some(name.as_bytes()))?;
+        Some(RemoteAddr(symbol.value.wrapping_add(self.bias)))
     }
 
     /// Name of a dynamic function that begins at `addr`; of several, the one a program would call:
     /// that with the fewest underscores in front.
     pub fn name_of_function(&self, addr: RemoteAddr) -> Option<String> {
         let value = addr.0.wrapping_sub(self.bias);
-        let names = self
-            .by_hash
-            .iter()
-            .map(|(_, index)| *index)
-            .filter(|index| u64_at(self.symbol(*index), 8) == value && is_function(self.symbol(*index)[4]));
-        let name = names.filter_map(|index| self.name_of(index)).min_by_key(|name| plainness(name))?;
-        Some(String::from_utf8_lossy(name).into_owned())
+        let functions = self.defined().filter(|symbol| symbol.value == value && symbol.is_function());
+        let names = functions.filter_map(|symbol| self.name_of(&symbol));
+        Some(String::from_utf8_lossy(names.min_by_key(|name| plainness(name))?).into_owned())
     }
 
     /// Name of the function that the procedure linkage table has for the slot at `addr`.
     pub fn import_at(&self, addr: RemoteAddr) -> Option<String> {
         let value = addr.0.wrapping_sub(self.bias);
         let entry = self.imports.chunks_exact(24).find(|entry| u64_at(entry, 0) == value)?;
-        let index = u32::try_from(u64_at(entry, 8) >> 32).ok()?;
-        let name = self.name_of(Some(index).filter(|index| (*index as usize) < self.symbols.len() / SYM_SIZE)?)?;
-        Some(String::from_utf8_lossy(name).into_owned())
+        let symbol = self.symbol(u32::try_from(u64_at(entry, 8) >> 32).ok()?)?;
+        Some(String::from_utf8_lossy(self.name_of(&symbol)?).into_owned())
     }
 
     /// The dynamic function that holds the run-time address `addr`.
     pub fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
-        let start = |index: u32| u64_at(self.symbol(index), 8).wrapping_add(self.bias);
-        let size = |index: u32| u64_at(self.symbol(index), 16);
-        let functions =
-            self.by_hash.iter().map(|(_, index)| *index).filter(|index| is_function(self.symbol(*index)[4]));
-        let best = functions
-            .filter(|index| holds(start(*index), size(*index), addr.0))
-            .max_by_key(|index| (start(*index), self.name_of(*index).map(plainness).map(Reverse)))?;
-        let name = String::from_utf8_lossy(self.name_of(best)?).into_owned();
-        Some(Symbol { name, addr: RemoteAddr(start(best)), size: size(best) })
+        let start = |symbol: &RawSymbol| symbol.value.wrapping_add(self.bias);
+        let best = self
+            .defined()
+            .filter(|symbol| symbol.is_function() && holds(start(symbol), symbol.size, addr.0))
+            .max_by_key(|symbol| (start(symbol), self.name_of(symbol).map(plainness).map(Reverse)))?;
+        let name = String::from_utf8_lossy(self.name_of(&best)?).into_owned();
+        Some(Symbol { name, addr: RemoteAddr(start(&best)), size: best.size })
     }
-}
-
-/// Whether a symbol with this `st_info` is a function.
-fn is_function(info: u8) -> bool {
-    const STT_FUNC: u8 = 2;
-    const STT_GNU_IFUNC: u8 = 10;
-    matches!(info & 0xf, STT_FUNC | STT_GNU_IFUNC)
 }
 
 /// Finds `NT_GNU_BUILD_ID` in note bytes.
@@ -373,18 +347,6 @@ pub(super) fn build_id_in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
 
 fn name_hash(name: &[u8]) -> u32 {
     name.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
 #[cfg(test)]

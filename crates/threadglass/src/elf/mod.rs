@@ -29,6 +29,25 @@ fn holds(start: u64, size: u64, addr: u64) -> bool {
     start == addr || (start < addr && addr - start < size)
 }
 
+/// The name that begins at `at` of a string table. `None` where there is none, or it has no end.
+fn name_at(strings: &[u8], at: u32) -> Option<&[u8]> {
+    let rest = strings.get(at as usize..)?;
+    let end = memchr::memchr(0, &rest[..rest.len().min(object_file::MAX_NAME)])?;
+    Some(&rest[..end])
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
 /// Orders the names of one function: the least is the one that programs use. libc gives its functions
 /// several, told apart by underscores.
 fn plainness(name: &[u8]) -> (usize, usize, &[u8]) {

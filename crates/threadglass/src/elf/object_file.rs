@@ -4,6 +4,7 @@
 //! size in it is a claim. It is believed as far as there is a file, and a file may be long and empty: so what is kept
 //! of it comes out of the budget of the look, and what is read without being kept has a limit of its own.
 
+use super::{name_at, u16_at, u32_at, u64_at};
 use crate::limits::{Limits, MAX_BYTES, Share};
 use crate::sys::file::name_of;
 use std::borrow::Cow;
@@ -16,8 +17,8 @@ const MAX_SECTIONS: u64 = 16 << 10;
 const MAX_SECTION_NAMES: u64 = 1 << 20;
 /// One symbol table, or its names. The largest programs have some millions of symbols.
 const MAX_TABLE: u64 = 128 << 20;
-/// One name. Those of C++ are long.
-const MAX_NAME: usize = 64 << 10;
+/// One name. Those of templates within templates have some ten thousand bytes.
+pub(super) const MAX_NAME: usize = 64 << 10;
 /// How much of a name is read at first.
 const USUAL_NAME: usize = 256;
 /// What the dynamic linker is told.
@@ -28,10 +29,8 @@ const SECTION_HEADER: usize = 64;
 /// One entry of a symbol table.
 pub(super) const SYMBOL: usize = 24;
 
-const SHT_SYMTAB: u32 = 2;
 pub(super) const SHT_NOTE: u32 = 7;
 const SHT_NOBITS: u32 = 8;
-const SHT_DYNSYM: u32 = 11;
 const SHF_COMPRESSED: u64 = 0x800;
 
 /// One section of a file.
@@ -48,17 +47,30 @@ pub(crate) struct Section {
 }
 
 impl Section {
+    fn of(header: impl AsRef<[u8]>) -> Self {
+        let header = header.as_ref();
+        Self {
+            name: u32_at(header, 0),
+            kind: u32_at(header, 4),
+            flags: u64_at(header, 8),
+            addr: u64_at(header, 16),
+            offset: u64_at(header, 24),
+            size: u64_at(header, 32),
+            link: u32_at(header, 40),
+        }
+    }
+
     /// Whether its bytes are packed.
     pub(crate) fn is_packed(&self) -> bool {
         self.flags & SHF_COMPRESSED != 0
     }
 }
 
-/// Which of the two symbol tables.
+/// Which of the two symbol tables, by the kind of its section (`SHT_SYMTAB`, `SHT_DYNSYM`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
-    Full,
-    Dynamic,
+    Full = 2,
+    Dynamic = 11,
 }
 
 impl Table {
@@ -97,15 +109,15 @@ impl RawSymbol {
         !matches!(self.kind, STT_SECTION | STT_FILE) && self.is_defined() && !SPECIAL.contains(&self.section)
     }
 
-    fn is_defined(&self) -> bool {
+    pub(super) fn is_defined(&self) -> bool {
         self.section != 0
     }
 
-    fn of(entry: &[u8; SYMBOL]) -> Self {
+    pub(super) fn of(entry: &[u8; SYMBOL]) -> Self {
         Self {
             name: u32_at(entry, 0),
             kind: entry[4] & 0xf,
-            section: u16::from_le_bytes([entry[6], entry[7]]),
+            section: u16_at(entry, 6),
             value: u64_at(entry, 8),
             size: u64_at(entry, 16),
         }
@@ -151,8 +163,8 @@ impl ObjectFile {
         if !header.starts_with(b"\x7fELF\x02\x01") {
             return None;
         }
-        let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
-        let (start, entry, count, names) = (u64_at(&header, 40), half(58), half(60), half(62));
+        let (start, entry) = (u64_at(&header, 40), u16_at(&header, 58));
+        let (count, names) = (u16_at(&header, 60), u16_at(&header, 62));
         if start == 0 || usize::from(entry) != SECTION_HEADER {
             return Some(object);
         }
@@ -184,10 +196,7 @@ impl ObjectFile {
 
     /// The bytes of a section as they are in the file; `what` is said to be left out where there is no room for them.
     pub(crate) fn hold(&self, section: &Section, limit: u64, what: &str) -> Option<Held> {
-        self.hold_part(section.offset, section.size, limit, what)
-    }
-
-    fn hold_part(&self, offset: u64, size: u64, limit: u64, what: &str) -> Option<Held> {
+        let Section { offset, size, .. } = *section;
         if offset.checked_add(size).is_none_or(|end| end > self.length) {
             self.leave_out(what, "they would lie beyond the end of the file");
             return None;
@@ -249,11 +258,7 @@ impl ObjectFile {
     }
 
     fn table(&self, table: Table) -> Option<(&Section, &Section)> {
-        let kind = match table {
-            Table::Full => SHT_SYMTAB,
-            Table::Dynamic => SHT_DYNSYM,
-        };
-        let found = self.sections.iter().find(|section| section.kind == kind)?;
+        let found = self.sections.iter().find(|section| section.kind == table as u32)?;
         Some((found, self.sections.get(found.link as usize)?))
     }
 
@@ -270,14 +275,13 @@ impl ObjectFile {
 
     /// The names of a symbol table, read one by one as they are wanted.
     pub(super) fn names_of(&self, table: Table) -> Option<Names<'_>> {
-        let (_, strings) = self.table(table)?;
-        Some(Names { file: &self.file, offset: strings.offset, size: strings.size, whole: None })
+        Some(Names { file: &self.file, strings: self.table(table)?.1, whole: None })
     }
 
     /// The same for those who want very many of them.
     pub(super) fn all_names_of(&self, table: Table) -> Option<Names<'_>> {
         let mut names = self.names_of(table)?;
-        names.whole = Some(self.hold_part(names.offset, names.size, MAX_TABLE, "names of symbols")?);
+        names.whole = Some(self.hold(names.strings, MAX_TABLE, "names of symbols")?);
         Some(names)
     }
 
@@ -288,7 +292,7 @@ impl ObjectFile {
         let dynamic = self.sections.iter().find(|section| section.kind == SHT_DYNAMIC);
         let Some(dynamic) = dynamic.filter(|section| section.size <= MAX_DYNAMIC) else { return Vec::new() };
         let Some(strings) = self.sections.get(dynamic.link as usize) else { return Vec::new() };
-        let names = Names { file: &self.file, offset: strings.offset, size: strings.size, whole: None };
+        let names = Names { file: &self.file, strings, whole: None };
         let entries = self.read(dynamic.offset, dynamic.size).unwrap_or_default();
         let entries = entries.as_chunks::<16>().0.iter().filter(|entry| u64_at(*entry, 0) == DT_NEEDED);
         let names = entries.filter_map(|entry| names.get(u32::try_from(u64_at(entry, 8)).ok()?));
@@ -300,7 +304,7 @@ impl ObjectFile {
         const PT_INTERP: u32 = 3;
         const PROGRAM_HEADER: u64 = 56;
         let header = self.read(0, HEADER as u64)?;
-        let (start, count) = (u64_at(&header, 32), u64::from(u16::from_le_bytes([header[56], header[57]])));
+        let (start, count) = (u64_at(&header, 32), u64::from(u16_at(&header, 56)));
         let headers = self.read(start, count * PROGRAM_HEADER)?;
         let segment = headers.chunks_exact(PROGRAM_HEADER as usize).find(|header| u32_at(header, 0) == PT_INTERP)?;
         // One that cannot be read is still one.
@@ -309,22 +313,7 @@ impl ObjectFile {
 
     /// The processor that it is for.
     pub(crate) fn machine(&self) -> Option<u16> {
-        self.read(18, 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
-    }
-}
-
-impl Section {
-    fn of(header: impl AsRef<[u8]>) -> Self {
-        let header = header.as_ref();
-        Self {
-            name: u32_at(header, 0),
-            kind: u32_at(header, 4),
-            flags: u64_at(header, 8),
-            addr: u64_at(header, 16),
-            offset: u64_at(header, 24),
-            size: u64_at(header, 32),
-            link: u32_at(header, 40),
-        }
+        self.read(18, 2).map(|bytes| u16_at(&bytes, 0))
     }
 }
 
@@ -336,8 +325,7 @@ pub(super) fn symbols(table: &Held) -> impl Iterator<Item = RawSymbol> {
 /// The names that belong to a symbol table.
 pub(super) struct Names<'a> {
     file: &'a File,
-    offset: u64,
-    size: u64,
+    strings: &'a Section,
     whole: Option<Held>,
 }
 
@@ -345,30 +333,17 @@ impl Names<'_> {
     /// The name that begins at `at`. `None` where there is none, or it has no end.
     pub(super) fn get(&self, at: u32) -> Option<Cow<'_, [u8]>> {
         if let Some(held) = &self.whole {
-            let rest = held.bytes.get(at as usize..)?;
-            return up_to_nul(&rest[..rest.len().min(MAX_NAME)]).map(Cow::Borrowed);
+            return name_at(&held.bytes, at).map(Cow::Borrowed);
         }
-        let room = usize::try_from(self.size.checked_sub(u64::from(at))?).ok()?.min(MAX_NAME);
-        let start = self.offset.checked_add(u64::from(at))?;
+        let room = usize::try_from(self.strings.size.checked_sub(u64::from(at))?).ok()?.min(MAX_NAME);
+        let start = self.strings.offset.checked_add(u64::from(at))?;
         for length in [USUAL_NAME, MAX_NAME] {
             let mut bytes = vec![0; length.min(room)];
             self.file.read_exact_at(&mut bytes, start).ok()?;
-            if let Some(name) = up_to_nul(&bytes) {
+            if let Some(name) = name_at(&bytes, 0) {
                 return Some(Cow::Owned(name.to_vec()));
             }
         }
         None
     }
-}
-
-fn up_to_nul(bytes: &[u8]) -> Option<&[u8]> {
-    memchr::memchr(0, bytes).map(|end| &bytes[..end])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
