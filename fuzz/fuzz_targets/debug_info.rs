@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _look = limits.begin();
     let mut names = ObjectNames::new(file, &limits, &threadglass::runtimes::Types);
     let locks = names.lock_variables();
-    for addr in locks.iter().map(|lock| lock.addr).take(64).chain([0, 0x1000, 0x4040, u64::MAX]) {
+    for addr in locks.iter().map(|lock| lock.address.0).take(64).chain([0, 0x1000, 0x4040, u64::MAX]) {
         assert!(names.variable_at(addr).is_none_or(|name| name.len() <= LONGEST));
     }
     for pc in [0, 0x1000, 0x1139, u64::MAX] {

@@ -281,7 +281,7 @@ fn survive_damage(whole: &[u8]) {
         let has_line = |pc: &u64| names.functions_at(*pc).iter().any(|function| function.line.is_some());
         let code: Vec<u64> = (0x1000..0x4000).step_by(16).filter(has_line).take(8).collect();
         assert_eq!(code.len(), 8, "lines of the program");
-        (locks[0].addr, code)
+        (locks[0].address.0, code)
     };
     let mut seed = 1u64;
     let mut random = || {

@@ -30,8 +30,6 @@ pub struct DataSymbol {
     pub start: u64,
     /// Its size.
     pub size: u64,
-    /// Whether the program may write to it at any time.
-    pub writable: bool,
 }
 
 /// The variables of an object's symbol tables, by link-time address.
@@ -121,7 +119,6 @@ impl DataSymbols {
             name: String::from_utf8_lossy(self.name(entry)).into_owned(),
             start: entry.start,
             size: entry.size,
-            writable: entry.writable,
         }
     }
 

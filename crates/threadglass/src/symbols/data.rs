@@ -140,14 +140,8 @@ impl<'a> DataNames<'a> {
                 break;
             }
             let (Some(image), Some(mut names)) = (object.image(), object.names()) else { continue };
-            let bias = image.bias();
-            found.extend(names.lock_variables().into_iter().map(|lock| LockVariable {
-                address: RemoteAddr(lock.addr.wrapping_add(bias)),
-                kind: lock.kind,
-                family: lock.family,
-                name: lock.name,
-                evidence: lock.evidence,
-            }));
+            let at_run_time = |lock: LockVariable| LockVariable { address: lock.address.offset(image.bias()), ..lock };
+            found.extend(names.lock_variables().into_iter().map(at_run_time));
         }
         found
     }

@@ -11,7 +11,7 @@ use data::passes_on;
 pub use data::{DataNames, LockVariable};
 pub use debug_info::FunctionAt;
 pub use lock_types::LockTypes;
-pub use object_names::{ObjectLock, ObjectNames};
+pub use object_names::ObjectNames;
 pub(crate) use objects::MappedObject;
 pub use objects::Objects;
 

@@ -1,27 +1,14 @@
 //! Names of the variables and members of one object.
 
 use super::LockTypes;
+use super::data::LockVariable;
 use super::debug_info::{CodeFacts, DebugInfo, FunctionAt, has_debug_info, join};
+use crate::RemoteAddr;
 use crate::elf::{DataSymbols, demangle};
 use crate::limits::Limits;
-use crate::model::{Evidence, Family, SyncKind};
+use crate::model::{Evidence, SyncKind};
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A lock in a variable of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectLock {
-    /// Its link-time address.
-    pub addr: u64,
-    /// What it is.
-    pub kind: SyncKind,
-    /// Whose it is.
-    pub family: Family,
-    /// The variable, with the member.
-    pub name: String,
-    /// How its kind is known.
-    pub evidence: Evidence,
-}
 
 /// One way to see a lock as a member.
 pub(super) struct Fit {
@@ -118,7 +105,7 @@ impl ObjectNames {
 
     /// All locks in variables: by their types, or by the size of their symbols in an object without debug
     /// information.
-    pub fn lock_variables(&mut self) -> Vec<ObjectLock> {
+    pub fn lock_variables(&mut self) -> Vec<LockVariable> {
         let described = self.ask(|debug| {
             if !debug.has_variables() {
                 return None;
@@ -126,8 +113,8 @@ impl ObjectNames {
             let mut found = Vec::new();
             for (start, name, locks) in debug.lock_variables() {
                 found.extend(locks.iter().filter_map(|lock| {
-                    Some(ObjectLock {
-                        addr: start.checked_add(lock.offset)?,
+                    Some(LockVariable {
+                        address: RemoteAddr(start.checked_add(lock.offset)?),
                         kind: lock.kind,
                         family: lock.family,
                         name: format!("{name}{}", lock.path),
@@ -150,8 +137,8 @@ impl ObjectNames {
             .take_while(|_| !limits.is_over())
             .filter_map(|symbol| {
                 let (_, kind, family) = sizes.iter().find(|(size, ..)| *size == symbol.size)?;
-                Some(ObjectLock {
-                    addr: symbol.start,
+                Some(LockVariable {
+                    address: RemoteAddr(symbol.start),
                     kind: *kind,
                     family: *family,
                     name: demangle(&symbol.name),

@@ -14,19 +14,10 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 struct Name {
     module: Option<String>,
-    functions: Vec<Function>,
+    /// At run-time addresses, with names demangled.
+    functions: Vec<FunctionAt>,
     /// Where the object begins.
     base: Option<RemoteAddr>,
-}
-
-/// One function at an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Function {
-    pub(crate) name: String,
-    /// Its first address at run time; `None` for one that was inlined.
-    pub(crate) start: Option<u64>,
-    pub(crate) file: Option<String>,
-    pub(crate) line: Option<u32>,
 }
 
 /// Names of places, for making frames.
@@ -68,7 +59,7 @@ impl FrameNames {
                 file: function.file.clone(),
                 line: function.line,
                 inlined: index < last,
-                ..frame(Some(function.name.clone()), function.start)
+                ..frame(function.name.clone(), function.start)
             })
             .collect()
     }
@@ -118,7 +109,7 @@ fn functions_at(
     addrs: &[RemoteAddr],
     with_lines: bool,
     limits: &Limits,
-) -> Vec<Vec<Function>> {
+) -> Vec<Vec<FunctionAt>> {
     let Some(bias) = object.image().map(Image::bias) else { return vec![Vec::new(); addrs.len()] };
     let offsets: Vec<u64> = addrs.iter().map(|addr| addr.0.wrapping_sub(bias)).collect();
     let mut described = if with_lines { object.described_at(&offsets) } else { vec![Vec::new(); addrs.len()] };
@@ -145,14 +136,12 @@ fn functions_at(
             (outermost.name, outermost.start) = (Some(name), Some(start));
         }
     }
-    let function = |function: FunctionAt| {
-        let name = function.name?;
-        Some(Function {
-            name: if limits.is_over() { name } else { demangle(&name) },
-            start: function.start.map(|start| start.wrapping_add(bias)),
-            file: function.file,
-            line: function.line,
-        })
-    };
-    described.into_iter().map(|functions| functions.into_iter().filter_map(function).collect()).collect()
+    for functions in &mut described {
+        functions.retain(|function| function.name.is_some());
+        for function in functions {
+            function.name = function.name.take().map(|name| if limits.is_over() { name } else { demangle(&name) });
+            function.start = function.start.map(|start| start.wrapping_add(bias));
+        }
+    }
+    described
 }
