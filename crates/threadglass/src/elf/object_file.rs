@@ -9,6 +9,7 @@ use crate::limits::{Limits, MAX_BYTES, Share};
 use crate::sys::file::name_of;
 use std::borrow::Cow;
 use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
 /// Linked objects have dozens of sections.
@@ -219,18 +220,9 @@ impl ObjectFile {
         share
     }
 
-    /// Calls `visit` with the bytes of a part of the file, a piece at a time, until it has enough.
-    pub(crate) fn stream(&self, offset: u64, size: u64, mut visit: impl FnMut(&[u8]) -> Option<bool>) -> Option<()> {
-        const PIECE: u64 = 256 << 10;
-        let mut done = 0;
-        while done < size && !self.limits.is_over() {
-            let piece = self.read(offset.checked_add(done)?, PIECE.min(size - done))?;
-            done += piece.len() as u64;
-            if !visit(&piece)? {
-                break;
-            }
-        }
-        Some(())
+    /// Reads `size` bytes at `offset`, a piece at a time. Where the time is up, they end.
+    pub(crate) fn part(&self, offset: u64, size: u64) -> impl Read {
+        FilePart { object: self, at: offset, end: offset.saturating_add(size) }
     }
 
     /// Says that something of this file was left out.
@@ -314,6 +306,24 @@ impl ObjectFile {
     /// The processor that it is for.
     pub(crate) fn machine(&self) -> Option<u16> {
         self.read(18, 2).map(|bytes| u16_at(&bytes, 0))
+    }
+}
+
+struct FilePart<'o> {
+    object: &'o ObjectFile,
+    at: u64,
+    end: u64,
+}
+
+impl Read for FilePart<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.object.limits.is_over() {
+            return Ok(0);
+        }
+        let size = (self.end - self.at).min(buf.len() as u64);
+        let got = self.object.file.read_at(&mut buf[..size as usize], self.at)?;
+        self.at += got as u64;
+        Ok(got)
     }
 }
 

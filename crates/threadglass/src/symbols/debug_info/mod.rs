@@ -71,11 +71,12 @@ struct UnitSpan {
 }
 
 /// What has been decoded.
+#[derive(Default)]
 struct Known {
     /// Time, and CPU time, that the questions so far have taken.
     spent: (Duration, Duration),
     /// What names and lists take, about: few bytes of a file can claim very many of them.
-    share: Share,
+    share: Option<Share>,
     /// The same in bytes, with the indexes.
     bytes: usize,
     /// Whether there was no room for more of them.
@@ -92,26 +93,6 @@ struct Known {
     scanned: usize,
     code: CodeMap,
     code_facts: HashMap<u64, Option<Arc<CodeFacts>>>,
-}
-
-impl Known {
-    fn new(share: Share) -> Self {
-        Self {
-            spent: (Duration::ZERO, Duration::ZERO),
-            share,
-            bytes: 0,
-            is_full: false,
-            abbreviations: Abbreviations::default(),
-            indexes: HashMap::new(),
-            types: HashMap::new(),
-            locks: HashMap::new(),
-            open: HashSet::new(),
-            variables: BTreeMap::new(),
-            scanned: 0,
-            code: CodeMap::default(),
-            code_facts: HashMap::new(),
-        }
-    }
 }
 
 /// The language of a unit, as far as names are written differently.
@@ -140,7 +121,8 @@ impl DebugInfo {
                 signatures.insert(type_signature.0, start.checked_add(type_offset.0)?);
             }
         }
-        Some(Self { sections, limits: limits.clone(), units, signatures, lock_types, known: Known::new(share) })
+        let known = Known { share: Some(share), ..Known::default() };
+        Some(Self { sections, limits: limits.clone(), units, signatures, lock_types, known })
     }
 
     /// Begins to answer one question.
@@ -202,7 +184,7 @@ impl<'a> Session<'a> {
 
     /// Makes room for what was decoded; `false` when there is none, which is said.
     fn grow(&mut self, bytes: usize) -> bool {
-        self.fill(bytes, |known| known.share.grow(bytes as u64))
+        self.fill(bytes, |known| known.share.as_mut().is_some_and(|share| share.grow(bytes as u64)))
     }
 
     fn fill(&mut self, bytes: usize, grow: impl FnOnce(&mut Known) -> bool) -> bool {

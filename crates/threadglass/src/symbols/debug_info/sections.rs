@@ -5,9 +5,10 @@
 
 use crate::elf::{Held, ObjectFile, Section};
 use crate::limits::Limits;
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::read::ZlibDecoder;
 use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, SectionId};
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, OnceLock};
 
@@ -94,30 +95,23 @@ fn find<'o>(object: &'o ObjectFile, name: &str) -> Option<&'o Section> {
     object.section(name).or_else(|| object.section(&name.replacen(".debug", ".zdebug", 1)))
 }
 
-/// How a section is packed: how long it will be, and where the packed bytes begin in it.
-enum Packing {
-    Zlib { size: u64, skip: u64 },
-    Other,
-}
-
 /// The bytes of a section, unpacked. `None` when there is none, or it is left out, which is said.
 fn contents(object: &ObjectFile, name: &str, limit: u64) -> Option<Held> {
     let section = find(object, name)?;
     let what = format!("debug information ({name})");
-    let packing = if section.is_packed() {
+    let (size, skip) = if section.is_packed() {
+        const ZLIB: [u8; 4] = [1, 0, 0, 0];
         let header = object.read(section.offset, section.size.min(24)).filter(|header| header.len() == 24)?;
-        let (kind, size) = (u32::from_le_bytes(header[..4].try_into().ok()?), header[8..16].try_into().ok()?);
-        const ZLIB: u32 = 1;
-        if kind == ZLIB { Packing::Zlib { size: u64::from_le_bytes(size), skip: 24 } } else { Packing::Other }
+        if header[..4] != ZLIB {
+            object.leave_out(&what, "it is packed in a way that is not known here (not by zlib)");
+            return None;
+        }
+        (u64::from_le_bytes(header[8..16].try_into().ok()?), 24)
     } else if object.section(name).is_none() {
         let header = object.read(section.offset, section.size.min(12)).filter(|header| header.starts_with(b"ZLIB"))?;
-        Packing::Zlib { size: u64::from_be_bytes(header.get(4..12)?.try_into().ok()?), skip: 12 }
+        (u64::from_be_bytes(header.get(4..12)?.try_into().ok()?), 12)
     } else {
         return object.hold(section, limit, &what);
-    };
-    let Packing::Zlib { size, skip } = packing else {
-        object.leave_out(&what, "it is packed in a way that is not known here (not by zlib)");
-        return None;
     };
     let packed = section.size - skip;
     if size / BEST_PACKING > packed {
@@ -125,7 +119,7 @@ fn contents(object: &ObjectFile, name: &str, limit: u64) -> Option<Held> {
         return None;
     }
     let share = object.room(size, limit, &what)?;
-    let bytes = inflate(object, section.offset + skip, packed, usize::try_from(size).ok()?);
+    let bytes = inflate(object, section.offset + skip, packed, size);
     if bytes.is_none() {
         object.leave_out(&what, "it cannot be unpacked");
     }
@@ -133,27 +127,9 @@ fn contents(object: &ObjectFile, name: &str, limit: u64) -> Option<Held> {
 }
 
 /// Unpacks `packed` bytes at `offset`: `size` of them come out, or nothing.
-fn inflate(object: &ObjectFile, offset: u64, packed: u64, size: usize) -> Option<Vec<u8>> {
+fn inflate(object: &ObjectFile, offset: u64, packed: u64, size: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(size).ok()?;
-    let mut inflater = Decompress::new(true);
-    object.stream(offset, packed, |piece| {
-        let mut rest = piece;
-        loop {
-            let (before, made) = (inflater.total_in(), bytes.len());
-            let status = inflater.decompress_vec(rest, &mut bytes, FlushDecompress::None).ok()?;
-            rest = rest.get(usize::try_from(inflater.total_in() - before).ok()?..)?;
-            if status == Status::StreamEnd || bytes.len() >= size {
-                return Some(false);
-            }
-            if rest.is_empty() {
-                return Some(true);
-            }
-            // Neither bytes taken nor made: it is stuck.
-            if inflater.total_in() == before && bytes.len() == made {
-                return None;
-            }
-        }
-    })?;
-    (bytes.len() == size).then_some(bytes)
+    bytes.try_reserve_exact(usize::try_from(size).ok()?).ok()?;
+    ZlibDecoder::new(object.part(offset, packed)).take(size).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 == size).then_some(bytes)
 }
