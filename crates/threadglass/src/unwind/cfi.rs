@@ -23,8 +23,6 @@ const MAX_FUNCTIONS: usize = 1 << 20;
 const MAX_DECODED: usize = 256 << 20;
 /// Entries between two looks at the clock.
 const BATCH: usize = 256;
-/// Pairs of an index that are read at once, in the end of a search in it.
-const LAST_PAIRS: u64 = 512;
 /// Bytes of an index before its pairs, in the form that all linkers write.
 const INDEX_HEAD: u64 = 12;
 /// Longest expression of a rule. Those of signal frames and realigned stacks have up to twenty bytes.
@@ -156,7 +154,7 @@ impl Table {
             }
             if let Ok(Some(entry)) = Entry::read(&section, means.memory, at) {
                 decoded += entry.len();
-                entries.extend(entry.function().map(|(start, _)| (start, at)));
+                entries.extend(entry.function().map(|start| (start, at)));
             }
             if entries.len() >= MAX_FUNCTIONS || decoded > MAX_DECODED {
                 return Err(Fault::Unindexed);
@@ -179,7 +177,7 @@ impl Table {
         };
         let Some(at) = at else { return Ok(None) };
         let Some(entry) = Entry::read(&self.section, memory, at)? else { return Ok(None) };
-        entry.with(|section, bases, entry| {
+        let row = entry.with(|section, bases, entry| {
             if !entry.contains(addr) || entry.cie().return_address_register().0 != crate::arch::RETURN {
                 return Ok(None);
             }
@@ -213,7 +211,8 @@ impl Table {
             let function = (entry.initial_address(), entry.end_address());
             let lsda = entry.lsda().and_then(|lsda| lsda.direct().ok());
             Ok(Some(Row { function, lsda, cfa, rules, signal: entry.is_signal_trampoline() }))
-        })
+        });
+        row.unwrap_or(Ok(None))
     }
 }
 
@@ -227,26 +226,19 @@ fn count_of_pairs(head: &[u8]) -> Option<u64> {
 
 /// Where the entry of the last function that begins at or before `addr` is.
 fn look_up(pairs: &Section, memory: &dyn Memory, base: u64, addr: u64) -> Option<u64> {
-    let place = |bytes: &[u8]| {
-        let bytes = bytes.get(..4)?.try_into().ok()?;
-        Some(base.wrapping_add_signed(i64::from(i32::from_le_bytes(bytes))))
-    };
-    let (mut low, mut high) = (0, pairs.len() / 8);
-    while high - low > LAST_PAIRS {
-        let middle = low + (high - low) / 2;
-        let mut pair = [0; 8];
-        // What is behind the end of what can be read is not there.
-        let got = pairs.read(memory, pairs.start() + middle * 8, &mut pair);
-        if got == pair.len() && place(&pair)? <= addr { low = middle + 1 } else { high = middle }
-    }
-    // The one before the rest may be the one.
-    low = low.saturating_sub(1);
-    let mut rest = vec![0; (high - low) as usize * 8];
-    let got = pairs.read(memory, pairs.start() + low * 8, &mut rest);
-    let (mut low, mut high) = (0, got / 8);
+    let place = |word: [u8; 4]| base.wrapping_add_signed(i32::from_le_bytes(word).into());
+    let (mut low, mut high) = (0, pairs.len / 8);
+    let mut found = None;
     while low < high {
         let middle = low + (high - low) / 2;
-        if place(rest.get(middle * 8..)?)? <= addr { low = middle + 1 } else { high = middle }
+        let mut pair = [[0; 4]; 2];
+        // What is behind the end of what can be read is not there.
+        let is_there = pairs.read(memory, pairs.start + middle * 8, pair.as_flattened_mut()) == 8;
+        if is_there && place(pair[0]) <= addr {
+            (low, found) = (middle + 1, Some(place(pair[1])));
+        } else {
+            high = middle;
+        }
     }
-    place(rest.get(low.checked_sub(1)? * 8 + 4..)?)
+    found
 }

@@ -15,33 +15,22 @@ const MAX_ENTRY: usize = 64 << 10;
 const FIRST: usize = 128;
 
 /// Why a table, or an entry of it, is left out although it is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
-    /// An entry has more bytes than any compiler makes.
+    #[error("an entry of it is longer than any that a compiler makes")]
     TooLong,
-    /// There is no index, and the table is too large to be searched without.
+    #[error("it has no index, and is too large to be searched without")]
     Unindexed,
-    /// More objects have tables than are looked at.
+    #[error("as many objects as a look takes tables of have been looked at")]
     TooMany,
-    /// The look has taken as long as it may.
+    #[error("the look has taken as long as it may")]
     Time,
-}
-
-impl Fault {
-    pub(super) fn why(self) -> &'static str {
-        match self {
-            Self::TooLong => "an entry of it is longer than any that a compiler makes",
-            Self::Unindexed => "it has no index, and is too large to be searched without",
-            Self::TooMany => "as many objects as a look takes tables of have been looked at",
-            Self::Time => "the look has taken as long as it may",
-        }
-    }
 }
 
 /// A part of the target's memory, or of a file, that holds a table.
 pub(super) struct Section {
-    start: u64,
-    len: u64,
+    pub(super) start: u64,
+    pub(super) len: u64,
     /// A copy of it, if there is one.
     copy: Option<(Vec<u8>, Share)>,
 }
@@ -68,14 +57,6 @@ impl Section {
     pub(super) fn of_bytes(start: u64, bytes: Vec<u8>, share: Share) -> Self {
         let len = (bytes.len() as u64).min(u64::MAX - start);
         Self { start, len, copy: Some((bytes, share)) }
-    }
-
-    pub(super) fn start(&self) -> u64 {
-        self.start
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        self.len
     }
 
     /// Reads at `addr`, as far as the section goes; how many bytes there are.
@@ -139,33 +120,27 @@ impl Entry {
         self.bytes.len()
     }
 
-    /// First and one past the last address of the function.
-    pub(super) fn function(&self) -> Option<(u64, u64)> {
-        self.with(|_, _, entry| Ok(Some((entry.initial_address(), entry.end_address())))).ok()?
+    /// First address of the function.
+    pub(super) fn function(&self) -> Option<u64> {
+        self.with(|_, _, entry| entry.initial_address())
     }
 
     /// Gives the decoded entry to `take`, with the section that its parts are in and the addresses of that. `None`
     /// when it is corrupt.
     pub(super) fn with<T>(
         &self,
-        take: impl FnOnce(
-            &EhFrame<Bytes<'_>>,
-            &BaseAddresses,
-            &FrameDescriptionEntry<Bytes<'_>>,
-        ) -> Result<Option<T>, Fault>,
-    ) -> Result<Option<T>, Fault> {
+        take: impl FnOnce(&EhFrame<Bytes<'_>>, &BaseAddresses, &FrameDescriptionEntry<Bytes<'_>>) -> T,
+    ) -> Option<T> {
         let mut section = EhFrame::new(&self.bytes, LittleEndian);
         section.set_address_size(8);
         // Addresses are counted from where they stand: for the function's own part they are right.
         let bases = BaseAddresses::default().set_eh_frame(self.at.wrapping_sub(self.own as u64));
         let mut entries = section.entries(&bases);
         // The common part is the first.
-        let Ok(Some(CieOrFde::Cie(_))) = entries.next() else { return Ok(None) };
-        let Ok(Some(CieOrFde::Fde(partial))) = entries.next() else { return Ok(None) };
-        match partial.parse(EhFrame::cie_from_offset) {
-            Ok(entry) => take(&section, &bases, &entry),
-            Err(_) => Ok(None),
-        }
+        let Ok(Some(CieOrFde::Cie(_))) = entries.next() else { return None };
+        let Ok(Some(CieOrFde::Fde(partial))) = entries.next() else { return None };
+        let entry = partial.parse(EhFrame::cie_from_offset).ok()?;
+        Some(take(&section, &bases, &entry))
     }
 }
 
@@ -178,9 +153,6 @@ fn record(section: &Section, memory: &dyn Memory, at: u64) -> Result<Option<Vec<
         return Err(Fault::TooLong);
     }
     bytes.resize(length, 0);
-    let more = match bytes.get_mut(got..) {
-        Some(rest) if !rest.is_empty() => section.read(memory, at + got as u64, rest),
-        _ => 0,
-    };
+    let more = bytes.get_mut(got..).map_or(0, |rest| section.read(memory, at + got as u64, rest));
     Ok((got + more >= length).then_some(bytes))
 }

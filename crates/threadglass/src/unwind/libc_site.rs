@@ -9,6 +9,7 @@ use super::call::{Call, through_stubs};
 use super::space::{Known, Space};
 use super::walk::Place;
 use crate::RemoteAddr;
+use crate::arch::code::jumps;
 use crate::model::{CallSite, Evidence};
 
 /// Functions that only pass a call on are short.
@@ -16,8 +17,7 @@ const SHORT: usize = 192;
 
 /// The call by which the innermost frames, as far as they are in libc, were reached.
 pub(crate) fn call_site(space: &Space<'_>, known: &mut Known, places: &[Place]) -> Option<CallSite> {
-    let in_libc = |place: &Place| space.object_at(place.lookup().0).is_some_and(|object| object.libc);
-    let caller = places.iter().position(|place| !in_libc(place))?;
+    let caller = places.iter().position(|place| !space.is_libc(place.lookup().0))?;
     let (inner, caller) = (&places[caller.checked_sub(1)?], &places[caller]);
     if caller.exact || inner.signal {
         return None;
@@ -39,10 +39,10 @@ pub(crate) fn call_site(space: &Space<'_>, known: &mut Known, places: &[Place]) 
 /// What the call that returns to `back` calls in libc.
 fn called_at(space: &Space<'_>, known: &mut Known, back: u64) -> Option<(String, Evidence)> {
     let Some(Call::To(target)) = known.call(space, back) else { return None };
-    match space.object_at(target).is_some_and(|object| object.libc) {
-        true => Some((space.exported(target)?, Evidence::Derived)),
-        false => Some((passed_on(space, known, target)?, Evidence::Inferred)),
+    if space.is_libc(target) {
+        return Some((space.exported(target)?, Evidence::Derived));
     }
+    Some((passed_on(space, known, target)?, Evidence::Inferred))
 }
 
 /// After a call by way of a pointer, or a jump: the function of libc that was reached, if it is one that is
@@ -60,22 +60,13 @@ fn passed_on(space: &Space<'_>, known: &mut Known, start: u64) -> Option<String>
     let length = usize::try_from(row.function.1.checked_sub(start)?).ok().filter(|length| *length <= SHORT)?;
     let mut code = vec![0; length];
     space.memory.read_exact(RemoteAddr(start), &mut code).ok()?;
-    let mut found: Option<String> = None;
-    for (at, window) in code.windows(5).enumerate().filter(|(_, window)| window[0] == 0xe9) {
-        let relative = i32::from_le_bytes([window[1], window[2], window[3], window[4]]);
-        let target = start.wrapping_add(at as u64 + 5).wrapping_add_signed(i64::from(relative));
-        if !space.is_code(target) {
-            continue;
-        }
+    let mut names = Vec::new();
+    for target in jumps(&code, start).filter(|target| space.is_code(*target)) {
         let target = through_stubs(space, target);
-        if !space.object_at(target).is_some_and(|object| object.libc) {
-            continue;
+        if space.is_libc(target) {
+            names.push(space.exported(target)?);
         }
-        let name = space.exported(target)?;
-        if found.as_ref().is_some_and(|other| *other != name) {
-            return None;
-        }
-        found = Some(name);
     }
-    found
+    names.dedup();
+    <[String; 1]>::try_from(names).ok().map(|[name]| name)
 }

@@ -80,7 +80,7 @@ impl<'a> Sites<'a> {
     }
 
     fn one(&mut self, registers: Registers, sp: RemoteAddr, top: Vec<u8>) -> Site {
-        let words = top.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
+        let words = top.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect();
         let mut stack = StackWords::begun(self.target, sp, top);
         let mut walker =
             Walker { space: &self.space, known: &mut self.known, start_routine: None, enough: self.enough, most: MOST };

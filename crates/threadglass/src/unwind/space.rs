@@ -45,17 +45,12 @@ const MAX_REMEMBERED: usize = 1 << 16;
 /// One loaded object.
 pub(crate) struct Object<'a> {
     extent: Extent,
-    source: Source<'a>,
+    /// The objects of a target, and which of them it is; `None` where it lies in plain memory.
+    mapped: Option<(Arc<Objects<'a>>, usize)>,
+    /// Its symbols, where it lies in plain memory.
+    image: Box<OnceLock<Option<Image>>>,
     /// Whether it is the C library, or a part of it.
     pub(crate) libc: bool,
-}
-
-/// Where an object's headers, symbols and file are to be had.
-enum Source<'a> {
-    /// It is so many of a target's objects.
-    Mapped(Arc<Objects<'a>>, usize),
-    /// It lies in plain memory.
-    Plain(Box<OnceLock<Option<Image>>>),
 }
 
 /// A range of addresses with an unwind table of its own, which is read when it is first asked for.
@@ -77,9 +72,9 @@ impl<'a> Space<'a> {
         let target = objects.target;
         let mut space = Self { limits: target.limits().clone(), ..Self::new(target, &[]) };
         let object = |(number, object): (usize, &MappedObject<'a>)| Object {
-            extent: Extent::new(object.module.base, object.module.end),
-            source: Source::Mapped(objects.clone(), number),
+            mapped: Some((objects.clone(), number)),
             libc: object.module.library().is_libc(),
+            ..Object::plain(object.module.base, object.module.end)
         };
         space.objects = objects.all().iter().enumerate().map(object).collect();
         space.find_loose = Box::new(move || {
@@ -125,14 +120,11 @@ impl<'a> Space<'a> {
     fn row(&self, addr: u64) -> Option<Row> {
         let object = self.object_at(addr);
         let extent = object.map(|object| &object.extent).or_else(|| self.loose_at(addr))?;
-        let found = match self.limits.is_over() {
-            true => Err(Fault::Time),
-            false => extent.row(self, addr, object.and_then(Object::mapped)),
-        };
+        let mapped = object.and_then(Object::mapped);
+        let found = if self.is_late() { Err(Fault::Time) } else { extent.row(self, addr, mapped) };
         found.unwrap_or_else(|fault| {
-            let name = object.and_then(Object::mapped).map(|object| object.module.name());
-            let name = name.unwrap_or_else(|| format!("the code at {}", extent.base));
-            self.limits.leave_out(format!("the unwind table of {name}"), fault.why());
+            let name = mapped.map_or_else(|| format!("the code at {}", extent.base), |object| object.module.name());
+            self.limits.leave_out(format!("the unwind table of {name}"), fault.to_string());
             None
         })
     }
@@ -178,11 +170,6 @@ impl<'a> Space<'a> {
         *self.walks.lock().unwrap_or_else(PoisonError::into_inner) = Walks::default();
     }
 
-    /// The memory that the code is in.
-    pub(crate) fn memory(&self) -> &'a (dyn Memory + Sync) {
-        self.memory
-    }
-
     /// Whether `addr` is in the C library, where that is an object of its own.
     pub(crate) fn is_libc(&self, addr: u64) -> bool {
         self.object_at(addr).is_some_and(|object| object.libc)
@@ -190,12 +177,10 @@ impl<'a> Space<'a> {
 
     fn names_at(&self, addr: u64) -> Option<&Image> {
         let object = self.object_at(addr).filter(|_| !self.limits.is_over())?;
-        match &object.source {
-            Source::Mapped(objects, number) => objects.all().get(*number)?.exports(),
-            Source::Plain(image) => {
-                let load = || Image::with_symbols(self.memory, object.extent.base, &self.limits).ok();
-                image.get_or_init(load).as_ref()
-            }
+        let load = || Image::with_symbols(self.memory, object.extent.base, &self.limits).ok();
+        match object.mapped() {
+            Some(mapped) => mapped.exports(),
+            None => object.image.get_or_init(load).as_ref(),
         }
     }
 
@@ -208,14 +193,11 @@ impl<'a> Space<'a> {
 
 impl<'a> Object<'a> {
     fn plain(base: RemoteAddr, end: RemoteAddr) -> Self {
-        Self { extent: Extent::new(base, end), source: Source::Plain(Box::default()), libc: false }
+        Self { extent: Extent::new(base, end), mapped: None, image: Box::default(), libc: false }
     }
 
     fn mapped(&self) -> Option<&MappedObject<'a>> {
-        match &self.source {
-            Source::Mapped(objects, number) => objects.all().get(*number),
-            Source::Plain(_) => None,
-        }
+        self.mapped.as_ref().and_then(|(objects, number)| objects.all().get(*number))
     }
 }
 
@@ -225,17 +207,17 @@ impl Extent {
     }
 
     fn row(&self, space: &Space<'_>, addr: u64, object: Option<&MappedObject<'_>>) -> Result<Option<Row>, Fault> {
-        let mut fault = None;
-        let table = self.table.get_or_init(|| {
+        // What is wrong with a table is said by the first who asks for it.
+        let mut fault = Ok(None);
+        let load = || {
             self.load(space, object).unwrap_or_else(|why| {
-                fault = Some(why);
+                fault = Err(why);
                 None
             })
-        });
-        match (table, fault) {
-            (_, Some(fault)) => Err(fault),
-            (Some(table), _) => table.row(space.memory, addr),
-            (None, _) => Ok(None),
+        };
+        match self.table.get_or_init(load) {
+            Some(table) => table.row(space.memory, addr),
+            None => fault,
         }
     }
 

@@ -95,7 +95,7 @@ impl Walker<'_, '_> {
             place.exact |= place.signal;
             frame(place, &registers);
             count += 1;
-            if !self.space.object_at(lookup).is_some_and(|object| object.libc) {
+            if !self.space.is_libc(lookup) {
                 outside += 1;
                 if outside >= self.enough {
                     return StackEnd::Limit;
@@ -151,9 +151,7 @@ impl Walker<'_, '_> {
             registers = caller;
         }
     }
-}
 
-impl Walker<'_, '_> {
     /// Whether a function that returns to `back` can have been called: by a call before it, or by the
     /// kernel to handle a signal.
     fn is_called(&mut self, back: u64) -> bool {

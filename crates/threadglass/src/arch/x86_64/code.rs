@@ -60,20 +60,27 @@ pub(crate) fn slot_of_stub(code: &[u8; LONGEST_STUB], addr: u64) -> Option<(u64,
     Some((next.wrapping_add_signed(i32_at(code, at + 2)?), next))
 }
 
+/// Where the operand at `at` of `code`, which is at `start`, leads.
+fn relative(code: &[u8], start: u64, at: usize) -> Option<u64> {
+    Some(start.wrapping_add(at as u64 + 4).wrapping_add_signed(i32_at(code, at)?))
+}
+
+/// Where jumps without a condition in `code`, which is at `start`, lead.
+pub(crate) fn jumps(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
+    (0..code.len()).filter(|at| code[*at] == 0xe9).filter_map(move |at| relative(code, start, at + 1))
+}
+
 /// Whether `code`, which is at `start`, has a jump to `target`.
 pub(crate) fn jumps_to(code: &[u8], start: u64, target: u64) -> bool {
-    let to = |at: usize| i32_at(code, at).map(|to| start.wrapping_add(at as u64 + 4).wrapping_add_signed(to));
-    (0..code.len()).any(|at| match code[at] {
-        0xe9 => to(at + 1) == Some(target),
-        0x0f if code.get(at + 1).is_some_and(|next| next & 0xf0 == 0x80) => to(at + 2) == Some(target),
-        _ => false,
-    })
+    let conditional = code.windows(2).enumerate().filter(|(_, bytes)| bytes[0] == 0x0f && bytes[1] & 0xf0 == 0x80);
+    let mut conditional = conditional.filter_map(|(at, _)| relative(code, start, at + 2));
+    jumps(code, start).any(|to| to == target) || conditional.any(|to| to == target)
 }
 
 /// Where the first call or jump in `code`, which is at `start`, leads.
 pub(crate) fn first_call(code: &[u8], start: RemoteAddr) -> Option<RemoteAddr> {
     let at = code.windows(5).position(|window| matches!(window[0], 0xe8 | 0xe9))?;
-    Some(RemoteAddr(start.offset(at as u64 + 5).0.wrapping_add_signed(i32_at(code, at + 1)?)))
+    relative(code, start.0, at + 1).map(RemoteAddr)
 }
 
 /// The member of what its first argument points to that a function reads first: by the first `mov N(%rdi),%reg`.
