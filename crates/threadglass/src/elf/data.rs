@@ -1,7 +1,8 @@
 //! Data symbols: names for variables of an object that has no debug information.
 
 use super::object_file::{ObjectFile, Section, Table, symbols};
-use super::plainness;
+use super::{Symbol, plainness};
+use crate::RemoteAddr;
 use crate::limits::{Limits, Share};
 use std::fs::File;
 
@@ -19,17 +20,6 @@ struct Entry {
     name: u32,
     /// Whether the program may write to it at any time.
     writable: bool,
-}
-
-/// A variable, as a symbol table has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataSymbol {
-    /// Its name, not demangled.
-    pub name: String,
-    /// Where it begins, at link time.
-    pub start: u64,
-    /// Its size.
-    pub size: u64,
 }
 
 /// The variables of an object's symbol tables, by link-time address.
@@ -114,12 +104,9 @@ impl DataSymbols {
         rest.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
-    fn symbol(&self, entry: &Entry) -> DataSymbol {
-        DataSymbol {
-            name: String::from_utf8_lossy(self.name(entry)).into_owned(),
-            start: entry.start,
-            size: entry.size,
-        }
+    fn symbol(&self, entry: &Entry) -> Symbol {
+        let name = String::from_utf8_lossy(self.name(entry)).into_owned();
+        Symbol { name, addr: RemoteAddr(entry.start), size: entry.size }
     }
 
     /// Whether there are none.
@@ -128,17 +115,17 @@ impl DataSymbols {
     }
 
     /// The innermost variable that holds `addr`.
-    pub fn at(&self, addr: u64) -> Option<DataSymbol> {
+    pub fn at(&self, addr: u64) -> Option<Symbol> {
         let end = self.entries.partition_point(|entry| entry.start <= addr);
         let before = self.entries[..end].iter().rev().take(MAX_TRIES);
         before.filter(|entry| super::holds(entry.start, entry.size, addr)).map(|entry| self.symbol(entry)).next()
     }
 
     /// All variables of one of `sizes` that the program may write to; one for each address.
-    pub fn of_size(&self, sizes: &[u64]) -> Vec<DataSymbol> {
-        let mut found: Vec<DataSymbol> = Vec::new();
+    pub fn of_size(&self, sizes: &[u64]) -> Vec<Symbol> {
+        let mut found: Vec<Symbol> = Vec::new();
         for entry in self.entries.iter().rev().filter(|entry| entry.writable && sizes.contains(&entry.size)) {
-            if found.last().is_none_or(|last| last.start != entry.start) {
+            if found.last().is_none_or(|last| last.addr.0 != entry.start) {
                 found.push(self.symbol(entry));
             }
         }
@@ -171,7 +158,7 @@ mod tests {
             (b"last", u64::MAX - 3, 8),
         ];
         let symbols = DataSymbols::from_symbols(table.into_iter(), &Limits::default());
-        let name = |addr| symbols.at(addr).map(|symbol| (symbol.name, addr - symbol.start));
+        let name = |addr| symbols.at(addr).map(|symbol| (symbol.name, addr - symbol.addr.0));
         assert_eq!(name(100), Some(("outer".to_owned(), 0)));
         assert_eq!(name(112), Some(("inner".to_owned(), 2)));
         assert_eq!(name(118), Some(("outer".to_owned(), 18)));

@@ -38,12 +38,6 @@ pub fn build_id_of_file(file: &File) -> Option<Vec<u8>> {
     notes.take(MAX_NOTE_SECTIONS).find_map(|notes| build_id_in_notes(&object.read(notes.offset, notes.size)?))
 }
 
-impl std::fmt::Debug for FileSymbols {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileSymbols").finish_non_exhaustive()
-    }
-}
-
 impl FileSymbols {
     /// Prepares to read `file`, on the budget `limits`.
     pub fn new(file: impl Into<Arc<File>>, limits: &Limits) -> Self {

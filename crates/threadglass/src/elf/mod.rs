@@ -6,13 +6,13 @@ mod file;
 mod image;
 mod object_file;
 
-pub use data::{DataSymbol, DataSymbols};
+pub use data::DataSymbols;
 pub use demangle::demangle;
 pub use file::{FileSymbols, build_id_of_file};
 pub use image::{Image, ImageError};
 pub(crate) use object_file::{Held, ObjectFile, Section};
 
-/// A function.
+/// A function or a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// Its name, not demangled.

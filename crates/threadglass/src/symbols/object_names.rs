@@ -34,10 +34,10 @@ pub(super) struct Fits {
 ///
 /// Symbols are read when this is made, debug information when it is needed.
 pub struct ObjectNames {
-    symbols: DataSymbols,
-    debug: Arc<Mutex<Debug>>,
-    limits: Limits,
-    lock_types: &'static dyn LockTypes,
+    pub(super) symbols: DataSymbols,
+    pub(super) debug: Arc<Mutex<Debug>>,
+    pub(super) limits: Limits,
+    pub(super) lock_types: &'static dyn LockTypes,
 }
 
 /// The debug information of an object, which is read when it is needed.
@@ -63,28 +63,12 @@ impl Debug {
     }
 }
 
-impl std::fmt::Debug for ObjectNames {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ObjectNames").field("symbols", &self.symbols).finish_non_exhaustive()
-    }
-}
-
 impl ObjectNames {
     /// From the object's file alone, on the budget `limits`.
     pub fn new(file: File, limits: &Limits, lock_types: &'static dyn LockTypes) -> Self {
         let symbols = DataSymbols::read(&file, limits);
         let debug = if has_debug_info(&file, limits) { Debug::Unread(file) } else { Debug::None };
-        Self::with(symbols, Arc::new(Mutex::new(debug)), limits, lock_types)
-    }
-
-    /// From its symbols, and the file that has its debug information.
-    pub(super) fn with(
-        symbols: DataSymbols,
-        debug: Arc<Mutex<Debug>>,
-        limits: &Limits,
-        lock_types: &'static dyn LockTypes,
-    ) -> Self {
-        Self { symbols, debug, limits: limits.clone(), lock_types }
+        Self { symbols, debug: Arc::new(Mutex::new(debug)), limits: limits.clone(), lock_types }
     }
 
     /// Asks the debug information, where there is some.
@@ -99,7 +83,7 @@ impl ObjectNames {
         described.or_else(|| {
             let symbol = self.symbols.at(addr)?;
             let name = demangle(&symbol.name);
-            Some(if symbol.start == addr { name } else { format!("{name}+{:#x}", addr - symbol.start) })
+            Some(if symbol.addr.0 == addr { name } else { format!("{name}+{:#x}", addr - symbol.addr.0) })
         })
     }
 
@@ -130,7 +114,7 @@ impl ObjectNames {
         let sizes = self.lock_types.sizes();
         let symbols = self.symbols.of_size(&sizes.iter().map(|(size, ..)| *size).collect::<Vec<_>>()).into_iter();
         // The compiler's own tables of C++ classes have such sizes too, and locks are aligned.
-        let symbols = symbols.filter(|symbol| !symbol.name.starts_with("_ZT") && symbol.start % 8 == 0);
+        let symbols = symbols.filter(|symbol| !symbol.name.starts_with("_ZT") && symbol.addr.0 % 8 == 0);
         let limits = &self.limits;
         symbols
             // Any of their names may take long to be written out.
@@ -138,7 +122,7 @@ impl ObjectNames {
             .filter_map(|symbol| {
                 let (_, kind, family) = sizes.iter().find(|(size, ..)| *size == symbol.size)?;
                 Some(LockVariable {
-                    address: RemoteAddr(symbol.start),
+                    address: symbol.addr,
                     kind: *kind,
                     family: *family,
                     name: demangle(&symbol.name),

@@ -17,12 +17,6 @@ pub struct Objects<'t> {
     all: Vec<MappedObject<'t>>,
 }
 
-impl std::fmt::Debug for Objects<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Objects").field("all", &self.all.len()).finish_non_exhaustive()
-    }
-}
-
 impl<'t> Objects<'t> {
     /// The objects of `target`; `lock_types` says which types are locks.
     pub fn new(target: &'t dyn Target, lock_types: &'static dyn LockTypes) -> Arc<Self> {
@@ -157,7 +151,8 @@ impl<'t> MappedObject<'t> {
             let symbols = self.data_symbols();
             // libc's own types are nobody's business, and there are very many of them.
             let debug = if passes_on(self.module) { Arc::default() } else { self.debug().clone() };
-            Mutex::new(ObjectNames::with(symbols, debug, self.target.limits(), self.lock_types))
+            let limits = self.target.limits().clone();
+            Mutex::new(ObjectNames { symbols, debug, limits, lock_types: self.lock_types })
         });
         Some(names.lock().unwrap_or_else(PoisonError::into_inner))
     }

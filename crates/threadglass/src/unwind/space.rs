@@ -60,12 +60,6 @@ struct Extent {
     table: OnceLock<Option<Table>>,
 }
 
-impl std::fmt::Debug for Space<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Space").field("objects", &self.objects.len()).finish_non_exhaustive()
-    }
-}
-
 impl<'a> Space<'a> {
     /// The code of `objects`.
     pub fn of_objects(objects: &Arc<Objects<'a>>) -> Self {
