@@ -35,13 +35,6 @@ pub(in crate::symbols) struct Pointee {
     pub(in crate::symbols) is_near: bool,
 }
 
-impl Pointee {
-    /// About how much memory it takes.
-    fn bytes(&self) -> usize {
-        size_of::<Self>() + self.name.len()
-    }
-}
-
 /// What is known of the functions at an address.
 #[derive(Clone, Debug, Default)]
 pub(in crate::symbols) struct CodeFacts {
@@ -74,7 +67,8 @@ impl DebugInfo {
         }
         let mut session = self.session();
         let found = session.find_code(pc).map(Arc::new);
-        let bytes = found.as_ref().map_or(0, |found| found.pointees.iter().map(Pointee::bytes).sum::<usize>());
+        let pointees = found.iter().flat_map(|found| &found.pointees);
+        let bytes = pointees.map(|pointee| size_of_val(pointee) + pointee.name.len()).sum::<usize>();
         session.grow(bytes + size_of::<CodeFacts>());
         session.known.code_facts.insert(pc, found.clone());
         found

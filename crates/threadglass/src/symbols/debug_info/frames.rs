@@ -2,7 +2,7 @@
 
 use super::line_program::{LineProgram, Row};
 use super::unit::Parsed;
-use super::{DebugInfo, EntryAt, MAX_REFERENCES, Session};
+use super::{DebugInfo, Entry, EntryAt, Session};
 use gimli::{AttributeValue, constants as dw};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ impl<'a> Session<'a> {
             None => vec![None; pcs.len()],
         };
         let directory = root.attr_value(dw::DW_AT_comp_dir).and_then(|value| self.string(&parsed, value));
-        let mut files = Files { program: program.as_ref(), directory, known: HashMap::new() };
+        let mut files = Files { program, directory, known: HashMap::new() };
         let mut all = Vec::with_capacity(pcs.len());
         for (pc, row) in pcs.iter().zip(rows) {
             let (functions, start) = self.chain(&parsed, *pc).unzip();
@@ -126,47 +126,31 @@ impl<'a> Session<'a> {
 
     fn place(&self, parsed: &Parsed<'a>, row: Option<Row>, files: &mut Files<'_>) -> (Option<String>, Option<u32>) {
         let Some(row) = row else { return (None, None) };
+        let Files { program, directory, known } = files;
+        let path = || {
+            let file = program.as_ref()?.file(row.file)?;
+            let mut path = PathBuf::from(directory.as_deref().unwrap_or_default());
+            path.extend(file.directory.and_then(|text| self.string(parsed, text)));
+            path.push(self.string(parsed, file.name)?);
+            Some(path.to_string_lossy().into_owned())
+        };
         let line = u32::try_from(row.line).ok().filter(|line| *line != 0);
-        if let Some(known) = files.known.get(&row.file) {
-            return (known.clone(), line);
-        }
-        let path = self.path(parsed, row.file, files);
-        files.known.insert(row.file, path.clone());
-        (path, line)
-    }
-
-    fn path(&self, parsed: &Parsed<'a>, number: u64, files: &Files<'_>) -> Option<String> {
-        let file = files.program?.file(number)?;
-        let text = |text| self.string(parsed, text);
-        let mut path = PathBuf::from(files.directory.as_deref().unwrap_or_default());
-        path.extend(file.directory.and_then(text));
-        path.push(text(file.name)?);
-        Some(path.to_string_lossy().into_owned())
+        (known.entry(row.file).or_insert_with(path).clone(), line)
     }
 
     /// The name of the function `at` as the object has it, or else as its author wrote it; either may be said elsewhere.
     fn object_name(&mut self, at: EntryAt) -> Option<String> {
-        let (mut at, mut plain) = (at, None);
-        for _ in 0..MAX_REFERENCES {
-            let (parsed, entry) = self.entry(at)?;
-            for name in [dw::DW_AT_linkage_name, dw::DW_AT_MIPS_linkage_name] {
-                if let Some(name) = entry.attr_value(name).and_then(|value| self.string(&parsed, value)) {
-                    return Some(name);
-                }
-            }
-            plain = plain.or_else(|| self.attribute_name(&parsed, &entry));
-            match self.origin(&parsed, &entry) {
-                Some(origin) => at = origin,
-                None => break,
-            }
-        }
-        plain
+        let linkage = |this: &Self, parsed: &Parsed<'a>, entry: &Entry<'a>| {
+            let mut names = [dw::DW_AT_linkage_name, dw::DW_AT_MIPS_linkage_name].into_iter();
+            names.find_map(|name| this.string(parsed, entry.attr_value(name)?))
+        };
+        self.first_along(at, linkage).or_else(|| self.first_along(at, Self::attribute_name))
     }
 }
 
 /// The files of one unit that were looked up.
 struct Files<'p> {
-    program: Option<&'p LineProgram<'p>>,
+    program: Option<LineProgram<'p>>,
     directory: Option<String>,
     known: HashMap<u64, Option<String>>,
 }

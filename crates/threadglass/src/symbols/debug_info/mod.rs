@@ -28,6 +28,7 @@ use index::UnitIndex;
 use sections::{Sections, Slice};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::Type;
@@ -56,18 +57,12 @@ pub(super) type EntryAt = usize;
 pub(super) struct DebugInfo {
     sections: Arc<Sections>,
     limits: Limits,
-    units: Vec<UnitSpan>,
+    /// Where each unit lies in the section.
+    units: Vec<Range<usize>>,
     /// Types that are referred to by a number.
     signatures: HashMap<u64, EntryAt>,
     lock_types: &'static dyn LockTypes,
     known: Known,
-}
-
-/// Where a unit lies in the section.
-#[derive(Clone, Copy)]
-struct UnitSpan {
-    start: usize,
-    end: usize,
 }
 
 /// What has been decoded.
@@ -112,11 +107,11 @@ impl DebugInfo {
         let mut headers = sections.dwarf().units();
         while let Ok(Some(header)) = headers.next() {
             if units.len() >= MAX_UNITS || !share.grow(64) || limits.is_over() {
-                sections.leave_out("debug information", "it has too many units");
+                sections.object.leave_out("debug information", "it has too many units");
                 break;
             }
             let start = header.debug_info_offset()?.0;
-            units.push(UnitSpan { start, end: start.checked_add(header.length_including_self())? });
+            units.push(start..start.checked_add(header.length_including_self())?);
             if let UnitType::Type { type_signature, type_offset } = header.type_() {
                 signatures.insert(type_signature.0, start.checked_add(type_offset.0)?);
             }
@@ -146,7 +141,7 @@ struct Session<'a> {
     sections: &'a Sections,
     limits: &'a Limits,
     dwarf: Dwarf<Slice<'a>>,
-    units: &'a [UnitSpan],
+    units: &'a [Range<usize>],
     signatures: &'a HashMap<u64, EntryAt>,
     lock_types: &'static dyn LockTypes,
     known: &'a mut Known,
@@ -200,13 +195,13 @@ impl<'a> Session<'a> {
 
     /// Says that something of the object was left out.
     fn leave_out(&self, what: &str, why: &str) {
-        self.sections.leave_out(what, why);
+        self.sections.object.leave_out(what, why);
     }
 
     /// The unit that holds the entry `at`.
     fn unit_of(&self, at: EntryAt) -> Option<usize> {
         let index = self.units.partition_point(|unit| unit.start <= at).checked_sub(1)?;
-        (at < self.units[index].end).then_some(index)
+        self.units[index].contains(&at).then_some(index)
     }
 
     /// The entry `at`, and its unit.
@@ -239,10 +234,18 @@ impl<'a> Session<'a> {
 
     /// The type of the variable, parameter or member `at`, which may be said elsewhere.
     fn type_of(&mut self, at: EntryAt) -> Option<EntryAt> {
-        let mut at = at;
+        self.first_along(at, |this, parsed, entry| this.reference(parsed, entry, dw::DW_AT_type))
+    }
+
+    /// The first answer of `ask`, for the entry `at` and those that say more about it.
+    fn first_along<T>(
+        &mut self,
+        mut at: EntryAt,
+        ask: impl Fn(&Self, &Parsed<'a>, &Entry<'a>) -> Option<T>,
+    ) -> Option<T> {
         for _ in 0..MAX_REFERENCES {
             let (parsed, entry) = self.entry(at)?;
-            if let Some(found) = self.reference(&parsed, &entry, dw::DW_AT_type) {
+            if let Some(found) = ask(self, &parsed, &entry) {
                 return Some(found);
             }
             at = self.origin(&parsed, &entry)?;

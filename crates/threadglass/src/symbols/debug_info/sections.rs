@@ -24,7 +24,7 @@ pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The sections of one file that describe variables, types and functions.
 pub(super) struct Sections {
-    object: ObjectFile,
+    pub(super) object: ObjectFile,
     sections: DwarfSections<Option<Held>>,
     lines: OnceLock<Option<Held>>,
 }
@@ -67,11 +67,6 @@ impl Sections {
     pub(super) fn lines(&self) -> &[u8] {
         let lines = self.lines.get_or_init(|| contents(&self.object, ".debug_line", MAX_SECTION));
         lines.as_ref().map_or(&[], |held| &held.bytes)
-    }
-
-    /// Says that something of the file was left out.
-    pub(super) fn leave_out(&self, what: &str, why: &str) {
-        self.object.leave_out(what, why);
     }
 }
 
