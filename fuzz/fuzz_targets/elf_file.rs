@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let data = DataSymbols::read(&file, &limits);
     // An entry takes 24 bytes in the file.
     assert!(data.of_size(&[8, 32, 40, 48, 56]).len() <= bytes.len() / 24);
-    let symbols = FileSymbols::new(file, &limits);
+    let symbols = FileSymbols::new(&file, &limits);
     assert!(symbols.functions_named("main").len() <= 64);
     let _ = symbols.addresses_of(SYMBOLS, u64::MAX);
     for addr in [0, 0x1000, 0x1139, u64::MAX] {

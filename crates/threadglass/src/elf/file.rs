@@ -6,7 +6,6 @@ use crate::RemoteAddr;
 use crate::limits::Limits;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::sync::{Arc, OnceLock};
 
 /// Functions do not lie in one another by the thousand; a table that claims so is not followed.
 const MAX_MATCHES: usize = 1 << 20;
@@ -18,16 +17,11 @@ const MAX_NOTE_SECTIONS: usize = 64;
 /// Symbols between two looks at the clock.
 const STEP: usize = 1 << 12;
 
-/// A file's symbol tables, not yet relocated. They are read when the first symbol is asked for, and kept.
+/// A file's symbol tables, not yet relocated.
 pub struct FileSymbols {
-    file: Arc<File>,
-    limits: Limits,
-    object: OnceLock<Option<Tables>>,
-}
-
-struct Tables {
-    object: ObjectFile,
+    object: Option<ObjectFile>,
     tables: Vec<(Table, Held)>,
+    limits: Limits,
 }
 
 /// The file's build id.
@@ -39,26 +33,24 @@ pub fn build_id_of_file(file: &File) -> Option<Vec<u8>> {
 }
 
 impl FileSymbols {
-    /// Prepares to read `file`, on the budget `limits`.
-    pub fn new(file: impl Into<Arc<File>>, limits: &Limits) -> Self {
-        Self { file: file.into(), limits: limits.clone(), object: OnceLock::new() }
+    /// Reads the tables of `file`, on the budget `limits`.
+    pub fn new(file: &File, limits: &Limits) -> Self {
+        let object = ObjectFile::open(file, limits);
+        let read = |table| Some((table, object.as_ref()?.hold_symbols(table)?));
+        Self { tables: Table::BOTH.into_iter().filter_map(read).collect(), object, limits: limits.clone() }
     }
 
-    fn tables(&self) -> Option<&Tables> {
-        let read = || {
-            let object = ObjectFile::open(&self.file, &self.limits)?;
-            let tables =
-                Table::BOTH.into_iter().filter_map(|table| Some((table, object.hold_symbols(table)?))).collect();
-            Some(Tables { object, tables })
-        };
-        self.object.get_or_init(read).as_ref()
+    /// Both tables, each with its names as `names` gives them.
+    fn named_tables<'s>(
+        &'s self,
+        names: impl Fn(&'s ObjectFile, Table) -> Option<Names<'s>>,
+    ) -> impl Iterator<Item = (&'s Held, Names<'s>)> {
+        self.tables.iter().filter_map(move |(table, held)| Some((held, names(self.object.as_ref()?, *table)?)))
     }
 
     /// Calls `visit` with every symbol and its name, as long as there is time and it gives `true`.
     fn visit_named(&self, wanted: impl Fn(&RawSymbol) -> bool, mut visit: impl FnMut(&RawSymbol, &[u8]) -> bool) {
-        let Some(Tables { object, tables }) = self.tables() else { return };
-        for (table, held) in tables {
-            let Some(names) = object.all_names_of(*table) else { continue };
+        for (held, names) in self.named_tables(ObjectFile::all_names_of) {
             for (number, symbol) in symbols(held).enumerate() {
                 if number.is_multiple_of(STEP) && self.limits.is_over() {
                     return;
@@ -113,11 +105,9 @@ impl FileSymbols {
     /// the names that are wanted are read, however large the table.
     pub fn functions_at(&self, addrs: &[u64]) -> Vec<Option<Symbol>> {
         let mut found = vec![None; addrs.len()];
-        let Some(Tables { object, tables }) = self.tables() else { return found };
         let mut wanted: Vec<(u64, usize)> = addrs.iter().enumerate().map(|(index, addr)| (*addr, index)).collect();
         wanted.sort_unstable();
-        for (table, held) in tables {
-            let Some(names) = object.names_of(*table) else { continue };
+        for (held, names) in self.named_tables(ObjectFile::names_of) {
             // Of several functions that hold an address, the one that begins last.
             let mut best: Vec<Option<RawSymbol>> = vec![None; addrs.len()];
             let mut matches = 0;

@@ -54,7 +54,7 @@ pub(crate) struct MappedObject<'t> {
     image: OnceLock<Option<Image>>,
     exports: OnceLock<Option<Image>>,
     build_id: OnceLock<Option<Vec<u8>>>,
-    file: OnceLock<Option<Arc<File>>>,
+    file: OnceLock<Option<File>>,
     debug_file: OnceLock<Option<File>>,
     functions: OnceLock<Option<FileSymbols>>,
     debug: OnceLock<Arc<Mutex<Debug>>>,
@@ -90,17 +90,16 @@ impl<'t> MappedObject<'t> {
     }
 
     /// Its file, if that can be shown to be the one that is mapped.
-    pub(crate) fn file(&self) -> Option<&Arc<File>> {
-        self.file.get_or_init(|| self.target.open_module(self.module).map(Arc::new)).as_ref()
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.get_or_init(|| self.target.open_module(self.module)).as_ref()
     }
 
     /// The file that has its debug information: its own or a separate one.
     fn debug_file(&self) -> Option<&File> {
         let find = || {
-            let file = self.file().map(|file| &**file);
-            let own = file.filter(|file| has_debug_info(file, self.target.limits()));
+            let own = self.file().filter(|file| has_debug_info(file, self.target.limits()));
             let own = own.and_then(|file| file.try_clone().ok());
-            own.or_else(|| find_debug_file(self.module, file, self.build_id()))
+            own.or_else(|| find_debug_file(self.module, self.file(), self.build_id()))
         };
         self.debug_file.get_or_init(find).as_ref()
     }
@@ -111,19 +110,16 @@ impl<'t> MappedObject<'t> {
 
     /// The symbols of its file.
     pub(crate) fn functions(&self) -> Option<&FileSymbols> {
-        let open = || Some(FileSymbols::new(self.file()?.clone(), self.target.limits()));
+        let open = || Some(FileSymbols::new(self.file()?, self.target.limits()));
         self.functions.get_or_init(open).as_ref()
     }
 
     /// The function that holds `addr`, as the file or the image has it, at its run-time address.
     pub(crate) fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
         let bias = self.image()?.bias();
-        let in_file = self.functions().and_then(|file| file.function_at(addr.0.wrapping_sub(bias)));
-        match in_file {
-            Some(symbol) => Some(Symbol { addr: symbol.addr.offset(bias), ..symbol }),
-            None if self.functions().is_none() => self.exports()?.function_at(addr),
-            None => None,
-        }
+        let Some(file) = self.functions() else { return self.exports()?.function_at(addr) };
+        let symbol = file.function_at(addr.0.wrapping_sub(bias))?;
+        Some(Symbol { addr: symbol.addr.offset(bias), ..symbol })
     }
 
     /// Its debug information.
@@ -159,7 +155,7 @@ impl<'t> MappedObject<'t> {
 
     fn data_symbols(&self) -> DataSymbols {
         let limits = self.target.limits();
-        let has_symbols = |file: &&Arc<File>| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols());
+        let has_symbols = |file: &&File| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols());
         let mut symbols = self.file().map(|file| DataSymbols::read(file, limits)).unwrap_or_default();
         if self.file().filter(has_symbols).is_none()
             && let Some(debug) = self.debug_file()

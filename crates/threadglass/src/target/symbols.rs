@@ -50,7 +50,7 @@ impl GlibcSymbols {
             let (Ok(image), Some(file)) = (Image::load(target, module.base), target.open_module(module)) else {
                 continue;
             };
-            for (name, addr) in FileSymbols::new(file, target.limits()).addresses_of(SYMBOLS, image.bias()) {
+            for (name, addr) in FileSymbols::new(&file, target.limits()).addresses_of(SYMBOLS, image.bias()) {
                 found.entry(name).or_insert(addr);
             }
         }

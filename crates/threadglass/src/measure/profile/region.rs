@@ -87,7 +87,7 @@ impl FoundRegion {
         for module in candidates {
             let Some(file) = live.open_module(module) else { continue };
             let bias = bias(live, module);
-            for symbol in FileSymbols::new(file, live.limits()).functions_named(name) {
+            for symbol in FileSymbols::new(&file, live.limits()).functions_named(name) {
                 let start = symbol.addr.0.wrapping_add(bias);
                 let range = start..start.saturating_add(symbol.size.max(1));
                 let what = format!("{name} in {}", module.name());

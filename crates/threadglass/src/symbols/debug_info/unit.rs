@@ -2,8 +2,8 @@
 
 use super::{Entry, Language, Session, Slice, Unit};
 use gimli::{
-    AttributeValue, DebugAddrBase, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase, DebugStrOffsetsBase, Section,
-    UnitOffset, constants as dw,
+    AttributeValue, DebugAddrBase, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase, DebugStrOffsetsBase,
+    LittleEndian, Reader, Section, UnitOffset, constants as dw,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -153,43 +153,32 @@ impl<'a> Session<'a> {
 /// How many bytes the table at the front of `bytes` takes; `None` where it is larger than any.
 fn table_length(bytes: &[u8]) -> Option<usize> {
     let table = &bytes[..bytes.len().min(MAX_TABLE)];
-    let mut at = 0;
-    // A number ends with a byte whose highest bit is not set.
-    let mut number = || {
-        let rest = table.get(at..)?;
-        let length = rest.iter().position(|byte| *byte < 0x80)? + 1;
-        let is_null = rest[..length].iter().all(|byte| byte & 0x7f == 0);
-        at += length;
-        Some((is_null, rest[0], length))
-    };
+    let mut rest = Slice::new(table, LittleEndian);
     loop {
-        // A table that ends with its section is read up to there.
-        let Some((is_last, ..)) = number() else { return (bytes.len() <= MAX_TABLE).then_some(bytes.len()) };
-        if is_last {
-            return Some(at);
+        match rest.read_uleb128() {
+            Ok(0) => return Some(table.len() - rest.len()),
+            Ok(_) => skip_abbreviation(&mut rest)?,
+            // A table that ends with its section is read up to there.
+            Err(_) => return (bytes.len() <= MAX_TABLE).then_some(bytes.len()),
         }
-        let mut attributes = 0;
-        let mut entry = || {
-            // The tag, and whether there are entries below.
-            number()?;
-            number()?;
-            loop {
-                let (is_name_null, ..) = number()?;
-                let (is_form_null, form, length) = number()?;
-                if is_name_null && is_form_null {
-                    return Some(());
-                }
-                if length == 1 && u16::from(form) == dw::DW_FORM_implicit_const.0 {
-                    number()?;
-                }
-                attributes += 1;
-                if attributes > MAX_ATTRIBUTES {
-                    return None;
-                }
-            }
-        };
-        entry()?;
     }
+}
+
+/// Moves behind an abbreviation whose number was read. `None` where it does not end, or has too many attributes.
+fn skip_abbreviation(rest: &mut Slice<'_>) -> Option<()> {
+    // The tag, and whether there are entries below.
+    rest.skip_leb128().ok()?;
+    rest.skip_leb128().ok()?;
+    for _ in 0..=MAX_ATTRIBUTES {
+        let (name, form) = (rest.read_uleb128().ok()?, rest.read_uleb128().ok()?);
+        if (name, form) == (0, 0) {
+            return Some(());
+        }
+        if form == u64::from(dw::DW_FORM_implicit_const.0) {
+            rest.skip_leb128().ok()?;
+        }
+    }
+    None
 }
 
 fn language(value: Option<AttributeValue<Slice<'_>>>) -> Language {
