@@ -35,31 +35,30 @@ pub(super) struct Fits {
 /// Symbols are read when this is made, debug information when it is needed.
 pub struct ObjectNames {
     pub(super) symbols: DataSymbols,
-    pub(super) debug: Arc<Mutex<Debug>>,
+    pub(super) debug: Arc<Mutex<LazyDebugInfo>>,
     pub(super) limits: Limits,
     pub(super) lock_types: &'static dyn LockTypes,
 }
 
 /// The debug information of an object, which is read when it is needed.
 #[derive(Default)]
-pub(crate) enum Debug {
-    Unread(File),
-    Read(Box<DebugInfo>),
-    #[default]
-    None,
+pub(super) struct LazyDebugInfo {
+    /// The file that has it, until it is read.
+    file: Option<File>,
+    info: Option<DebugInfo>,
 }
 
-impl Debug {
+impl LazyDebugInfo {
+    pub(super) fn of(file: Option<File>) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { file, info: None }))
+    }
+
     /// What there is, read.
-    pub(crate) fn read(&mut self, limits: &Limits, lock_types: &'static dyn LockTypes) -> Option<&mut DebugInfo> {
-        if let Self::Unread(file) = self {
-            let read = DebugInfo::open(file, limits, lock_types);
-            *self = read.map_or(Self::None, |debug| Self::Read(Box::new(debug)));
+    pub(super) fn read(&mut self, limits: &Limits, lock_types: &'static dyn LockTypes) -> Option<&mut DebugInfo> {
+        if let Some(file) = self.file.take() {
+            self.info = DebugInfo::open(&file, limits, lock_types);
         }
-        match self {
-            Self::Read(debug) => Some(debug),
-            _ => None,
-        }
+        self.info.as_mut()
     }
 }
 
@@ -67,8 +66,8 @@ impl ObjectNames {
     /// From the object's file alone, on the budget `limits`.
     pub fn new(file: File, limits: &Limits, lock_types: &'static dyn LockTypes) -> Self {
         let symbols = DataSymbols::read(&file, limits);
-        let debug = if has_debug_info(&file, limits) { Debug::Unread(file) } else { Debug::None };
-        Self { symbols, debug: Arc::new(Mutex::new(debug)), limits: limits.clone(), lock_types }
+        let debug = LazyDebugInfo::of(has_debug_info(&file, limits).then_some(file));
+        Self { symbols, debug, limits: limits.clone(), lock_types }
     }
 
     /// Asks the debug information, where there is some.

@@ -2,7 +2,7 @@
 
 use super::debug_file::find_debug_file;
 use super::debug_info::has_debug_info;
-use super::object_names::{Debug, ObjectNames};
+use super::object_names::{LazyDebugInfo, ObjectNames};
 use super::{FunctionAt, LockTypes, passes_on};
 use crate::RemoteAddr;
 use crate::elf::{DataSymbols, FileSymbols, Image, ObjectFile, Symbol};
@@ -57,7 +57,7 @@ pub(crate) struct MappedObject<'t> {
     file: OnceLock<Option<File>>,
     debug_file: OnceLock<Option<File>>,
     functions: OnceLock<Option<FileSymbols>>,
-    debug: OnceLock<Arc<Mutex<Debug>>>,
+    debug: OnceLock<Arc<Mutex<LazyDebugInfo>>>,
     names: OnceLock<Mutex<ObjectNames>>,
 }
 
@@ -123,11 +123,8 @@ impl<'t> MappedObject<'t> {
     }
 
     /// Its debug information.
-    fn debug(&self) -> &Arc<Mutex<Debug>> {
-        self.debug.get_or_init(|| {
-            let file = self.debug_file().and_then(|file| file.try_clone().ok());
-            Arc::new(Mutex::new(file.map_or(Debug::None, Debug::Unread)))
-        })
+    fn debug(&self) -> &Arc<Mutex<LazyDebugInfo>> {
+        self.debug.get_or_init(|| LazyDebugInfo::of(self.debug_file().and_then(|file| file.try_clone().ok())))
     }
 
     /// The functions at each of the link-time addresses `offsets`, as its debug information has them, the innermost

@@ -1,12 +1,7 @@
 //! Stacks: from registers, memory and unwind tables to frames.
 //!
-//! **What you give:** a target ([`Space`]). **What you get:** the frames of every thread
-//! that stands still, with its evidence, and why each stack ends. **What it will not do:** stop a thread
-//! (that is [`crate::act::copy_stack`]), or go on by a guess: a frame that cannot be undone by its
-//! own unwind rule ends the stack.
-//!
-//! Tables are read from the target's memory, where the language run-times need them, so no file has to
-//! be found. Everything in them and on the stack is the target's claim; walks are bounded.
+//! No thread is stopped here, and no walk goes on by a guess: a frame that cannot be undone by its own unwind rule ends
+//! the stack. Tables are read from the target's memory, where the language run-times need them, so no file has to be found.
 
 mod call;
 mod cfi;

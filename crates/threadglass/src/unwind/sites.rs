@@ -69,9 +69,8 @@ impl<'a> Sites<'a> {
             let mut slots: Vec<_> =
                 part.iter().zip(tops.chunks_exact_mut(self.top)).map(|((_, sp, _), top)| Slot::new(*sp, top)).collect();
             self.target.read_many(&mut slots);
-            let tops: Vec<Vec<u8>> =
-                slots.iter().map(|slot| slot.buf[..slot.outcome.unwrap_or(0).min(self.top)].to_vec()).collect();
-            for ((lwp, sp, pc), top) in part.iter().zip(tops) {
+            for ((lwp, sp, pc), slot) in part.iter().zip(slots) {
+                let top = slot.buf[..slot.outcome.unwrap_or(0).min(self.top)].to_vec();
                 let registers = self.target.registers_at_rest(*lwp).unwrap_or_else(|| Registers::blocked(*pc, *sp));
                 out.push(self.one(registers, *sp, top));
             }

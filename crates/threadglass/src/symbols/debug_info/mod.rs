@@ -151,8 +151,7 @@ struct Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        let (time, cpu) = self.spent();
-        self.known.spent = (time, cpu());
+        self.known.spent = (self.time_spent(), self.cpu_spent());
     }
 }
 
@@ -163,18 +162,20 @@ impl<'a> Session<'a> {
             return true;
         }
         // A clock of CPU time costs a system call, and cannot have gone further than the other one.
-        let (time, cpu) = self.spent();
-        if time > PATIENCE && cpu() > PATIENCE {
+        if self.time_spent() > PATIENCE && self.cpu_spent() > PATIENCE {
             self.leave_out("parts of the debug information", "they take too long to read");
             return true;
         }
         self.limits.is_over()
     }
 
-    /// The time that all questions have taken; and how to learn the CPU time.
-    fn spent(&self) -> (Duration, impl Fn() -> Duration + use<>) {
-        let ((time, cpu), (began, own)) = (self.known.spent, self.started);
-        (time + began.elapsed(), move || cpu + own_cpu().saturating_sub(own))
+    /// The time that all questions have taken.
+    fn time_spent(&self) -> Duration {
+        self.known.spent.0 + self.started.0.elapsed()
+    }
+
+    fn cpu_spent(&self) -> Duration {
+        self.known.spent.1 + own_cpu().saturating_sub(self.started.1)
     }
 
     /// Makes room for what was decoded; `false` when there is none, which is said.
