@@ -1,6 +1,6 @@
 //! Data symbols: names for variables of an object that has no debug information.
 
-use super::object_file::{ObjectFile, Section, Table, symbols};
+use super::object_file::{ObjectFile, Section, SymbolTable, symbols};
 use super::{Symbol, plainness};
 use crate::RemoteAddr;
 use crate::limits::{Limits, Share};
@@ -13,7 +13,7 @@ const MAX_TRIES: usize = 64;
 
 /// One variable of an object.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct VariableEntry {
     start: u64,
     size: u64,
     /// Where its name begins in the strings.
@@ -27,7 +27,7 @@ struct Entry {
 pub struct DataSymbols {
     strings: Vec<u8>,
     /// By address.
-    entries: Vec<Entry>,
+    entries: Vec<VariableEntry>,
     share: Option<Share>,
 }
 
@@ -37,7 +37,7 @@ impl DataSymbols {
         let mut found = Self { share: limits.share(0), ..Self::default() };
         let Some(object) = ObjectFile::open(file, limits) else { return found };
         let writable: Vec<bool> = object.sections().iter().map(|section| is_writable(&object, section)).collect();
-        for table in Table::BOTH {
+        for table in SymbolTable::BOTH {
             let Some(held) = object.hold_symbols(table) else { continue };
             let Some(names) = object.all_names_of(table) else { continue };
             for (number, symbol) in symbols(&held).enumerate() {
@@ -78,14 +78,14 @@ impl DataSymbols {
         if name.is_empty() || start == 0 {
             return true;
         }
-        let bytes = name.len() + 1 + size_of::<Entry>();
+        let bytes = name.len() + 1 + size_of::<VariableEntry>();
         let Ok(at) = u32::try_from(self.strings.len()) else { return false };
         if !self.share.as_mut().is_some_and(|share| share.grow(bytes as u64)) {
             return false;
         }
         self.strings.extend_from_slice(name);
         self.strings.push(0);
-        self.entries.push(Entry { start, size, name: at, writable });
+        self.entries.push(VariableEntry { start, size, name: at, writable });
         true
     }
 
@@ -99,12 +99,12 @@ impl DataSymbols {
         self.entries = entries;
     }
 
-    fn name(&self, entry: &Entry) -> &[u8] {
+    fn name(&self, entry: &VariableEntry) -> &[u8] {
         let rest = self.strings.get(entry.name as usize..).unwrap_or_default();
         rest.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
-    fn symbol(&self, entry: &Entry) -> Symbol {
+    fn symbol(&self, entry: &VariableEntry) -> Symbol {
         let name = String::from_utf8_lossy(self.name(entry)).into_owned();
         Symbol { name, addr: RemoteAddr(entry.start), size: entry.size }
     }

@@ -1,6 +1,6 @@
 //! Symbols of an ELF file: the full table, where it was not stripped.
 
-use super::object_file::{Held, Names, ObjectFile, RawSymbol, SHT_NOTE, Table, symbols};
+use super::object_file::{HeldBytes, ObjectFile, RawSymbol, SHT_NOTE, SymbolNames, SymbolTable, symbols};
 use super::{Symbol, holds, image::build_id_in_notes, plainness};
 use crate::RemoteAddr;
 use crate::limits::Limits;
@@ -20,7 +20,7 @@ const STEP: usize = 1 << 12;
 /// A file's symbol tables, not yet relocated.
 pub struct FileSymbols {
     object: Option<ObjectFile>,
-    tables: Vec<(Table, Held)>,
+    tables: Vec<(SymbolTable, HeldBytes)>,
     limits: Limits,
 }
 
@@ -37,14 +37,14 @@ impl FileSymbols {
     pub fn new(file: &File, limits: &Limits) -> Self {
         let object = ObjectFile::open(file, limits);
         let read = |table| Some((table, object.as_ref()?.hold_symbols(table)?));
-        Self { tables: Table::BOTH.into_iter().filter_map(read).collect(), object, limits: limits.clone() }
+        Self { tables: SymbolTable::BOTH.into_iter().filter_map(read).collect(), object, limits: limits.clone() }
     }
 
     /// Both tables, each with its names as `names` gives them.
     fn named_tables<'s>(
         &'s self,
-        names: impl Fn(&'s ObjectFile, Table) -> Option<Names<'s>>,
-    ) -> impl Iterator<Item = (&'s Held, Names<'s>)> {
+        names: impl Fn(&'s ObjectFile, SymbolTable) -> Option<SymbolNames<'s>>,
+    ) -> impl Iterator<Item = (&'s HeldBytes, SymbolNames<'s>)> {
         self.tables.iter().filter_map(move |(table, held)| Some((held, names(self.object.as_ref()?, *table)?)))
     }
 
@@ -148,7 +148,7 @@ impl FileSymbols {
 }
 
 /// Whether a symbol has a plainer name than another one of the same function.
-fn is_plainer(names: &Names<'_>, new: &RawSymbol, old: &RawSymbol) -> bool {
+fn is_plainer(names: &SymbolNames<'_>, new: &RawSymbol, old: &RawSymbol) -> bool {
     let (new, old) = (names.get(new.name), names.get(old.name));
     new.is_some_and(|new| old.is_none_or(|old| plainness(&new) < plainness(&old)))
 }

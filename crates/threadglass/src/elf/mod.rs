@@ -10,7 +10,7 @@ pub use data::DataSymbols;
 pub use demangle::demangle;
 pub use file::{FileSymbols, build_id_of_file};
 pub use image::{Image, ImageError};
-pub(crate) use object_file::{Held, ObjectFile, Section};
+pub(crate) use object_file::{HeldBytes, ObjectFile, Section};
 
 /// A function or a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -69,12 +69,12 @@ impl Section {
 
 /// Which of the two symbol tables, by the kind of its section (`SHT_SYMTAB`, `SHT_DYNSYM`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Table {
+pub(super) enum SymbolTable {
     Full = 2,
     Dynamic = 11,
 }
 
-impl Table {
+impl SymbolTable {
     pub(super) const BOTH: [Self; 2] = [Self::Full, Self::Dynamic];
 }
 
@@ -127,12 +127,12 @@ impl RawSymbol {
 
 /// Bytes of a file in memory of ours, with their part of the budget.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldBytes {
     pub(crate) bytes: Vec<u8>,
     _share: Share,
 }
 
-impl Held {
+impl HeldBytes {
     /// Bytes that were made, for which there was room.
     pub(crate) fn new(bytes: Vec<u8>, share: Share) -> Self {
         Self { bytes, _share: share }
@@ -196,14 +196,14 @@ impl ObjectFile {
     }
 
     /// The bytes of a section as they are in the file; `what` is said to be left out where there is no room for them.
-    pub(crate) fn hold(&self, section: &Section, limit: u64, what: &str) -> Option<Held> {
+    pub(crate) fn hold(&self, section: &Section, limit: u64, what: &str) -> Option<HeldBytes> {
         let Section { offset, size, .. } = *section;
         if offset.checked_add(size).is_none_or(|end| end > self.length) {
             self.leave_out(what, "they would lie beyond the end of the file");
             return None;
         }
         let share = self.room(size, limit, what)?;
-        Some(Held { bytes: self.read(offset, size)?, _share: share })
+        Some(HeldBytes { bytes: self.read(offset, size)?, _share: share })
     }
 
     /// A part of the budget for `what`, or the reason why there is none.
@@ -249,7 +249,7 @@ impl ObjectFile {
         self.names.get(section.name as usize..).is_some_and(|name| name.starts_with(prefix))
     }
 
-    fn table(&self, table: Table) -> Option<(&Section, &Section)> {
+    fn table(&self, table: SymbolTable) -> Option<(&Section, &Section)> {
         let found = self.sections.iter().find(|section| section.kind == table as u32)?;
         Some((found, self.sections.get(found.link as usize)?))
     }
@@ -257,21 +257,21 @@ impl ObjectFile {
     /// Whether the file has a symbol table with something in it.
     pub(crate) fn has_symbols(&self) -> bool {
         // The first one is empty in all tables.
-        self.table(Table::Full).is_some_and(|(table, _)| table.size >= 2 * SYMBOL as u64)
+        self.table(SymbolTable::Full).is_some_and(|(table, _)| table.size >= 2 * SYMBOL as u64)
     }
 
     /// The entries of a symbol table.
-    pub(super) fn hold_symbols(&self, table: Table) -> Option<Held> {
+    pub(super) fn hold_symbols(&self, table: SymbolTable) -> Option<HeldBytes> {
         self.hold(self.table(table)?.0, MAX_TABLE, "symbols")
     }
 
     /// The names of a symbol table, read one by one as they are wanted.
-    pub(super) fn names_of(&self, table: Table) -> Option<Names<'_>> {
-        Some(Names { file: &self.file, strings: self.table(table)?.1, whole: None })
+    pub(super) fn names_of(&self, table: SymbolTable) -> Option<SymbolNames<'_>> {
+        Some(SymbolNames { file: &self.file, strings: self.table(table)?.1, whole: None })
     }
 
     /// The same for those who want very many of them.
-    pub(super) fn all_names_of(&self, table: Table) -> Option<Names<'_>> {
+    pub(super) fn all_names_of(&self, table: SymbolTable) -> Option<SymbolNames<'_>> {
         let mut names = self.names_of(table)?;
         names.whole = Some(self.hold(names.strings, MAX_TABLE, "names of symbols")?);
         Some(names)
@@ -284,7 +284,7 @@ impl ObjectFile {
         let dynamic = self.sections.iter().find(|section| section.kind == SHT_DYNAMIC);
         let Some(dynamic) = dynamic.filter(|section| section.size <= MAX_DYNAMIC) else { return Vec::new() };
         let Some(strings) = self.sections.get(dynamic.link as usize) else { return Vec::new() };
-        let names = Names { file: &self.file, strings, whole: None };
+        let names = SymbolNames { file: &self.file, strings, whole: None };
         let entries = self.read(dynamic.offset, dynamic.size).unwrap_or_default();
         let entries = entries.as_chunks::<16>().0.iter().filter(|entry| u64_at(*entry, 0) == DT_NEEDED);
         let names = entries.filter_map(|entry| names.get(u32::try_from(u64_at(entry, 8)).ok()?));
@@ -328,18 +328,18 @@ impl Read for FilePart<'_> {
 }
 
 /// The entries of a table, in its order.
-pub(super) fn symbols(table: &Held) -> impl Iterator<Item = RawSymbol> {
+pub(super) fn symbols(table: &HeldBytes) -> impl Iterator<Item = RawSymbol> {
     table.bytes.as_chunks::<SYMBOL>().0.iter().map(RawSymbol::of)
 }
 
 /// The names that belong to a symbol table.
-pub(super) struct Names<'a> {
+pub(super) struct SymbolNames<'a> {
     file: &'a File,
     strings: &'a Section,
-    whole: Option<Held>,
+    whole: Option<HeldBytes>,
 }
 
-impl Names<'_> {
+impl SymbolNames<'_> {
     /// The name that begins at `at`. `None` where there is none, or it has no end.
     pub(super) fn get(&self, at: u32) -> Option<Cow<'_, [u8]>> {
         if let Some(held) = &self.whole {

@@ -1,6 +1,6 @@
 //! Names for synchronization objects: the variable, the member of a type, or the place.
 
-use super::object_names::Fit;
+use super::object_names::MemberFit;
 use super::objects::{MappedObject, Objects};
 use crate::RemoteAddr;
 use crate::model::{Evidence, Family, SyncKind};
@@ -93,7 +93,7 @@ impl<'a> DataNames<'a> {
         let _look = self.objects.target.limits().begin();
         let mut words = words.to_vec();
         words.sort_unstable();
-        let (mut near, mut far): (Vec<Fit>, Vec<Fit>) = (Vec::new(), Vec::new());
+        let (mut near, mut far): (Vec<MemberFit>, Vec<MemberFit>) = (Vec::new(), Vec::new());
         // A pointer to a structure that begins with the lock cannot be told from a pointer to the lock, which
         // is on the stack anyhow: only who called the lock's function is believed.
         let mut is_caller = true;
@@ -111,7 +111,7 @@ impl<'a> DataNames<'a> {
             match fits {
                 Some(fits) => {
                     let has_bare = fits.has_bare;
-                    let is_believed = |fit: &Fit| !fit.is_first || (is_caller && (!has_bare || fit.is_alone));
+                    let is_believed = |fit: &MemberFit| !fit.is_first || (is_caller && (!has_bare || fit.is_alone));
                     let found = if is_caller { &mut near } else { &mut far };
                     found.extend(fits.fits.into_iter().filter(is_believed));
                     is_caller &= !fits.is_own;
@@ -155,10 +155,10 @@ impl<'a> DataNames<'a> {
 }
 
 /// The name in the widest structure, if all of `fits` agree that the others lie in it.
-fn widest<'f>(fits: impl Iterator<Item = &'f Fit> + Clone) -> Option<&'f String> {
+fn widest<'f>(fits: impl Iterator<Item = &'f MemberFit> + Clone) -> Option<&'f String> {
     let mut all = fits.clone();
     let holds_all =
-        |fit: &&Fit| fits.clone().all(|other| other.names.first().is_some_and(|name| fit.names.contains(name)));
+        |fit: &&MemberFit| fits.clone().all(|other| other.names.first().is_some_and(|name| fit.names.contains(name)));
     all.find(holds_all)?.names.first()
 }
 

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One way to see a lock as a member.
-pub(super) struct Fit {
+pub(super) struct MemberFit {
     /// Its name in the outermost structure that is known to hold it, and its names in those within.
     pub(super) names: Vec<String>,
     /// Whether the structure begins with the lock, so that a pointer to one looks like a pointer to the other.
@@ -22,8 +22,8 @@ pub(super) struct Fit {
 
 /// What the functions at an address say of a lock.
 #[derive(Default)]
-pub(super) struct Fits {
-    pub(super) fits: Vec<Fit>,
+pub(super) struct MemberFits {
+    pub(super) fits: Vec<MemberFit>,
     /// Whether one of them has a pointer to a lock and to nothing around it.
     pub(super) has_bare: bool,
     /// Whether one of them is the program's own.
@@ -149,11 +149,11 @@ impl ObjectNames {
 
     /// What the functions at `pc` say of a lock of `kind` at `addr` (in the target), given the `words` (sorted)
     /// of the stack they run on. `None` where no function is known.
-    pub(super) fn fits(&mut self, pc: u64, addr: u64, kind: SyncKind, words: &[u64]) -> Option<Fits> {
+    pub(super) fn fits(&mut self, pc: u64, addr: u64, kind: SyncKind, words: &[u64]) -> Option<MemberFits> {
         let mut debug = self.debug.lock().unwrap_or_else(PoisonError::into_inner);
         let debug = debug.read(&self.limits, self.lock_types)?;
         let facts: Arc<CodeFacts> = debug.code_at(pc)?;
-        let mut fits = Fits { is_own: facts.is_own, ..Fits::default() };
+        let mut fits = MemberFits { is_own: facts.is_own, ..MemberFits::default() };
         for pointee in &facts.pointees {
             for lock in pointee.locks.iter().filter(|lock| lock.kind == kind) {
                 let Some(offset) = lock.offset.checked_add(pointee.offset) else { continue };
@@ -173,7 +173,7 @@ impl ObjectNames {
                 names.reverse();
                 // From afar, a pointer to the first member says nothing.
                 if !names.is_empty() && (offset != 0 || pointee.is_near) {
-                    fits.fits.push(Fit { names, is_first: offset == 0, is_alone: lock.path.is_empty() });
+                    fits.fits.push(MemberFit { names, is_first: offset == 0, is_alone: lock.path.is_empty() });
                 }
             }
         }

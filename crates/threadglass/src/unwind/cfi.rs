@@ -4,7 +4,7 @@
 //! need them at run time. So they can be had without the file: of deleted and replaced libraries, and
 //! in containers. All addresses here are run-time addresses.
 
-use super::entries::{Entry, Fault, Section};
+use super::entries::{Fault, TableSection, UnwindEntry};
 use crate::RemoteAddr;
 use crate::elf::{Image, ObjectFile};
 use crate::limits::{Limits, Share};
@@ -30,7 +30,7 @@ const MAX_EXPRESSION: usize = 128;
 
 /// How the frame of a function is undone at one instruction.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct UnwindRow {
     /// First and one past the last address of the function (or of the part of one) that it covers.
     pub(crate) function: (u64, u64),
     /// Where the language's own data of the function is: its landing pads.
@@ -63,7 +63,7 @@ pub(crate) enum Rule {
     IsExpression(Vec<u8>),
 }
 
-impl Row {
+impl UnwindRow {
     pub(super) fn rule(&self, register: u16) -> Option<&Rule> {
         self.rules.iter().find(|(number, _)| *number == register).map(|(_, rule)| rule)
     }
@@ -79,44 +79,44 @@ impl Row {
 }
 
 /// The unwind table of one object.
-pub(super) struct Table {
-    section: Section,
+pub(super) struct UnwindTable {
+    section: TableSection,
     index: Index,
 }
 
 enum Index {
     /// The object's own, at this address: pairs of first address and entry, each counted from the index itself.
-    Header { at: u64, pairs: Section },
+    Header { at: u64, pairs: TableSection },
     /// Where none is loaded: first address of each function, and where its entry is; sorted.
     Ours { entries: Vec<(u64, u64)>, _share: Share },
 }
 
 /// Where the bytes of tables come from, and what they may cost.
 #[derive(Clone, Copy)]
-pub(super) struct Means<'m> {
+pub(super) struct TableInput<'m> {
     pub(super) memory: &'m dyn Memory,
     pub(super) limits: &'m Limits,
 }
 
-impl Table {
+impl UnwindTable {
     /// Reads the table of the object at `image`; from its file where it is not loaded with an index. `None` where
     /// there is none.
     pub(super) fn load(
-        means: Means<'_>,
+        input: TableInput<'_>,
         image: &Image,
         file: impl FnOnce() -> Option<File>,
     ) -> Result<Option<Self>, Fault> {
-        match Self::from_memory(means, image)? {
+        match Self::from_memory(input, image)? {
             Some(table) => Ok(Some(table)),
-            None => file().map_or(Ok(None), |file| Self::from_file(means, &file, image.bias())),
+            None => file().map_or(Ok(None), |file| Self::from_file(input, &file, image.bias())),
         }
     }
 
-    fn from_memory(means: Means<'_>, image: &Image) -> Result<Option<Self>, Fault> {
+    fn from_memory(input: TableInput<'_>, image: &Image) -> Result<Option<Self>, Fault> {
         let Some((at, size)) = image.eh_frame_hdr() else { return Ok(None) };
         let mut head = [0; 64];
         let there = head.len().min(usize::try_from(size).unwrap_or(usize::MAX));
-        let got = means.memory.read_at(at, &mut head[..there]).unwrap_or(0);
+        let got = input.memory.read_at(at, &mut head[..there]).unwrap_or(0);
         let head = &head[..got];
         let bases = BaseAddresses::default().set_eh_frame_hdr(at.0);
         let start = EhFrameHdr::new(head, LittleEndian).parse(&bases, 8).and_then(|it| it.eh_frame_ptr().direct());
@@ -125,34 +125,34 @@ impl Table {
         let Some(end) = image.segment_end(RemoteAddr(start)) else { return Ok(None) };
         let size = end.0.saturating_sub(start);
         let Some(count) = count_of_pairs(head) else {
-            let section = Section::copied(means, start, size, MAX_SEARCHED).ok_or(Fault::Unindexed)?;
-            return Self::searched(means, section).map(Some);
+            let section = TableSection::copied(input, start, size, MAX_SEARCHED).ok_or(Fault::Unindexed)?;
+            return Self::searched(input, section).map(Some);
         };
-        let section = Section::new(means, start, size, COPIED);
+        let section = TableSection::new(input, start, size, COPIED);
         let pairs = at.0.saturating_add(INDEX_HEAD);
         let room = image.segment_end(RemoteAddr(pairs)).map_or(0, |end| end.0.saturating_sub(pairs));
-        let pairs = Section::new(means, pairs, (count * 8).min(room), COPIED);
+        let pairs = TableSection::new(input, pairs, (count * 8).min(room), COPIED);
         Ok(Some(Self { section, index: Index::Header { at: at.0, pairs } }))
     }
 
-    fn from_file(means: Means<'_>, file: &File, bias: u64) -> Result<Option<Self>, Fault> {
-        let Some(object) = ObjectFile::open(file, means.limits) else { return Ok(None) };
+    fn from_file(input: TableInput<'_>, file: &File, bias: u64) -> Result<Option<Self>, Fault> {
+        let Some(object) = ObjectFile::open(file, input.limits) else { return Ok(None) };
         let Some(found) = object.section(".eh_frame") else { return Ok(None) };
-        let share = Some(found.size).filter(|size| *size <= MAX_SEARCHED).and_then(|size| means.limits.share(size));
+        let share = Some(found.size).filter(|size| *size <= MAX_SEARCHED).and_then(|size| input.limits.share(size));
         let share = share.ok_or(Fault::Unindexed)?;
         let Some(bytes) = object.read(found.offset, found.size) else { return Ok(None) };
-        Self::searched(means, Section::of_bytes(found.addr.wrapping_add(bias), bytes, share)).map(Some)
+        Self::searched(input, TableSection::of_bytes(found.addr.wrapping_add(bias), bytes, share)).map(Some)
     }
 
     /// Finds the entries of a table that has no index of its own. A corrupt one ends the search.
-    fn searched(means: Means<'_>, section: Section) -> Result<Self, Fault> {
+    fn searched(input: TableInput<'_>, section: TableSection) -> Result<Self, Fault> {
         let mut entries = Vec::new();
         let mut decoded = 0;
         for (number, at) in section.places().enumerate() {
-            if number % BATCH == 0 && means.limits.is_over() {
+            if number % BATCH == 0 && input.limits.is_over() {
                 return Err(Fault::Time);
             }
-            if let Ok(Some(entry)) = Entry::read(&section, means.memory, at) {
+            if let Ok(Some(entry)) = UnwindEntry::read(&section, input.memory, at) {
                 decoded += entry.len();
                 entries.extend(entry.function().map(|start| (start, at)));
             }
@@ -160,14 +160,14 @@ impl Table {
                 return Err(Fault::Unindexed);
             }
         }
-        let share = means.limits.share(entries.len() as u64 * 16).ok_or(Fault::Unindexed)?;
+        let share = input.limits.share(entries.len() as u64 * 16).ok_or(Fault::Unindexed)?;
         entries.sort_unstable();
         entries.shrink_to_fit();
         Ok(Self { section, index: Index::Ours { entries, _share: share } })
     }
 
     /// The row for the instruction at `addr`. `None` where the table covers no such address, or is corrupt.
-    pub(super) fn row(&self, memory: &dyn Memory, addr: u64) -> Result<Option<Row>, Fault> {
+    pub(super) fn row(&self, memory: &dyn Memory, addr: u64) -> Result<Option<UnwindRow>, Fault> {
         let at = match &self.index {
             Index::Header { at, pairs } => look_up(pairs, memory, *at, addr),
             Index::Ours { entries, .. } => {
@@ -176,7 +176,7 @@ impl Table {
             }
         };
         let Some(at) = at else { return Ok(None) };
-        let Some(entry) = Entry::read(&self.section, memory, at)? else { return Ok(None) };
+        let Some(entry) = UnwindEntry::read(&self.section, memory, at)? else { return Ok(None) };
         let row = entry.with(|section, bases, entry| {
             if !entry.contains(addr) || entry.cie().return_address_register().0 != crate::arch::RETURN {
                 return Ok(None);
@@ -210,7 +210,7 @@ impl Table {
             rules.shrink_to_fit();
             let function = (entry.initial_address(), entry.end_address());
             let lsda = entry.lsda().and_then(|lsda| lsda.direct().ok());
-            Ok(Some(Row { function, lsda, cfa, rules, signal: entry.is_signal_trampoline() }))
+            Ok(Some(UnwindRow { function, lsda, cfa, rules, signal: entry.is_signal_trampoline() }))
         });
         row.unwrap_or(Ok(None))
     }
@@ -225,7 +225,7 @@ fn count_of_pairs(head: &[u8]) -> Option<u64> {
 }
 
 /// Where the entry of the last function that begins at or before `addr` is.
-fn look_up(pairs: &Section, memory: &dyn Memory, base: u64, addr: u64) -> Option<u64> {
+fn look_up(pairs: &TableSection, memory: &dyn Memory, base: u64, addr: u64) -> Option<u64> {
     let place = |word: [u8; 4]| base.wrapping_add_signed(i32::from_le_bytes(word).into());
     let (mut low, mut high) = (0, pairs.len / 8);
     let mut found = None;

@@ -3,7 +3,7 @@
 //! A table may be far larger than the few entries that a stack needs, and claims to be as large as it likes. So
 //! only entries are read, each of which may have so many bytes and no more.
 
-use super::cfi::{Bytes, Means};
+use super::cfi::{Bytes, TableInput};
 use crate::RemoteAddr;
 use crate::limits::{Limits, Share};
 use crate::memory::Memory;
@@ -28,23 +28,23 @@ pub(super) enum Fault {
 }
 
 /// A part of the target's memory, or of a file, that holds a table.
-pub(super) struct Section {
+pub(super) struct TableSection {
     pub(super) start: u64,
     pub(super) len: u64,
     /// A copy of it, if there is one.
     copy: Option<(Vec<u8>, Share)>,
 }
 
-impl Section {
+impl TableSection {
     /// `len` bytes at `start`, copied if they are not more than `most` and there is room.
-    pub(super) fn new(means: Means<'_>, start: u64, len: u64, most: u64) -> Self {
+    pub(super) fn new(input: TableInput<'_>, start: u64, len: u64, most: u64) -> Self {
         let len = len.min(u64::MAX - start);
-        Self::copied(means, start, len, most).unwrap_or(Self { start, len, copy: None })
+        Self::copied(input, start, len, most).unwrap_or(Self { start, len, copy: None })
     }
 
     /// A copy of what can be read of `len` bytes at `start`; `None` if these are more than `most`, or there is no room.
-    pub(super) fn copied(means: Means<'_>, start: u64, len: u64, most: u64) -> Option<Self> {
-        let Means { memory, limits } = means;
+    pub(super) fn copied(input: TableInput<'_>, start: u64, len: u64, most: u64) -> Option<Self> {
+        let TableInput { memory, limits } = input;
         let share = Some(len).filter(|len| *len <= most).and_then(|len| Limits::share(limits, len))?;
         let mut bytes = vec![0; usize::try_from(len).ok()?];
         // A segment may reach beyond its file.
@@ -93,16 +93,16 @@ fn length_of(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The bytes of one function's entry, behind those of the common part that it refers to.
-pub(super) struct Entry {
+pub(super) struct UnwindEntry {
     bytes: Vec<u8>,
     /// Where the function's own part begins in `bytes`, and where that is in the target.
     own: usize,
     at: u64,
 }
 
-impl Entry {
+impl UnwindEntry {
     /// Reads the entry at `at`; `None` when there is no function's.
-    pub(super) fn read(section: &Section, memory: &dyn Memory, at: u64) -> Result<Option<Self>, Fault> {
+    pub(super) fn read(section: &TableSection, memory: &dyn Memory, at: u64) -> Result<Option<Self>, Fault> {
         let Some(own) = record(section, memory, at)? else { return Ok(None) };
         // How far the common part is back from this very number.
         let back = u32::from_le_bytes([own[4], own[5], own[6], own[7]]);
@@ -145,7 +145,7 @@ impl Entry {
 }
 
 /// The bytes of one part of an entry, its length first; `None` where there is none.
-fn record(section: &Section, memory: &dyn Memory, at: u64) -> Result<Option<Vec<u8>>, Fault> {
+fn record(section: &TableSection, memory: &dyn Memory, at: u64) -> Result<Option<Vec<u8>>, Fault> {
     let mut bytes = vec![0; FIRST];
     let got = section.read(memory, at, &mut bytes);
     let Some(length) = length_of(&bytes[..got]).filter(|length| *length >= 8) else { return Ok(None) };

@@ -6,7 +6,7 @@
 //! on the stack: above its return address there must be a call that reaches it.
 
 use super::call::Call;
-use super::cfi::{Cfa, Row, Rule};
+use super::cfi::{Cfa, Rule, UnwindRow};
 use super::space::{Known, Space};
 use super::stack::StackWords;
 use crate::RemoteAddr;
@@ -29,7 +29,7 @@ const PROOF: usize = 8;
 
 /// A frame pointer that was concluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct InferredPointer {
     pub(super) pointer: u64,
     /// Whether the function's own prologue puts its frame there, and a direct call of it is found: then there
     /// is nothing else that it can be.
@@ -42,14 +42,14 @@ pub(super) fn frame_pointer(
     known: &mut Known,
     stack: &mut StackWords<'_>,
     registers: &Registers,
-    row: &Row,
+    row: &UnwindRow,
     start_routine: Option<u64>,
-) -> Option<Found> {
+) -> Option<InferredPointer> {
     if !is_standard(row) {
         return None;
     }
     let (sp, function) = (registers.sp.0, row.function.0);
-    let mut search = Search { space, known, stack };
+    let mut search = FrameSearch { space, known, stack };
     let least = space.code::<32>(function).and_then(|code| frame_size(&code));
     // The prologue says how large the frame is. A direct call of the function there leaves no doubt.
     let code: [u8; PROLOGUE] = space.code(function).unwrap_or([0; PROLOGUE]);
@@ -61,12 +61,12 @@ pub(super) fn frame_pointer(
         })
         .collect();
     if let [pointer] = places[..] {
-        return Some(Found { pointer, firm: true });
+        return Some(InferredPointer { pointer, firm: true });
     }
     if let Some(pointer) = least.and_then(|size| sp.checked_add(size))
         && search.call_at(pointer) == Some(Call::Indirect)
     {
-        return Some(Found { pointer, firm: false });
+        return Some(InferredPointer { pointer, firm: false });
     }
     // Otherwise (arguments pushed for a call, arrays of variable size) only a call of this very function
     // convinces.
@@ -88,7 +88,7 @@ pub(super) fn frame_pointer(
         }
         at = at.checked_add(16)?;
     }
-    let concluded = |pointer| Some(Found { pointer, firm: false });
+    let concluded = |pointer| Some(InferredPointer { pointer, firm: false });
     if let [only] = candidates[..] {
         return concluded(only);
     }
@@ -101,19 +101,19 @@ pub(super) fn frame_pointer(
 }
 
 /// The common rule: the caller's frame pointer at CFA-16, return address at CFA-8, CFA 16 above the frame pointer.
-fn is_standard(row: &Row) -> bool {
+fn is_standard(row: &UnwindRow) -> bool {
     matches!(row.cfa, Cfa::Register(FRAME_POINTER, 16))
         && matches!(row.rule(FRAME_POINTER), Some(Rule::At(-16)))
         && matches!(row.rule(RETURN), Some(Rule::At(-8)))
 }
 
-struct Search<'s, 'a, 'b> {
+struct FrameSearch<'s, 'a, 'b> {
     space: &'s Space<'a>,
     known: &'s mut Known,
     stack: &'s mut StackWords<'b>,
 }
 
-impl Search<'_, '_, '_> {
+impl FrameSearch<'_, '_, '_> {
     /// The call that made the frame whose frame pointer is `pointer`; `None` when no frame can be there.
     fn call_at(&mut self, pointer: u64) -> Option<Call> {
         let back = self.stack.word(pointer.checked_add(8)?)?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// What is known of one address: the functions there, the innermost first. The last one is the function
 /// that the code is really in, all before it were put into it by the compiler.
 #[derive(Clone, Debug, Default)]
-struct Name {
+struct AddressName {
     module: Option<String>,
     /// At run-time addresses, with names demangled.
     functions: Vec<FunctionAt>,
@@ -23,7 +23,7 @@ struct Name {
 /// Names of places, for making frames.
 #[derive(Debug, Default)]
 pub(crate) struct FrameNames {
-    names: HashMap<RemoteAddr, Name>,
+    names: HashMap<RemoteAddr, AddressName>,
 }
 
 impl FrameNames {
@@ -34,7 +34,7 @@ impl FrameNames {
 
     /// The frames at `place`: one, and one more for each function that was inlined there.
     pub(crate) fn frames(&self, place: &Place) -> Vec<Frame> {
-        let unnamed = Name::default();
+        let unnamed = AddressName::default();
         let name = self.names.get(&place.lookup()).unwrap_or(&unnamed);
         let frame = |function: Option<String>, start: Option<u64>| Frame {
             pc: place.pc,
@@ -88,7 +88,7 @@ impl<'a> Namer<'a> {
             match self.objects.at(addr) {
                 Some(object) => by_object.entry(object.module.base).or_insert((object, Vec::new())).1.push(addr),
                 None => {
-                    names.names.insert(addr, Name::default());
+                    names.names.insert(addr, AddressName::default());
                 }
             }
         }
@@ -96,7 +96,7 @@ impl<'a> Namer<'a> {
             let with_lines = self.libc_lines || !target.is_in_libc(base);
             let functions = functions_at(object, &addrs, with_lines, target.limits());
             for (addr, functions) in addrs.into_iter().zip(functions) {
-                let name = Name { module: Some(object.module.name()), functions, base: Some(base) };
+                let name = AddressName { module: Some(object.module.name()), functions, base: Some(base) };
                 names.names.insert(addr, name);
             }
         }

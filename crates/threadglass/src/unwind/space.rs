@@ -1,7 +1,7 @@
 //! The code of a target: its objects with their unwind tables, read once and shared by all walks.
 
 use super::call::{Call, call_before};
-use super::cfi::{Means, Row, Table};
+use super::cfi::{TableInput, UnwindRow, UnwindTable};
 use super::entries::Fault;
 use super::walk::Walk;
 use crate::RemoteAddr;
@@ -23,9 +23,9 @@ const MAX_TABLES: usize = 512;
 pub struct Space<'a> {
     pub(crate) memory: &'a (dyn Memory + Sync),
     /// In address order.
-    objects: Vec<Object<'a>>,
+    objects: Vec<CodeObject<'a>>,
     /// Ranges of code that belong to no file: generated at run time, or the kernel's (vDSO). In address order.
-    loose: OnceLock<Vec<Extent>>,
+    loose: OnceLock<Vec<CodeExtent>>,
     find_loose: Box<dyn Fn() -> Vec<(RemoteAddr, RemoteAddr)> + Send + Sync + 'a>,
     tables: AtomicUsize,
     walks: Mutex<Walks>,
@@ -43,8 +43,8 @@ struct Walks {
 const MAX_REMEMBERED: usize = 1 << 16;
 
 /// One loaded object.
-pub(crate) struct Object<'a> {
-    extent: Extent,
+pub(crate) struct CodeObject<'a> {
+    extent: CodeExtent,
     /// The objects of a target, and which of them it is; `None` where it lies in plain memory.
     mapped: Option<(Arc<Objects<'a>>, usize)>,
     /// Its symbols, where it lies in plain memory.
@@ -54,10 +54,10 @@ pub(crate) struct Object<'a> {
 }
 
 /// A range of addresses with an unwind table of its own, which is read when it is first asked for.
-struct Extent {
+struct CodeExtent {
     base: RemoteAddr,
     end: RemoteAddr,
-    table: OnceLock<Option<Table>>,
+    table: OnceLock<Option<UnwindTable>>,
 }
 
 impl<'a> Space<'a> {
@@ -65,10 +65,10 @@ impl<'a> Space<'a> {
     pub fn of_objects(objects: &Arc<Objects<'a>>) -> Self {
         let target = objects.target;
         let mut space = Self { limits: target.limits().clone(), ..Self::new(target, &[]) };
-        let object = |(number, object): (usize, &MappedObject<'a>)| Object {
+        let object = |(number, object): (usize, &MappedObject<'a>)| CodeObject {
             mapped: Some((objects.clone(), number)),
             libc: object.module.library().is_libc(),
-            ..Object::plain(object.module.base, object.module.end)
+            ..CodeObject::plain(object.module.base, object.module.end)
         };
         space.objects = objects.all().iter().enumerate().map(object).collect();
         space.find_loose = Box::new(move || {
@@ -82,7 +82,7 @@ impl<'a> Space<'a> {
     pub fn new(memory: &'a (dyn Memory + Sync), objects: &[(RemoteAddr, RemoteAddr)]) -> Self {
         Self {
             memory,
-            objects: objects.iter().map(|(base, end)| Object::plain(*base, *end)).collect(),
+            objects: objects.iter().map(|(base, end)| CodeObject::plain(*base, *end)).collect(),
             loose: OnceLock::new(),
             find_loose: Box::new(Vec::new),
             tables: AtomicUsize::new(0),
@@ -97,7 +97,7 @@ impl<'a> Space<'a> {
     }
 
     /// The object that holds `addr`.
-    pub(crate) fn object_at(&self, addr: u64) -> Option<&Object<'a>> {
+    pub(crate) fn object_at(&self, addr: u64) -> Option<&CodeObject<'a>> {
         find(&self.objects, |object| &object.extent, addr)
     }
 
@@ -106,15 +106,15 @@ impl<'a> Space<'a> {
         self.object_at(addr).is_some() || self.loose_at(addr).is_some()
     }
 
-    fn loose_at(&self, addr: u64) -> Option<&Extent> {
-        let ranges = || (self.find_loose)().into_iter().map(|(from, to)| Extent::new(from, to)).collect();
+    fn loose_at(&self, addr: u64) -> Option<&CodeExtent> {
+        let ranges = || (self.find_loose)().into_iter().map(|(from, to)| CodeExtent::new(from, to)).collect();
         find(self.loose.get_or_init(ranges), |extent| extent, addr)
     }
 
-    fn row(&self, addr: u64) -> Option<Row> {
+    fn row(&self, addr: u64) -> Option<UnwindRow> {
         let object = self.object_at(addr);
         let extent = object.map(|object| &object.extent).or_else(|| self.loose_at(addr))?;
-        let mapped = object.and_then(Object::mapped);
+        let mapped = object.and_then(CodeObject::mapped);
         let found = if self.is_late() { Err(Fault::Time) } else { extent.row(self, addr, mapped) };
         found.unwrap_or_else(|fault| {
             let name = mapped.map_or_else(|| format!("the code at {}", extent.base), |object| object.module.name());
@@ -185,9 +185,9 @@ impl<'a> Space<'a> {
     }
 }
 
-impl<'a> Object<'a> {
+impl<'a> CodeObject<'a> {
     fn plain(base: RemoteAddr, end: RemoteAddr) -> Self {
-        Self { extent: Extent::new(base, end), mapped: None, image: Box::default(), libc: false }
+        Self { extent: CodeExtent::new(base, end), mapped: None, image: Box::default(), libc: false }
     }
 
     fn mapped(&self) -> Option<&MappedObject<'a>> {
@@ -195,12 +195,12 @@ impl<'a> Object<'a> {
     }
 }
 
-impl Extent {
+impl CodeExtent {
     fn new(base: RemoteAddr, end: RemoteAddr) -> Self {
         Self { base, end, table: OnceLock::new() }
     }
 
-    fn row(&self, space: &Space<'_>, addr: u64, object: Option<&MappedObject<'_>>) -> Result<Option<Row>, Fault> {
+    fn row(&self, space: &Space<'_>, addr: u64, object: Option<&MappedObject<'_>>) -> Result<Option<UnwindRow>, Fault> {
         // What is wrong with a table is said by the first who asks for it.
         let mut fault = Ok(None);
         let load = || {
@@ -215,7 +215,7 @@ impl Extent {
         }
     }
 
-    fn load(&self, space: &Space<'_>, object: Option<&MappedObject<'_>>) -> Result<Option<Table>, Fault> {
+    fn load(&self, space: &Space<'_>, object: Option<&MappedObject<'_>>) -> Result<Option<UnwindTable>, Fault> {
         let loaded;
         let image = match object {
             Some(object) => object.image(),
@@ -229,12 +229,12 @@ impl Extent {
             return Err(Fault::TooMany);
         }
         let open = || object.and_then(|object| object.file()?.try_clone().ok());
-        Table::load(Means { memory: space.memory, limits: &space.limits }, image, open)
+        UnwindTable::load(TableInput { memory: space.memory, limits: &space.limits }, image, open)
     }
 }
 
 /// The one of `all`, which are in address order, that holds `addr`.
-fn find<T>(all: &[T], extent: impl Fn(&T) -> &Extent, addr: u64) -> Option<&T> {
+fn find<T>(all: &[T], extent: impl Fn(&T) -> &CodeExtent, addr: u64) -> Option<&T> {
     let behind = all.partition_point(|it| extent(it).base.0 <= addr);
     all.get(behind.checked_sub(1)?).filter(|it| addr < extent(it).end.0)
 }
@@ -245,7 +245,7 @@ const MAX_KNOWN: usize = 1 << 15;
 /// What one reader has found out about places in the code, so that stacks that are alike cost little.
 #[derive(Default)]
 pub(crate) struct Known {
-    rows: HashMap<u64, Option<Rc<Row>>>,
+    rows: HashMap<u64, Option<Rc<UnwindRow>>>,
     calls: HashMap<u64, Option<Call>>,
     /// By return address into the program: the exported function of libc that is called there.
     pub(crate) sites: HashMap<u64, Option<(String, Evidence)>>,
@@ -255,7 +255,7 @@ pub(crate) struct Known {
 
 impl Known {
     /// The unwind rule for the instruction at `addr`.
-    pub(crate) fn row(&mut self, space: &Space<'_>, addr: u64) -> Option<Rc<Row>> {
+    pub(crate) fn row(&mut self, space: &Space<'_>, addr: u64) -> Option<Rc<UnwindRow>> {
         if self.rows.len() >= MAX_KNOWN {
             self.rows.clear();
         }

@@ -5,7 +5,7 @@
 //! register for known. Here a frame that cannot be undone by its own rule ends the stack, and a register
 //! that is not known is not used.
 
-use super::cfi::{Cfa, Row, Rule};
+use super::cfi::{Cfa, Rule, UnwindRow};
 use super::expression::evaluate;
 use super::infer;
 use super::space::{Known, Space};
@@ -161,7 +161,7 @@ impl Walker<'_, '_> {
 }
 
 /// The caller's registers.
-fn step(row: &Row, registers: &Registers, stack: &mut StackWords<'_>) -> Option<Registers> {
+fn step(row: &UnwindRow, registers: &Registers, stack: &mut StackWords<'_>) -> Option<Registers> {
     let mut read = |addr| stack.word(addr);
     let cfa = match &row.cfa {
         Cfa::Register(register, offset) => registers.get(*register)?.checked_add_signed(*offset)?,

@@ -130,12 +130,12 @@ pub(crate) struct Insn {
     pub(crate) lock: bool,
 }
 
-struct Reader<'a> {
+struct CodeReader<'a> {
     code: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl CodeReader<'_> {
     fn byte(&mut self) -> Option<u8> {
         let byte = *self.code.get(self.at).filter(|_| self.at < LONGEST)?;
         self.at += 1;
@@ -190,7 +190,7 @@ struct ModRm {
     rm: Operand,
 }
 
-fn modrm(code: &mut Reader<'_>, prefix: Prefix) -> Option<ModRm> {
+fn modrm(code: &mut CodeReader<'_>, prefix: Prefix) -> Option<ModRm> {
     let byte = code.byte()?;
     let (mode, field, low) = (byte >> 6, byte >> 3 & 7, byte & 7);
     let reg = field | (prefix.rex & 4) << 1;
@@ -224,7 +224,7 @@ fn modrm(code: &mut Reader<'_>, prefix: Prefix) -> Option<ModRm> {
 
 /// Decodes the instruction at the beginning of `code`; `None` when it is none, or cut off.
 pub(crate) fn decode(code: &[u8]) -> Option<Insn> {
-    let mut code = Reader { code, at: 0 };
+    let mut code = CodeReader { code, at: 0 };
     let mut prefix = Prefix::default();
     let opcode = loop {
         match code.byte()? {
@@ -281,7 +281,7 @@ fn alu(number: u8) -> Op {
     Op::Alu(ALL[usize::from(number & 7)])
 }
 
-fn one_byte(code: &mut Reader<'_>, prefix: Prefix, opcode: u8) -> Option<Insn> {
+fn one_byte(code: &mut CodeReader<'_>, prefix: Prefix, opcode: u8) -> Option<Insn> {
     use Operand::{Imm, Reg};
     let wide = prefix.size_by(opcode);
     let low = opcode & 7 | (prefix.rex & 1) << 3;
@@ -314,7 +314,7 @@ fn one_byte(code: &mut Reader<'_>, prefix: Prefix, opcode: u8) -> Option<Insn> {
     })
 }
 
-fn one_byte_and_modrm(code: &mut Reader<'_>, prefix: Prefix, opcode: u8) -> Option<Insn> {
+fn one_byte_and_modrm(code: &mut CodeReader<'_>, prefix: Prefix, opcode: u8) -> Option<Insn> {
     use Operand::{Imm, Reg};
     let wide = prefix.size_by(opcode);
     let m = modrm(code, prefix)?;
@@ -369,7 +369,7 @@ fn one_byte_and_modrm(code: &mut Reader<'_>, prefix: Prefix, opcode: u8) -> Opti
     })
 }
 
-fn two_bytes(code: &mut Reader<'_>, prefix: Prefix) -> Option<Insn> {
+fn two_bytes(code: &mut CodeReader<'_>, prefix: Prefix) -> Option<Insn> {
     use Operand::{Imm, Reg, Vector};
     let opcode = code.byte()?;
     let none = Operand::None;
@@ -432,7 +432,7 @@ fn two_bytes(code: &mut Reader<'_>, prefix: Prefix) -> Option<Insn> {
 }
 
 /// Instructions of the vector extensions: only their length, and which register they may change.
-fn vector_extension(code: &mut Reader<'_>, mut prefix: Prefix, opcode: u8) -> Option<Insn> {
+fn vector_extension(code: &mut CodeReader<'_>, mut prefix: Prefix, opcode: u8) -> Option<Insn> {
     let first = code.byte()?;
     // The bits that REX would have are inverted here.
     prefix.rex = (!first >> 5 & 4) | if opcode == 0xc5 { 0 } else { !first >> 5 & 3 };

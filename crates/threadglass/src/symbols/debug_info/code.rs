@@ -4,7 +4,7 @@ use super::index::UnitIndex;
 use super::locks::LockMember;
 use super::types::Shape;
 use super::unit::Parsed;
-use super::{DebugInfo, EntryAt, Language, Session};
+use super::{DebugInfo, EntryAt, Language, Query};
 use gimli::constants as dw;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -62,15 +62,15 @@ impl DebugInfo {
     /// What the functions at the link-time address `pc` have, those inlined there included. `None` where
     /// debug information knows of no function.
     pub(in crate::symbols) fn code_at(&mut self, pc: u64) -> Option<Arc<CodeFacts>> {
-        if let Some(known) = self.known.code_facts.get(&pc) {
+        if let Some(known) = self.decoded.code_facts.get(&pc) {
             return known.clone();
         }
-        let mut session = self.session();
-        let found = session.find_code(pc).map(Arc::new);
+        let mut query = self.query();
+        let found = query.find_code(pc).map(Arc::new);
         let pointees = found.iter().flat_map(|found| &found.pointees);
         let bytes = pointees.map(|pointee| size_of_val(pointee) + pointee.name.len()).sum::<usize>();
-        session.grow(bytes + size_of::<CodeFacts>());
-        session.known.code_facts.insert(pc, found.clone());
+        query.grow(bytes + size_of::<CodeFacts>());
+        query.decoded.code_facts.insert(pc, found.clone());
         found
     }
 
@@ -79,19 +79,19 @@ impl DebugInfo {
     /// by the value's type, for want of anything better.
     pub(in crate::symbols) fn member_names(&mut self, lock: &LockMember) -> Vec<String> {
         const WITH_VALUE: [&str; 3] = ["Mutex<", "RwLock<", "ReentrantLock<"];
-        let mut session = self.session();
+        let mut query = self.query();
         let mut names: Vec<String> = Vec::new();
         let mut last = String::new();
         for (at, start) in &lock.around {
-            let (locks, inner) = (session.locks_in(*at), lock.offset.checked_sub(*start));
+            let (locks, inner) = (query.locks_in(*at), lock.offset.checked_sub(*start));
             let Some(inner) = locks.iter().find(|other| Some(other.offset) == inner) else { continue };
-            let Some(found) = session.type_at(*at) else { continue };
+            let Some(found) = query.type_at(*at) else { continue };
             if inner.path.is_empty() {
                 let name = found.name.as_ref().filter(|_| found.language == Language::Rust && names.is_empty());
                 names.extend(name.filter(|name| WITH_VALUE.iter().any(|prefix| name.starts_with(prefix))).cloned());
             } else if inner.path != last {
                 last.clone_from(&inner.path);
-                names.extend(session.type_name(&found, None).map(|name| join(&name, &inner.path)));
+                names.extend(query.type_name(&found, None).map(|name| join(&name, &inner.path)));
             }
         }
         names
@@ -106,18 +106,18 @@ pub(in crate::symbols) fn join(name: &str, path: &str) -> String {
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> Query<'a> {
     pub(super) fn unit_at(&mut self, pc: u64) -> Option<usize> {
-        if self.known.code.table.is_none() {
-            self.known.code.table = Some(self.read_table());
+        if self.decoded.code.table.is_none() {
+            self.decoded.code.table = Some(self.read_table());
         }
-        if let Some(unit) = lookup(self.known.code.table.as_deref().unwrap_or_default(), pc) {
+        if let Some(unit) = lookup(self.decoded.code.table.as_deref().unwrap_or_default(), pc) {
             return Some(unit);
         }
-        if self.known.code.rest.is_none() {
-            self.known.code.rest = Some(self.read_units());
+        if self.decoded.code.rest.is_none() {
+            self.decoded.code.rest = Some(self.read_units());
         }
-        lookup(self.known.code.rest.as_deref().unwrap_or_default(), pc)
+        lookup(self.decoded.code.rest.as_deref().unwrap_or_default(), pc)
     }
 
     fn read_table(&mut self) -> Vec<(u64, u64, usize)> {
@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
     }
 
     fn read_units(&mut self) -> Vec<(u64, u64, usize)> {
-        let covered: HashSet<usize> = self.known.code.table.iter().flatten().map(|(_, _, unit)| *unit).collect();
+        let covered: HashSet<usize> = self.decoded.code.table.iter().flatten().map(|(_, _, unit)| *unit).collect();
         let mut ranges = Vec::new();
         for unit in (0..self.units.len()).filter(|unit| !covered.contains(unit)) {
             if self.is_exhausted() {

@@ -1,8 +1,8 @@
 //! The functions at an address, those that the compiler put into others too, with their places in the source.
 
-use super::line_program::{LineProgram, Row};
+use super::line_program::{LineProgram, SourceRow};
 use super::unit::Parsed;
-use super::{DebugInfo, Entry, EntryAt, Session};
+use super::{DebugEntry, DebugInfo, EntryAt, Query};
 use gimli::{AttributeValue, constants as dw};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -24,23 +24,23 @@ pub struct FunctionAt {
 }
 
 /// Functions, the outermost first; each with where it was called from in the one before it.
-type Calls = Vec<(EntryAt, Row)>;
+type InlineChain = Vec<(EntryAt, SourceRow)>;
 
 impl DebugInfo {
     /// The functions at each of the link-time addresses `pcs`, the innermost first. Where only a line is known, that
     /// is of a function without a name.
     pub(in crate::symbols) fn functions_at(&mut self, pcs: &[u64]) -> Vec<Vec<FunctionAt>> {
-        let mut session = self.session();
+        let mut query = self.query();
         let mut by_unit: BTreeMap<usize, Vec<(u64, usize)>> = BTreeMap::new();
         for (index, pc) in pcs.iter().enumerate() {
-            if let Some(unit) = session.unit_at(*pc) {
+            if let Some(unit) = query.unit_at(*pc) {
                 by_unit.entry(unit).or_default().push((*pc, index));
             }
         }
         let mut functions = vec![Vec::new(); pcs.len()];
         for (unit, mut wanted) in by_unit {
             wanted.sort_unstable();
-            if let Some(found) = session.functions_in(unit, &wanted) {
+            if let Some(found) = query.functions_in(unit, &wanted) {
                 for ((_, index), found) in wanted.iter().zip(found) {
                     functions[*index] = found;
                 }
@@ -50,7 +50,7 @@ impl DebugInfo {
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> Query<'a> {
     fn functions_in(&mut self, unit: usize, wanted: &[(u64, usize)]) -> Option<Vec<Vec<FunctionAt>>> {
         let parsed = self.unit(unit)?;
         let root = parsed.unit.entry(parsed.unit.header.root_offset()).ok()?;
@@ -64,7 +64,7 @@ impl<'a> Session<'a> {
             None => vec![None; pcs.len()],
         };
         let directory = root.attr_value(dw::DW_AT_comp_dir).and_then(|value| self.string(&parsed, value));
-        let mut files = Files { program, directory, known: HashMap::new() };
+        let mut files = SourceFiles { program, directory, known: HashMap::new() };
         let mut all = Vec::with_capacity(pcs.len());
         for (pc, row) in pcs.iter().zip(rows) {
             let (functions, start) = self.chain(&parsed, *pc).unzip();
@@ -74,10 +74,10 @@ impl<'a> Session<'a> {
     }
 
     /// The function that holds `pc` and those that were put into it there, and where the first of them begins.
-    fn chain(&mut self, parsed: &Parsed<'a>, pc: u64) -> Option<(Calls, u64)> {
+    fn chain(&mut self, parsed: &Parsed<'a>, pc: u64) -> Option<(InlineChain, u64)> {
         let index = self.index(parsed.index)?;
         let (start, function) = super::code::function_at(&index, pc)?;
-        let mut chain = vec![(parsed.start.checked_add(function)?, Row::default())];
+        let mut chain = vec![(parsed.start.checked_add(function)?, SourceRow::default())];
         let is_whole = self.walk(parsed, function, |this, depth, entry| {
             if chain.len() == MAX_INLINED || this.is_exhausted() {
                 return None;
@@ -90,7 +90,7 @@ impl<'a> Session<'a> {
                     _ => number(dw::DW_AT_call_file).unwrap_or(u64::MAX),
                 };
                 let line = number(dw::DW_AT_call_line).unwrap_or(0);
-                chain.push((parsed.start.checked_add(entry.offset().0)?, Row { file, line }));
+                chain.push((parsed.start.checked_add(entry.offset().0)?, SourceRow { file, line }));
             }
             Some(is_open)
         });
@@ -104,10 +104,10 @@ impl<'a> Session<'a> {
     fn describe(
         &mut self,
         parsed: &Parsed<'a>,
-        functions: Calls,
+        functions: InlineChain,
         start: Option<u64>,
-        row: Option<Row>,
-        files: &mut Files<'_>,
+        row: Option<SourceRow>,
+        files: &mut SourceFiles<'_>,
     ) -> Vec<FunctionAt> {
         let mut place = row;
         let mut described = Vec::with_capacity(functions.len());
@@ -124,9 +124,14 @@ impl<'a> Session<'a> {
         described
     }
 
-    fn place(&self, parsed: &Parsed<'a>, row: Option<Row>, files: &mut Files<'_>) -> (Option<String>, Option<u32>) {
+    fn place(
+        &self,
+        parsed: &Parsed<'a>,
+        row: Option<SourceRow>,
+        files: &mut SourceFiles<'_>,
+    ) -> (Option<String>, Option<u32>) {
         let Some(row) = row else { return (None, None) };
-        let Files { program, directory, known } = files;
+        let SourceFiles { program, directory, known } = files;
         let path = || {
             let file = program.as_ref()?.file(row.file)?;
             let mut path = PathBuf::from(directory.as_deref().unwrap_or_default());
@@ -140,7 +145,7 @@ impl<'a> Session<'a> {
 
     /// The name of the function `at` as the object has it, or else as its author wrote it; either may be said elsewhere.
     fn object_name(&mut self, at: EntryAt) -> Option<String> {
-        let linkage = |this: &Self, parsed: &Parsed<'a>, entry: &Entry<'a>| {
+        let linkage = |this: &Self, parsed: &Parsed<'a>, entry: &DebugEntry<'a>| {
             let mut names = [dw::DW_AT_linkage_name, dw::DW_AT_MIPS_linkage_name].into_iter();
             names.find_map(|name| this.string(parsed, entry.attr_value(name)?))
         };
@@ -149,7 +154,7 @@ impl<'a> Session<'a> {
 }
 
 /// The files of one unit that were looked up.
-struct Files<'p> {
+struct SourceFiles<'p> {
     program: Option<LineProgram<'p>>,
     directory: Option<String>,
     known: HashMap<u64, Option<String>>,

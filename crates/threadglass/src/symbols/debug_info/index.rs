@@ -1,7 +1,7 @@
 //! One pass over a unit: where its variables, functions and scopes are.
 
 use super::unit::Parsed;
-use super::{Session, Slice};
+use super::{Query, Slice};
 use crate::limits::Share;
 use gimli::{Attribute, Operation, constants as dw};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub(super) struct UnitIndex {
     /// First address, end and entry of each piece of code.
     pub(super) functions: Vec<(u64, u64, usize)>,
     /// Namespaces, types and functions that have something in them, in the order they begin.
-    scopes: Vec<Scope>,
+    scopes: Vec<ScopeSpan>,
     /// What all of them take.
     share: Share,
     bytes: usize,
 }
 
 /// Numbers are small: sections are bounded, and there may be very many scopes.
-struct Scope {
+struct ScopeSpan {
     start: u32,
     end: u32,
     /// The one around it, or `NO_PARENT`.
@@ -52,11 +52,11 @@ impl UnitIndex {
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> Query<'a> {
     /// The index of a unit, made when it is first asked for. A unit that is broken has one up to the place
     /// where it breaks.
     pub(super) fn index(&mut self, unit: usize) -> Option<Arc<UnitIndex>> {
-        if let Some(index) = self.known.indexes.get(&unit) {
+        if let Some(index) = self.decoded.indexes.get(&unit) {
             return Some(index.clone());
         }
         let parsed = self.unit(unit)?;
@@ -66,7 +66,7 @@ impl<'a> Session<'a> {
         index.functions.sort_unstable();
         index.variables.sort_unstable();
         let index = Arc::new(index);
-        self.known.indexes.insert(unit, index.clone());
+        self.decoded.indexes.insert(unit, index.clone());
         Some(index)
     }
 
@@ -133,11 +133,11 @@ impl<'a> Session<'a> {
                 }
                 let parent = open.last().and_then(|(_, scope)| u32::try_from(*scope).ok()).unwrap_or(NO_PARENT);
                 let Ok(start) = u32::try_from(offset) else { break };
-                if !self.grow_index(index, size_of::<Scope>()) {
+                if !self.grow_index(index, size_of::<ScopeSpan>()) {
                     break;
                 }
                 open.push((depth, index.scopes.len()));
-                index.scopes.push(Scope { start, end: u32::MAX, parent });
+                index.scopes.push(ScopeSpan { start, end: u32::MAX, parent });
             }
         }
         Ok(())
@@ -152,8 +152,8 @@ impl<'a> Session<'a> {
 
     /// Forgets the index of a unit.
     pub(super) fn forget_index(&mut self, unit: usize) {
-        if let Some(index) = self.known.indexes.remove(&unit) {
-            self.known.bytes -= index.bytes;
+        if let Some(index) = self.decoded.indexes.remove(&unit) {
+            self.decoded.bytes -= index.bytes;
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) struct FileEntry<'a> {
 
 /// Where an address is in the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct SourceRow {
     pub(super) file: u64,
     /// 0 when no line is to be blamed.
     pub(super) line: u64,
@@ -75,20 +75,20 @@ impl<'a> LineProgram<'a> {
     }
 
     /// The row of each of `addrs`, which are sorted. Gives what it has when `is_over` says so.
-    pub(super) fn rows(&self, addrs: &[u64], is_over: impl Fn() -> bool) -> Vec<Option<Row>> {
+    pub(super) fn rows(&self, addrs: &[u64], is_over: impl Fn() -> bool) -> Vec<Option<SourceRow>> {
         let mut found = vec![None; addrs.len()];
         let _ = self.run(addrs, &mut found, is_over);
         found
     }
 
-    fn run(&self, addrs: &[u64], found: &mut [Option<Row>], is_over: impl Fn() -> bool) -> Option<()> {
+    fn run(&self, addrs: &[u64], found: &mut [Option<SourceRow>], is_over: impl Fn() -> bool) -> Option<()> {
         let (lowest, highest) = (*addrs.first()?, *addrs.last()?);
         let special = self.operands.len() as u8 + 1;
         let advance = |by: u8| u64::from(by / self.line_range).wrapping_mul(self.step);
-        let start = Row { file: 1, line: 1 };
+        let start = SourceRow { file: 1, line: 1 };
         let (mut addr, mut row) = (0u64, start);
         // The last row that was made in this sequence, and where it begins.
-        let mut open: Option<(u64, Row)> = None;
+        let mut open: Option<(u64, SourceRow)> = None;
         let mut is_dead = false;
         let mut input = self.code;
         let mut count = 0u32;

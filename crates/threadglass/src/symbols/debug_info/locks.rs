@@ -1,7 +1,7 @@
 //! Which types are locks, and where they lie in others.
 
-use super::types::{Member, Shape, Type};
-use super::{EntryAt, Language, Session};
+use super::types::{Shape, Type, TypeMember};
+use super::{EntryAt, Language, Query};
 use crate::model::{Family, SyncKind};
 use std::sync::Arc;
 
@@ -28,24 +28,23 @@ pub(in crate::symbols) struct LockMember {
     pub(in crate::symbols) around: Vec<(EntryAt, u64)>,
 }
 
-/// How much of a structure's inside is its author's affair alone.
+/// Which members of a structure are shown; the others are its author's affair alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inside {
-    /// All its members are named.
-    Open,
-    /// Members that begin with an underscore are not: C++'s library.
-    Underscored,
-    /// None is: Rust's library, and what is built like it.
-    Closed,
+pub(super) enum ShownMembers {
+    All,
+    /// Those of C++'s library.
+    NotUnderscored,
+    /// Those of Rust's library, and of what is built like it.
+    None,
 }
 
-impl Inside {
+impl ShownMembers {
     /// What is written for a member.
-    pub(super) fn segment(self, member: &Member) -> String {
+    pub(super) fn segment(self, member: &TypeMember) -> String {
         let Some(name) = member.name.as_deref().filter(|_| !member.is_base) else { return String::new() };
         match self {
-            Self::Closed => String::new(),
-            Self::Underscored if name.starts_with('_') => String::new(),
+            Self::None => String::new(),
+            Self::NotUnderscored if name.starts_with('_') => String::new(),
             // Rust's tuples.
             _ => match name.strip_prefix("__").filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit())) {
                 Some(number) if !number.is_empty() => format!(".{number}"),
@@ -55,7 +54,7 @@ impl Inside {
     }
 }
 
-impl Session<'_> {
+impl Query<'_> {
     /// The lock that the type is, if it is one; `found` is the type `at` itself, not what it stands for.
     pub(super) fn lock_of(&mut self, found: &Type) -> Option<(SyncKind, Family)> {
         let name = found.name.as_deref()?;
@@ -68,20 +67,24 @@ impl Session<'_> {
         }
     }
 
-    /// How much of a structure is shown.
-    pub(super) fn inside(&mut self, found: &Type) -> Inside {
+    /// Which members of a structure are shown.
+    pub(super) fn shown_members(&mut self, found: &Type) -> ShownMembers {
         const RUST: [&str; 5] = ["std::", "core::", "alloc::", "lock_api::", "parking_lot::"];
-        let Some(name) = found.name.as_ref().and_then(|_| self.qualified_name(found.at)) else { return Inside::Open };
+        let Some(name) = found.name.as_ref().and_then(|_| self.qualified_name(found.at)) else {
+            return ShownMembers::All;
+        };
         match found.language {
-            Language::Rust if RUST.iter().any(|prefix| name.starts_with(prefix)) => Inside::Closed,
-            Language::Other if name.starts_with("std::") || name.starts_with("__gnu_cxx::") => Inside::Underscored,
-            _ => Inside::Open,
+            Language::Rust if RUST.iter().any(|prefix| name.starts_with(prefix)) => ShownMembers::None,
+            Language::Other if name.starts_with("std::") || name.starts_with("__gnu_cxx::") => {
+                ShownMembers::NotUnderscored
+            }
+            _ => ShownMembers::All,
         }
     }
 
     /// The members of a union that are looked into: all, but of Rust's cells for values that come later only
     /// the value.
-    pub(super) fn union_members<'t>(&mut self, found: &'t Type, members: &'t [Member]) -> Vec<&'t Member> {
+    pub(super) fn union_members<'t>(&mut self, found: &'t Type, members: &'t [TypeMember]) -> Vec<&'t TypeMember> {
         let later = found.language == Language::Rust
             && found.name.as_deref().is_some_and(|name| name.starts_with("MaybeUninit<") || name.starts_with("Data<"));
         members.iter().filter(|member| !later || member.name.as_deref() == Some("value")).collect()
@@ -89,20 +92,20 @@ impl Session<'_> {
 
     /// All locks in the type `at`, by offset.
     pub(super) fn locks_in(&mut self, at: EntryAt) -> Arc<Vec<LockMember>> {
-        if let Some(known) = self.known.locks.get(&at) {
+        if let Some(known) = self.decoded.locks.get(&at) {
             return known.clone();
         }
-        if self.known.open.len() >= MAX_DEPTH || !self.known.open.insert(at) {
+        if self.decoded.open.len() >= MAX_DEPTH || !self.decoded.open.insert(at) {
             return Arc::default();
         }
         let found = if self.is_exhausted() { None } else { self.find_locks(at) }.unwrap_or_default();
-        self.known.open.remove(&at);
+        self.decoded.open.remove(&at);
         let bytes = |lock: &LockMember| lock.path.len() + size_of_val(lock) + size_of_val(lock.around.as_slice());
         self.grow(found.iter().map(bytes).sum::<usize>());
         let found = Arc::new(found);
         // Below the greatest depth nothing is remembered: a shorter way may lead deeper.
-        if self.known.open.len() < MAX_DEPTH / 2 {
-            self.known.locks.insert(at, found.clone());
+        if self.decoded.open.len() < MAX_DEPTH / 2 {
+            self.decoded.locks.insert(at, found.clone());
         }
         found
     }
@@ -133,12 +136,12 @@ impl Session<'_> {
                 }
             }
             Shape::Struct(members) => {
-                let mut inside = None;
+                let mut shown = None;
                 for member in members {
                     let inner = self.locks_in(member.of);
                     if !inner.is_empty() {
-                        let inside = *inside.get_or_insert_with(|| self.inside(&found));
-                        append(&mut locks, &inner, member.offset, &inside.segment(member));
+                        let shown = *shown.get_or_insert_with(|| self.shown_members(&found));
+                        append(&mut locks, &inner, member.offset, &shown.segment(member));
                     }
                 }
                 locks.iter_mut().for_each(|lock| lock.around.push((found.at, 0)));
@@ -149,7 +152,7 @@ impl Session<'_> {
                 let with: Vec<_> = members.iter().map(|member| (member, self.locks_in(member.of))).collect();
                 let mut with = with.iter().filter(|(_, inner)| !inner.is_empty());
                 if let (Some((member, inner)), None) = (with.next(), with.next()) {
-                    let segment = self.inside(&found).segment(member);
+                    let segment = self.shown_members(&found).segment(member);
                     append(&mut locks, inner, member.offset, &segment);
                     locks.iter_mut().for_each(|lock| lock.in_union = true);
                 }

@@ -48,7 +48,7 @@ const MAX_DECODED: usize = 128 << 20;
 const MAX_SCOPES: usize = 64;
 
 type Unit<'a> = gimli::Unit<Slice<'a>>;
-type Entry<'a> = gimli::DebuggingInformationEntry<Slice<'a>>;
+type DebugEntry<'a> = gimli::DebuggingInformationEntry<Slice<'a>>;
 
 /// Where an entry is, in the whole section.
 pub(super) type EntryAt = usize;
@@ -62,12 +62,12 @@ pub(super) struct DebugInfo {
     /// Types that are referred to by a number.
     signatures: HashMap<u64, EntryAt>,
     lock_types: &'static dyn LockTypes,
-    known: Known,
+    decoded: Decoded,
 }
 
 /// What has been decoded.
 #[derive(Default)]
-struct Known {
+struct Decoded {
     /// Time, and CPU time, that the questions so far have taken.
     spent: (Duration, Duration),
     /// What names and lists take, about: few bytes of a file can claim very many of them.
@@ -116,20 +116,20 @@ impl DebugInfo {
                 signatures.insert(type_signature.0, start.checked_add(type_offset.0)?);
             }
         }
-        let known = Known { share: Some(share), ..Known::default() };
-        Some(Self { sections, limits: limits.clone(), units, signatures, lock_types, known })
+        let decoded = Decoded { share: Some(share), ..Decoded::default() };
+        Some(Self { sections, limits: limits.clone(), units, signatures, lock_types, decoded })
     }
 
     /// Begins to answer one question.
-    fn session(&mut self) -> Session<'_> {
-        Session {
+    fn query(&mut self) -> Query<'_> {
+        Query {
             sections: &self.sections,
             limits: &self.limits,
             dwarf: self.sections.dwarf(),
             units: &self.units,
             signatures: &self.signatures,
             lock_types: self.lock_types,
-            known: &mut self.known,
+            decoded: &mut self.decoded,
             parsed: HashMap::new(),
             started: (Instant::now(), own_cpu()),
         }
@@ -137,28 +137,28 @@ impl DebugInfo {
 }
 
 /// One question: borrows the sections, keeps the units that it has decoded.
-struct Session<'a> {
+struct Query<'a> {
     sections: &'a Sections,
     limits: &'a Limits,
     dwarf: Dwarf<Slice<'a>>,
     units: &'a [Range<usize>],
     signatures: &'a HashMap<u64, EntryAt>,
     lock_types: &'static dyn LockTypes,
-    known: &'a mut Known,
+    decoded: &'a mut Decoded,
     parsed: HashMap<usize, Arc<Parsed<'a>>>,
     started: (Instant, Duration),
 }
 
-impl Drop for Session<'_> {
+impl Drop for Query<'_> {
     fn drop(&mut self) {
-        self.known.spent = (self.time_spent(), self.cpu_spent());
+        self.decoded.spent = (self.time_spent(), self.cpu_spent());
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> Query<'a> {
     /// Whether this object has cost enough.
     fn is_exhausted(&self) -> bool {
-        if self.known.is_full {
+        if self.decoded.is_full {
             return true;
         }
         // A clock of CPU time costs a system call, and cannot have gone further than the other one.
@@ -171,24 +171,24 @@ impl<'a> Session<'a> {
 
     /// The time that all questions have taken.
     fn time_spent(&self) -> Duration {
-        self.known.spent.0 + self.started.0.elapsed()
+        self.decoded.spent.0 + self.started.0.elapsed()
     }
 
     fn cpu_spent(&self) -> Duration {
-        self.known.spent.1 + own_cpu().saturating_sub(self.started.1)
+        self.decoded.spent.1 + own_cpu().saturating_sub(self.started.1)
     }
 
     /// Makes room for what was decoded; `false` when there is none, which is said.
     fn grow(&mut self, bytes: usize) -> bool {
-        self.fill(bytes, |known| known.share.as_mut().is_some_and(|share| share.grow(bytes as u64)))
+        self.fill(bytes, |decoded| decoded.share.as_mut().is_some_and(|share| share.grow(bytes as u64)))
     }
 
-    fn fill(&mut self, bytes: usize, grow: impl FnOnce(&mut Known) -> bool) -> bool {
-        let is_granted = self.known.bytes + bytes <= MAX_DECODED && grow(self.known);
+    fn fill(&mut self, bytes: usize, grow: impl FnOnce(&mut Decoded) -> bool) -> bool {
+        let is_granted = self.decoded.bytes + bytes <= MAX_DECODED && grow(self.decoded);
         if is_granted {
-            self.known.bytes += bytes;
-        } else if !self.known.is_full {
-            self.known.is_full = true;
+            self.decoded.bytes += bytes;
+        } else if !self.decoded.is_full {
+            self.decoded.is_full = true;
             self.leave_out("parts of the debug information", "what they say takes too much memory");
         }
         is_granted
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
     }
 
     /// The entry `at`, and its unit.
-    fn entry(&mut self, at: EntryAt) -> Option<(Arc<Parsed<'a>>, Entry<'a>)> {
+    fn entry(&mut self, at: EntryAt) -> Option<(Arc<Parsed<'a>>, DebugEntry<'a>)> {
         // Every way through the entries comes by here.
         if self.is_exhausted() {
             return None;
@@ -217,7 +217,7 @@ impl<'a> Session<'a> {
     }
 
     /// The entry that the attribute `name` of `entry` refers to.
-    fn reference(&self, parsed: &Parsed<'a>, entry: &Entry<'a>, name: gimli::DwAt) -> Option<EntryAt> {
+    fn reference(&self, parsed: &Parsed<'a>, entry: &DebugEntry<'a>, name: gimli::DwAt) -> Option<EntryAt> {
         match entry.attr_value(name)? {
             AttributeValue::UnitRef(offset) => parsed.start.checked_add(offset.0),
             AttributeValue::DebugInfoRef(offset) => Some(offset.0),
@@ -228,7 +228,7 @@ impl<'a> Session<'a> {
 
     /// The entry that says more about `entry`: the declaration of what is defined here, or the function that
     /// was put in here.
-    fn origin(&self, parsed: &Parsed<'a>, entry: &Entry<'a>) -> Option<EntryAt> {
+    fn origin(&self, parsed: &Parsed<'a>, entry: &DebugEntry<'a>) -> Option<EntryAt> {
         self.reference(parsed, entry, dw::DW_AT_abstract_origin)
             .or_else(|| self.reference(parsed, entry, dw::DW_AT_specification))
     }
@@ -242,7 +242,7 @@ impl<'a> Session<'a> {
     fn first_along<T>(
         &mut self,
         mut at: EntryAt,
-        ask: impl Fn(&Self, &Parsed<'a>, &Entry<'a>) -> Option<T>,
+        ask: impl Fn(&Self, &Parsed<'a>, &DebugEntry<'a>) -> Option<T>,
     ) -> Option<T> {
         for _ in 0..MAX_REFERENCES {
             let (parsed, entry) = self.entry(at)?;
@@ -254,7 +254,7 @@ impl<'a> Session<'a> {
         None
     }
 
-    fn attribute_name(&self, parsed: &Parsed<'a>, entry: &Entry<'a>) -> Option<String> {
+    fn attribute_name(&self, parsed: &Parsed<'a>, entry: &DebugEntry<'a>) -> Option<String> {
         self.string(parsed, entry.attr_value(dw::DW_AT_name)?)
     }
 

@@ -1,13 +1,13 @@
 //! Which member of a variable an address is.
 
 use super::locks::subscript;
-use super::types::{Member, Shape};
-use super::{EntryAt, Session};
+use super::types::{Shape, TypeMember};
+use super::{EntryAt, Query};
 
 /// How deep members lie in one another.
 const MAX_DEPTH: usize = 48;
 
-impl Session<'_> {
+impl Query<'_> {
     /// The innermost part of a value of the type `at` that holds its byte `offset`, as it is written behind a
     /// variable, and how far into that part it is. A lock is not looked into, and nobody is told what lies
     /// before it in parts that have no name of their own.
@@ -45,7 +45,7 @@ impl Session<'_> {
             Shape::Struct(members) => {
                 // Empty bases and members share their place with others: the one with bytes there counts.
                 let member = members.iter().find(|member| self.holds(member, offset))?;
-                let segment = self.inside(&found).segment(member);
+                let segment = self.shown_members(&found).segment(member);
                 Some((member.of, offset - member.offset, segment))
             }
             Shape::Union(members) => {
@@ -56,14 +56,14 @@ impl Session<'_> {
                     inner.is_some_and(|inner| self.locks_in(member.of).iter().any(|lock| lock.offset == inner))
                 });
                 let (member, None) = (with.next()?, with.next()) else { return None };
-                let segment = self.inside(&found).segment(member);
+                let segment = self.shown_members(&found).segment(member);
                 Some((member.of, offset - member.offset, segment))
             }
             Shape::Pointer(_) | Shape::Plain => None,
         }
     }
 
-    fn holds(&mut self, member: &Member, offset: u64) -> bool {
+    fn holds(&mut self, member: &TypeMember, offset: u64) -> bool {
         let Some(inner) = offset.checked_sub(member.offset) else { return false };
         self.size_of(member.of).is_some_and(|size| inner < size)
     }

@@ -3,7 +3,7 @@
 //! They are read, not mapped: a file that is cut short kills who has it mapped, and the files of a target
 //! belong to others. What they take is part of the budget of the look, before a byte of it is there.
 
-use crate::elf::{Held, ObjectFile, Section};
+use crate::elf::{HeldBytes, ObjectFile, Section};
 use crate::limits::Limits;
 use flate2::read::ZlibDecoder;
 use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, SectionId};
@@ -25,8 +25,8 @@ pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 /// The sections of one file that describe variables, types and functions.
 pub(super) struct Sections {
     pub(super) object: ObjectFile,
-    sections: DwarfSections<Option<Held>>,
-    lines: OnceLock<Option<Held>>,
+    sections: DwarfSections<Option<HeldBytes>>,
+    lines: OnceLock<Option<HeldBytes>>,
 }
 
 /// Whether `file` has debug information of its own.
@@ -91,7 +91,7 @@ fn find<'o>(object: &'o ObjectFile, name: &str) -> Option<&'o Section> {
 }
 
 /// The bytes of a section, unpacked. `None` when there is none, or it is left out, which is said.
-fn contents(object: &ObjectFile, name: &str, limit: u64) -> Option<Held> {
+fn contents(object: &ObjectFile, name: &str, limit: u64) -> Option<HeldBytes> {
     let section = find(object, name)?;
     let what = format!("debug information ({name})");
     let (size, skip) = if section.is_packed() {
@@ -118,7 +118,7 @@ fn contents(object: &ObjectFile, name: &str, limit: u64) -> Option<Held> {
     if bytes.is_none() {
         object.leave_out(&what, "it cannot be unpacked");
     }
-    Some(Held::new(bytes?, share))
+    Some(HeldBytes::new(bytes?, share))
 }
 
 /// Unpacks `packed` bytes at `offset`: `size` of them come out, or nothing.

@@ -1,7 +1,7 @@
 //! Types: structures, arrays, names of other types, pointers.
 
 use super::unit::Parsed;
-use super::{Entry, EntryAt, Language, Session};
+use super::{DebugEntry, EntryAt, Language, Query};
 use gimli::{AttributeValue, constants as dw};
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ pub(super) struct Type {
 #[derive(Debug)]
 pub(super) enum Shape {
     /// Members, one behind the other.
-    Struct(Vec<Member>),
+    Struct(Vec<TypeMember>),
     /// Members in the same place.
-    Union(Vec<Member>),
+    Union(Vec<TypeMember>),
     /// Elements of a type; the sizes of its dimensions.
     Array(EntryAt, Vec<u64>),
     /// Another type under this name, or with a qualifier.
@@ -42,7 +42,7 @@ pub(super) enum Shape {
 
 /// A member or base class.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct TypeMember {
     pub(super) name: Option<String>,
     pub(super) offset: u64,
     pub(super) of: EntryAt,
@@ -61,10 +61,10 @@ impl Type {
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> Query<'a> {
     /// The type `at`.
     pub(super) fn type_at(&mut self, at: EntryAt) -> Option<Arc<Type>> {
-        if let Some(known) = self.known.types.get(&at) {
+        if let Some(known) = self.decoded.types.get(&at) {
             return known.clone();
         }
         let found = self.read_type(at).map(Arc::new);
@@ -73,7 +73,7 @@ impl<'a> Session<'a> {
             self.grow(found.bytes());
         }
         if found.is_some() || !self.is_exhausted() {
-            self.known.types.insert(at, found.clone());
+            self.decoded.types.insert(at, found.clone());
         }
         found
     }
@@ -143,7 +143,12 @@ impl<'a> Session<'a> {
     }
 
     /// Calls `visit` with each entry directly below the one `at`.
-    fn children(&mut self, parsed: &Parsed<'a>, at: EntryAt, mut visit: impl FnMut(&Self, &Entry<'a>)) -> Option<()> {
+    fn children(
+        &mut self,
+        parsed: &Parsed<'a>,
+        at: EntryAt,
+        mut visit: impl FnMut(&Self, &DebugEntry<'a>),
+    ) -> Option<()> {
         self.walk(parsed, at.checked_sub(parsed.start)?, |this, depth, entry| {
             if depth == 1 {
                 visit(this, entry);
@@ -154,7 +159,7 @@ impl<'a> Session<'a> {
         .ok()
     }
 
-    fn members(&mut self, parsed: &Parsed<'a>, at: EntryAt) -> Option<Vec<Member>> {
+    fn members(&mut self, parsed: &Parsed<'a>, at: EntryAt) -> Option<Vec<TypeMember>> {
         let mut members = Vec::new();
         self.children(parsed, at, |this, entry| {
             let is_base = entry.tag() == dw::DW_TAG_inheritance;
@@ -173,7 +178,7 @@ impl<'a> Session<'a> {
                 Some(value) => value.udata_value(),
             };
             if let (Some(offset), Some(of)) = (offset, this.reference(parsed, entry, dw::DW_AT_type)) {
-                members.push(Member { name: this.attribute_name(parsed, entry), offset, of, is_base });
+                members.push(TypeMember { name: this.attribute_name(parsed, entry), offset, of, is_base });
             }
         })?;
         Some(members)

@@ -1,6 +1,6 @@
 //! Units: the pieces that debug information comes in.
 
-use super::{Entry, Language, Session, Slice, Unit};
+use super::{DebugEntry, Language, Query, Slice, Unit};
 use gimli::{
     AttributeValue, DebugAddrBase, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase, DebugStrOffsetsBase,
     LittleEndian, Reader, Section, UnitOffset, constants as dw,
@@ -36,7 +36,7 @@ pub(super) struct Parsed<'a> {
     pub(super) language: Language,
 }
 
-impl<'a> Session<'a> {
+impl<'a> Query<'a> {
     /// The unit number `index`.
     pub(super) fn unit(&mut self, index: usize) -> Option<Arc<Parsed<'a>>> {
         if let Some(parsed) = self.parsed.get(&index) {
@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
 
     /// The table of abbreviations at `place`.
     fn abbreviations(&mut self, place: usize) -> Option<Arc<gimli::Abbreviations>> {
-        if let Some(known) = self.known.abbreviations.tables.get(&place) {
+        if let Some(known) = self.decoded.abbreviations.tables.get(&place) {
             return Some(known.clone());
         }
         let section = self.dwarf.debug_abbrev.reader().slice();
@@ -63,15 +63,15 @@ impl<'a> Session<'a> {
             self.leave_out("parts of the debug information", "a table of abbreviations is too large");
             return None;
         };
-        if self.known.abbreviations.bytes + length > MAX_TABLES {
+        if self.decoded.abbreviations.bytes + length > MAX_TABLES {
             // The units have them too.
             self.parsed.clear();
-            self.known.abbreviations = Abbreviations::default();
+            self.decoded.abbreviations = Abbreviations::default();
         }
         let table = gimli::DebugAbbrev::new(section.get(..place + length)?, gimli::LittleEndian);
         let read = Arc::new(table.abbreviations(gimli::DebugAbbrevOffset(place)).ok()?);
-        self.known.abbreviations.bytes += length;
-        self.known.abbreviations.tables.insert(place, read.clone());
+        self.decoded.abbreviations.bytes += length;
+        self.decoded.abbreviations.tables.insert(place, read.clone());
         Some(read)
     }
 
@@ -118,10 +118,10 @@ impl<'a> Session<'a> {
         &mut self,
         parsed: &Parsed<'a>,
         offset: usize,
-        mut visit: impl FnMut(&mut Self, isize, &Entry<'a>) -> Option<bool>,
+        mut visit: impl FnMut(&mut Self, isize, &DebugEntry<'a>) -> Option<bool>,
     ) -> gimli::Result<bool> {
         let mut entries = parsed.unit.entries_raw(Some(UnitOffset(offset)))?;
-        let mut entry = Entry::null();
+        let mut entry = DebugEntry::null();
         let mut passed_over: Option<isize> = None;
         for _ in 0..MAX_ENTRIES {
             let depth = entries.next_depth();
@@ -139,7 +139,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether the entry is an inlined function or a block that has code at `pc`.
-    pub(super) fn is_inner_code(&self, parsed: &Parsed<'a>, entry: &Entry<'a>, pc: u64) -> bool {
+    pub(super) fn is_inner_code(&self, parsed: &Parsed<'a>, entry: &DebugEntry<'a>, pc: u64) -> bool {
         let is_block = entry.tag() == dw::DW_TAG_lexical_block;
         if !is_block && entry.tag() != dw::DW_TAG_inlined_subroutine {
             return false;

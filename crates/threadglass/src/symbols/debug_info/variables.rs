@@ -1,7 +1,7 @@
 //! Variables at fixed addresses.
 
 use super::locks::LockMember;
-use super::{DebugInfo, EntryAt, Session};
+use super::{DebugInfo, EntryAt, Query};
 use std::sync::Arc;
 
 /// Variables that begin before an address and are tried: some have no size.
@@ -16,35 +16,35 @@ const MAX_LOCKS: usize = 1 << 18;
 impl DebugInfo {
     /// The variable at the link-time address `addr`, with the member there: `registry.shards[3].mu`.
     pub(in crate::symbols) fn variable_at(&mut self, addr: u64) -> Option<String> {
-        let mut session = self.session();
-        let (variable, start, of) = session.find(addr)?;
+        let mut query = self.query();
+        let (variable, start, of) = query.find(addr)?;
 
-        let name = session.qualified_name(variable)?;
-        let (path, rest) = session.path_at(of, addr - start);
+        let name = query.qualified_name(variable)?;
+        let (path, rest) = query.path_at(of, addr - start);
         Some(if rest == 0 { format!("{name}{path}") } else { format!("{name}{path}+{rest:#x}") })
     }
 
     /// Every lock in a variable at a fixed address: the address and name of the variable, and where the lock
     /// is in it.
     pub(in crate::symbols) fn lock_variables(&mut self) -> Vec<(u64, String, Arc<Vec<LockMember>>)> {
-        let mut session = self.session();
-        while session.scan_next() {}
-        let variables: Vec<(u64, EntryAt)> = session.known.variables.iter().map(|(addr, at)| (*addr, *at)).collect();
+        let mut query = self.query();
+        while query.scan_next() {}
+        let variables: Vec<(u64, EntryAt)> = query.decoded.variables.iter().map(|(addr, at)| (*addr, *at)).collect();
         let mut found = Vec::new();
         let mut count = 0;
         for (addr, at) in variables {
-            if session.is_exhausted() {
+            if query.is_exhausted() {
                 break;
             }
-            let Some(of) = session.type_of(at) else { continue };
-            let locks = session.locks_in(of);
+            let Some(of) = query.type_of(at) else { continue };
+            let locks = query.locks_in(of);
             if !locks.is_empty()
-                && let Some(name) = session.qualified_name(at)
+                && let Some(name) = query.qualified_name(at)
             {
                 count += locks.len();
                 let bytes = locks.iter().map(|lock| LOCK + name.len() + lock.path.len()).sum();
-                if count > MAX_LOCKS || !session.grow(bytes) {
-                    session.leave_out("locks in variables", "there are too many of them");
+                if count > MAX_LOCKS || !query.grow(bytes) {
+                    query.leave_out("locks in variables", "there are too many of them");
                     break;
                 }
                 found.push((addr, name, locks));
@@ -55,27 +55,27 @@ impl DebugInfo {
 
     /// Whether debug information has any variable.
     pub(in crate::symbols) fn has_variables(&mut self) -> bool {
-        let mut session = self.session();
-        while session.known.variables.is_empty() && session.scan_next() {}
-        !session.known.variables.is_empty()
+        let mut query = self.query();
+        while query.decoded.variables.is_empty() && query.scan_next() {}
+        !query.decoded.variables.is_empty()
     }
 }
 
-impl Session<'_> {
+impl Query<'_> {
     /// The variable that holds `addr`: its entry, where it begins, and its type. Units are scanned until it
     /// is found: a program's own come before those of its libraries.
     fn find(&mut self, addr: u64) -> Option<(EntryAt, u64, EntryAt)> {
         loop {
             let before: Vec<(u64, EntryAt)> =
-                self.known.variables.range(..=addr).rev().take(MAX_TRIES).map(|(start, at)| (*start, *at)).collect();
+                self.decoded.variables.range(..=addr).rev().take(MAX_TRIES).map(|(start, at)| (*start, *at)).collect();
             for (start, at) in before {
                 let Some(of) = self.type_of(at) else { continue };
                 if self.size_of(of).is_some_and(|size| addr - start < size) {
                     return Some((at, start, of));
                 }
             }
-            let scanned = self.known.variables.len();
-            while self.known.variables.len() == scanned {
+            let scanned = self.decoded.variables.len();
+            while self.decoded.variables.len() == scanned {
                 if !self.scan_next() {
                     return None;
                 }
@@ -85,11 +85,11 @@ impl Session<'_> {
 
     /// Adds the variables of the next unit; `false` when there is none.
     fn scan_next(&mut self) -> bool {
-        let unit = self.known.scanned;
+        let unit = self.decoded.scanned;
         if unit >= self.units.len() || self.is_exhausted() {
             return false;
         }
-        self.known.scanned += 1;
+        self.decoded.scanned += 1;
         let start = self.units[unit].start;
         if let Some(index) = self.index(unit) {
             if index.variables.is_empty() {
@@ -100,7 +100,7 @@ impl Session<'_> {
                 if let Some(at) = start.checked_add(*offset)
                     && self.grow(VARIABLE)
                 {
-                    self.known.variables.entry(*addr).or_insert(at);
+                    self.decoded.variables.entry(*addr).or_insert(at);
                 }
             }
         }
