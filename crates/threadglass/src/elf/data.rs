@@ -1,13 +1,11 @@
 //! Data symbols: names for variables of an object that has no debug information.
 
-use super::object_file::{ObjectFile, Section, SymbolTable, symbols};
-use super::{Symbol, plainness};
+use super::object_file::{ObjectFile, RawSymbol, Section};
+use super::{FileSymbols, Symbol, plainness};
 use crate::RemoteAddr;
 use crate::limits::{Limits, Share};
 use std::fs::File;
 
-/// Symbols between two looks at the clock.
-const STEP: usize = 1 << 12;
 /// How many symbols that begin before an address are tried: one may lie in another, but not many.
 const MAX_TRIES: usize = 64;
 
@@ -35,25 +33,17 @@ impl DataSymbols {
     /// Reads the tables of `file`, the full one and the dynamic one, on the budget `limits`.
     pub fn read(file: &File, limits: &Limits) -> Self {
         let mut found = Self { share: limits.share(0), ..Self::default() };
-        let Some(object) = ObjectFile::open(file, limits) else { return found };
-        let writable: Vec<bool> = object.sections().iter().map(|section| is_writable(&object, section)).collect();
-        for table in SymbolTable::BOTH {
-            let Some(held) = object.hold_symbols(table) else { continue };
-            let Some(names) = object.all_names_of(table) else { continue };
-            for (number, symbol) in symbols(&held).enumerate() {
-                if number.is_multiple_of(STEP) && limits.is_over() {
-                    break;
-                }
-                let Some(name) = Some(symbol).filter(|it| it.is_data()).and_then(|it| names.get(it.name)) else {
-                    continue;
-                };
-                let writable = writable.get(usize::from(symbol.section)).copied().unwrap_or(false);
-                if !found.push(&name, symbol.value, symbol.size, writable) {
-                    object.leave_out("variables", "it has too many of them");
-                    break;
-                }
+        let symbols = FileSymbols::new(file, limits);
+        let Some(object) = &symbols.object else { return found };
+        let writable: Vec<bool> = object.sections().iter().map(|section| is_writable(object, section)).collect();
+        symbols.visit_named(RawSymbol::is_data, |symbol, name| {
+            let writable = writable.get(usize::from(symbol.section)).copied().unwrap_or(false);
+            let has_room = found.push(name, symbol.value, symbol.size, writable);
+            if !has_room {
+                object.leave_out("variables", "it has too many of them");
             }
-        }
+            has_room
+        });
         found.sort();
         found
     }

@@ -19,7 +19,7 @@ const STEP: usize = 1 << 12;
 
 /// A file's symbol tables, not yet relocated.
 pub struct FileSymbols {
-    object: Option<ObjectFile>,
+    pub(super) object: Option<ObjectFile>,
     tables: Vec<(SymbolTable, HeldBytes)>,
     limits: Limits,
 }
@@ -49,7 +49,11 @@ impl FileSymbols {
     }
 
     /// Calls `visit` with every symbol and its name, as long as there is time and it gives `true`.
-    fn visit_named(&self, wanted: impl Fn(&RawSymbol) -> bool, mut visit: impl FnMut(&RawSymbol, &[u8]) -> bool) {
+    pub(super) fn visit_named(
+        &self,
+        wanted: impl Fn(&RawSymbol) -> bool,
+        mut visit: impl FnMut(&RawSymbol, &[u8]) -> bool,
+    ) {
         for (held, names) in self.named_tables(ObjectFile::all_names_of) {
             for (number, symbol) in symbols(held).enumerate() {
                 if number.is_multiple_of(STEP) && self.limits.is_over() {

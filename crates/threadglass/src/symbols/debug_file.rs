@@ -4,7 +4,9 @@ use crate::elf::{ObjectFile, build_id_of_file};
 use crate::limits::Limits;
 use crate::sys::file::{open_dir, open_regular_below};
 use crate::target::Module;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Where distributions put them.
@@ -17,17 +19,11 @@ const MAX_LINK: u64 = 4096;
 pub(super) fn find_debug_file(module: &Module, file: Option<&File>, build_id: Option<&[u8]>) -> Option<File> {
     let build_id = build_id.filter(|id| id.len() > 1)?;
     let mut candidates = vec![by_build_id(build_id)];
-    if let Some(name) = file.and_then(debug_link) {
-        use std::os::unix::ffi::OsStrExt;
-        let path = Path::new(std::ffi::OsStr::from_bytes(&module.path));
-        if let Some(dir) = path.parent() {
-            let below = dir.strip_prefix("/").unwrap_or(dir);
-            candidates.extend([
-                dir.join(&name),
-                dir.join(".debug").join(&name),
-                Path::new(ROOT).join(below).join(&name),
-            ]);
-        }
+    if let Some(name) = file.and_then(debug_link)
+        && let Some(dir) = Path::new(OsStr::from_bytes(&module.path)).parent()
+    {
+        let below = dir.strip_prefix("/").unwrap_or(dir);
+        candidates.extend([dir.join(&name), dir.join(".debug").join(&name), Path::new(ROOT).join(below).join(&name)]);
     }
     candidates
         .iter()
@@ -51,6 +47,5 @@ fn debug_link(file: &File) -> Option<String> {
 
 /// Opens what may be anything: never waits for a pipe's other end, never opens a device.
 fn open_regular(path: &Path) -> Option<File> {
-    use std::os::unix::ffi::OsStrExt;
     open_regular_below(&open_dir(Path::new("/")).ok()?, path.as_os_str().as_bytes()).ok()
 }

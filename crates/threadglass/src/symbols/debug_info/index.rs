@@ -190,13 +190,10 @@ impl<'a> Query<'a> {
         }
         let low = value(dw::DW_AT_low_pc).and_then(|low| self.dwarf.attr_address(&parsed.unit, low).ok().flatten());
         let Some(low) = low.filter(|low| *low != 0) else { return Vec::new() };
-        let high = match value(dw::DW_AT_high_pc) {
-            Some(high) => match self.dwarf.attr_address(&parsed.unit, high) {
-                Ok(Some(high)) => Some(high),
-                _ => high.udata_value().and_then(|size| low.checked_add(size)),
-            },
-            None => None,
-        };
+        let high = value(dw::DW_AT_high_pc).and_then(|high| match self.dwarf.attr_address(&parsed.unit, high) {
+            Ok(Some(high)) => Some(high),
+            _ => low.checked_add(high.udata_value()?),
+        });
         high.filter(|high| *high > low).map(|high| (low, high)).into_iter().collect()
     }
 }
