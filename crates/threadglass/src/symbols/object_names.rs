@@ -2,8 +2,7 @@
 
 use super::LockTypes;
 use super::data::LockVariable;
-use super::debug_info::{CodeFacts, DebugInfo, FunctionAt, has_debug_info, join};
-use crate::RemoteAddr;
+use super::debug_info::{DebugInfo, FunctionAt, has_debug_info, join};
 use crate::elf::{DataSymbols, demangle};
 use crate::limits::Limits;
 use crate::model::{Evidence, SyncKind};
@@ -89,25 +88,7 @@ impl ObjectNames {
     /// All locks in variables: by their types, or by the size of their symbols in an object without debug
     /// information.
     pub fn lock_variables(&mut self) -> Vec<LockVariable> {
-        let described = self.ask(|debug| {
-            if !debug.has_variables() {
-                return None;
-            }
-            let mut found = Vec::new();
-            for (start, name, locks) in debug.lock_variables() {
-                found.extend(locks.iter().filter_map(|lock| {
-                    Some(LockVariable {
-                        address: RemoteAddr(start.checked_add(lock.offset)?),
-                        kind: lock.kind,
-                        family: lock.family,
-                        name: format!("{name}{}", lock.path),
-                        evidence: if lock.in_union { Evidence::Inferred } else { Evidence::Derived },
-                    })
-                }));
-            }
-            Some(found)
-        });
-        if let Some(found) = described {
+        if let Some(found) = self.ask(DebugInfo::lock_variables) {
             return found;
         }
         let sizes = self.lock_types.sizes();
@@ -150,33 +131,33 @@ impl ObjectNames {
     /// What the functions at `pc` say of a lock of `kind` at `addr` (in the target), given the `words` (sorted)
     /// of the stack they run on. `None` where no function is known.
     pub(super) fn fits(&mut self, pc: u64, addr: u64, kind: SyncKind, words: &[u64]) -> Option<MemberFits> {
-        let mut debug = self.debug.lock().unwrap_or_else(PoisonError::into_inner);
-        let debug = debug.read(&self.limits, self.lock_types)?;
-        let facts: Arc<CodeFacts> = debug.code_at(pc)?;
-        let mut fits = MemberFits { is_own: facts.is_own, ..MemberFits::default() };
-        for pointee in &facts.pointees {
-            for lock in pointee.locks.iter().filter(|lock| lock.kind == kind) {
-                let Some(offset) = lock.offset.checked_add(pointee.offset) else { continue };
-                let Some(start) = addr.checked_sub(offset) else { continue };
-                if start == 0 || words.binary_search(&start).is_err() {
-                    continue;
-                }
-                if pointee.is_bare {
-                    fits.has_bare |= offset == 0;
-                    continue;
-                }
-                let mut names = debug.member_names(lock);
-                // A structure without a name of its own is known by its other one.
-                if names.is_empty() && !lock.path.is_empty() {
-                    names.push(join(&pointee.name, &lock.path));
-                }
-                names.reverse();
-                // From afar, a pointer to the first member says nothing.
-                if !names.is_empty() && (offset != 0 || pointee.is_near) {
-                    fits.fits.push(MemberFit { names, is_first: offset == 0, is_alone: lock.path.is_empty() });
+        self.ask(|debug| {
+            let facts = debug.code_at(pc)?;
+            let mut fits = MemberFits { is_own: facts.is_own, ..MemberFits::default() };
+            for pointee in &facts.pointees {
+                for lock in pointee.locks.iter().filter(|lock| lock.kind == kind) {
+                    let Some(offset) = lock.offset.checked_add(pointee.offset) else { continue };
+                    let Some(start) = addr.checked_sub(offset) else { continue };
+                    if start == 0 || words.binary_search(&start).is_err() {
+                        continue;
+                    }
+                    if pointee.is_bare {
+                        fits.has_bare |= offset == 0;
+                        continue;
+                    }
+                    let mut names = debug.member_names(lock);
+                    // A structure without a name of its own is known by its other one.
+                    if names.is_empty() && !lock.path.is_empty() {
+                        names.push(join(&pointee.name, &lock.path));
+                    }
+                    names.reverse();
+                    // From afar, a pointer to the first member says nothing.
+                    if !names.is_empty() && (offset != 0 || pointee.is_near) {
+                        fits.fits.push(MemberFit { names, is_first: offset == 0, is_alone: lock.path.is_empty() });
+                    }
                 }
             }
-        }
-        Some(fits)
+            Some(fits)
+        })
     }
 }

@@ -1,8 +1,9 @@
 //! Variables at fixed addresses.
 
-use super::locks::LockMember;
 use super::{DebugInfo, EntryAt, Query};
-use std::sync::Arc;
+use crate::RemoteAddr;
+use crate::model::Evidence;
+use crate::symbols::LockVariable;
 
 /// Variables that begin before an address and are tried: some have no size.
 const MAX_TRIES: usize = 8;
@@ -18,28 +19,26 @@ impl DebugInfo {
     pub(in crate::symbols) fn variable_at(&mut self, addr: u64) -> Option<String> {
         let mut query = self.query();
         let (variable, start, of) = query.find(addr)?;
-
         let name = query.qualified_name(variable)?;
         let (path, rest) = query.path_at(of, addr - start);
         Some(if rest == 0 { format!("{name}{path}") } else { format!("{name}{path}+{rest:#x}") })
     }
 
-    /// Every lock in a variable at a fixed address: the address and name of the variable, and where the lock
-    /// is in it.
-    pub(in crate::symbols) fn lock_variables(&mut self) -> Vec<(u64, String, Arc<Vec<LockMember>>)> {
+    /// Every lock in a variable at a fixed address, at its link-time address; `None` where there is no variable at all.
+    pub(in crate::symbols) fn lock_variables(&mut self) -> Option<Vec<LockVariable>> {
         let mut query = self.query();
         while query.scan_next() {}
         let variables: Vec<(u64, EntryAt)> = query.decoded.variables.iter().map(|(addr, at)| (*addr, *at)).collect();
         let mut found = Vec::new();
         let mut count = 0;
-        for (addr, at) in variables {
+        for (addr, at) in &variables {
             if query.is_exhausted() {
                 break;
             }
-            let Some(of) = query.type_of(at) else { continue };
+            let Some(of) = query.type_of(*at) else { continue };
             let locks = query.locks_in(of);
             if !locks.is_empty()
-                && let Some(name) = query.qualified_name(at)
+                && let Some(name) = query.qualified_name(*at)
             {
                 count += locks.len();
                 let bytes = locks.iter().map(|lock| LOCK + name.len() + lock.path.len()).sum();
@@ -47,17 +46,18 @@ impl DebugInfo {
                     query.leave_out("locks in variables", "there are too many of them");
                     break;
                 }
-                found.push((addr, name, locks));
+                found.extend(locks.iter().filter_map(|lock| {
+                    Some(LockVariable {
+                        address: RemoteAddr(addr.checked_add(lock.offset)?),
+                        kind: lock.kind,
+                        family: lock.family,
+                        name: format!("{name}{}", lock.path),
+                        evidence: if lock.in_union { Evidence::Inferred } else { Evidence::Derived },
+                    })
+                }));
             }
         }
-        found
-    }
-
-    /// Whether debug information has any variable.
-    pub(in crate::symbols) fn has_variables(&mut self) -> bool {
-        let mut query = self.query();
-        while query.decoded.variables.is_empty() && query.scan_next() {}
-        !query.decoded.variables.is_empty()
+        (!variables.is_empty()).then_some(found)
     }
 }
 
