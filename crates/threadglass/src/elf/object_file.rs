@@ -270,7 +270,7 @@ impl ObjectFile {
         Some(SymbolNames { file: &self.file, strings: self.table(table)?.1, whole: None })
     }
 
-    /// The same for those who want very many of them.
+    /// The same, all read at once: for callers that need very many of them.
     pub(super) fn all_names_of(&self, table: SymbolTable) -> Option<SymbolNames<'_>> {
         let mut names = self.names_of(table)?;
         names.whole = Some(self.hold(names.strings, MAX_TABLE, "names of symbols")?);

@@ -16,7 +16,7 @@ const KERNEL: u64 = 250;
 /// How often it is looked at first, and in the end.
 const FIRST: Duration = Duration::from_millis(40);
 const LAST: Duration = Duration::from_millis(250);
-/// Of the time, at most one in so many parts is spent looking.
+/// At most one part in this many of the time is spent looking.
 const SHARE: u32 = 50;
 
 /// How often the threads of a process get a CPU.

@@ -9,7 +9,7 @@ use crate::target::Module;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Frames of a stack that are asked who they know.
+/// Maximum number of frames of a stack that are searched for pointers to a lock.
 const MAX_FRAMES: usize = 64;
 
 /// A lock in a global or static variable.
@@ -31,8 +31,8 @@ pub struct LockVariable {
 /// Names data of one process.
 pub struct DataNames<'a> {
     objects: Arc<Objects<'a>>,
-    /// What is known of functions in a program that has libc in it: a look at all symbols costs, and many threads are
-    /// at few places.
+    /// Whether the function at an address belongs to a runtime inside the program. A search of all symbols is slow,
+    /// and many threads are at few addresses.
     locking: HashMap<RemoteAddr, bool>,
 }
 
@@ -94,12 +94,11 @@ impl<'a> DataNames<'a> {
         let mut words = words.to_vec();
         words.sort_unstable();
         let (mut near, mut far): (Vec<MemberFit>, Vec<MemberFit>) = (Vec::new(), Vec::new());
-        // A pointer to a structure that begins with the lock cannot be told from a pointer to the lock, which
-        // is on the stack anyhow: only who called the lock's function is believed.
+        // A pointer to a structure that begins with the lock looks like a pointer to the lock, and that is on the
+        // stack in any case. So only the function that called the lock's function is believed.
         let mut is_caller = true;
         for pc in frames.iter().take(MAX_FRAMES) {
-            // Behind code of which nothing is known there is no telling whose lock it is: a structure of its
-            // own may look like one of its callers'.
+            // Unknown code ends the search: a structure of its own may look like one of its callers'.
             let objects = self.objects.clone();
             let Some(object) = objects.around(*pc) else { break };
             if passes_on(object.module) {
@@ -123,7 +122,7 @@ impl<'a> DataNames<'a> {
         if near.is_empty() {
             return widest(far.iter()).cloned();
         }
-        // Who called the lock's function knows best. Its own callers may only say what is around that.
+        // The function that called the lock's function knows best. Its callers only add the structures around.
         let name = widest(near.iter())?;
         let around = near.iter().chain(&far).filter(|fit| fit.names.contains(name));
         widest(around).or(Some(name)).cloned()
@@ -162,7 +161,7 @@ fn widest<'f>(fits: impl Iterator<Item = &'f MemberFit> + Clone) -> Option<&'f S
     all.find(holds_all)?.names.first()
 }
 
-/// Runtimes pass the locks of others on, and keep their own to themselves.
+/// Whether the module is a runtime: runtimes pass on the locks of the program, and their own are not shown.
 pub(super) fn passes_on(module: &Module) -> bool {
     module.library().is_runtime()
 }

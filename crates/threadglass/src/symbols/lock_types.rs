@@ -1,4 +1,4 @@
-//! Which types are locks. That is not known here: those who know tell.
+//! Which types are locks. The runtimes know that, and implement the trait.
 
 use crate::model::{Family, SyncKind};
 

@@ -1,4 +1,4 @@
-//! The objects of a target, each opened once for everybody who names or unwinds.
+//! The objects of a target. Each is opened once, for naming and for unwinding.
 
 use super::debug_file::find_debug_file;
 use super::debug_info::has_debug_info;
@@ -24,19 +24,18 @@ impl<'t> Objects<'t> {
         Arc::new(Self { target, all })
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> &[MappedObject<'t>] {
         &self.all
     }
 
-    /// The one that has `addr` among the mappings of its file.
+    /// The object that has `addr` among the mappings of its file.
     pub(crate) fn at(&self, addr: RemoteAddr) -> Option<&MappedObject<'t>> {
         let behind = self.all.partition_point(|object| object.module.base <= addr);
-        // One may lie in a hole of another.
+        // An object may lie in a hole of another object.
         self.all[..behind].iter().rev().find(|object| object.module.contains(addr))
     }
 
-    /// The one that has `addr` in it. Its variables may lie beyond the last mapping of its file.
+    /// The object that holds `addr`. Its variables may lie beyond the last mapping of its file.
     pub(crate) fn around(&self, addr: RemoteAddr) -> Option<&MappedObject<'t>> {
         self.at(addr).or_else(|| {
             let before = self.all.iter().filter(|object| object.module.end <= addr);
@@ -142,7 +141,7 @@ impl<'t> MappedObject<'t> {
         self.image()?;
         let names = self.names.get_or_init(|| {
             let symbols = self.data_symbols();
-            // libc's own types are nobody's business, and there are very many of them.
+            // The types of a runtime itself are not shown, and there are very many of them.
             let debug = if passes_on(self.module) { Arc::default() } else { self.debug().clone() };
             let limits = self.target.limits().clone();
             Mutex::new(ObjectNames { symbols, debug, limits, lock_types: self.lock_types })

@@ -1,7 +1,7 @@
 //! The entries of an unwind table: the bytes of one function's, and of the common part it refers to.
 //!
-//! A table may be far larger than the few entries that a stack needs, and claims to be as large as it likes. So
-//! only entries are read, each of which may have so many bytes and no more.
+//! A table may be far larger than the few entries that a stack needs, and its size is only a claim. So single entries
+//! are read, each up to a maximum length.
 
 use super::cfi::{Bytes, TableInput};
 use crate::RemoteAddr;

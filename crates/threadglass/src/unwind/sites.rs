@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Bytes of each stack that are read at once: libc's frames around a wait are small.
 const TOP: usize = 1024;
-/// Frames and bytes that are looked at where names are looked for.
+/// Frames and bytes of each stack for [`Sites::deep`].
 const DEEP: usize = 32;
 const DEEP_TOP: usize = 16 << 10;
 /// Stacks read by one call.
@@ -55,7 +55,7 @@ impl<'a> Sites<'a> {
         Self { space: space.clone(), target, known: Known::default(), enough, top: TOP }
     }
 
-    /// More of the stacks: whoever called those that wait.
+    /// The same with more frames: the callers of the functions that wait.
     pub(crate) fn deep(target: &'a dyn Target, space: &Arc<Space<'a>>) -> Self {
         Self { enough: DEEP, top: DEEP_TOP, ..Self::new(target, space) }
     }

@@ -32,7 +32,7 @@ pub struct Space<'a> {
     pub(crate) limits: Limits,
 }
 
-/// Whole stacks that were walked, by stack pointer and program counter. Who asks sees to it that the thread has not moved.
+/// Whole stacks that were walked, by stack pointer and program counter. The caller checks that the thread has not moved.
 #[derive(Default)]
 struct Walks {
     known: HashMap<(RemoteAddr, RemoteAddr), Arc<Walk>>,
@@ -148,7 +148,7 @@ impl<'a> Space<'a> {
         let mut walks = self.walks.lock().unwrap_or_else(PoisonError::into_inner);
         if walk.end == StackEnd::Start && walks.frames < MAX_REMEMBERED {
             walks.frames += walk.places.len();
-            // The first was walked by who knew most.
+            // The first walk knew most about the thread.
             walks.known.entry((registers.sp, registers.pc)).or_insert_with(|| walk.clone());
         }
     }
@@ -159,7 +159,7 @@ impl<'a> Space<'a> {
         walks.known.get(&(registers.sp, registers.pc)).cloned()
     }
 
-    /// Threads may have moved since.
+    /// Forgets all stacks: threads may have moved since.
     pub(crate) fn forget_walks(&self) {
         *self.walks.lock().unwrap_or_else(PoisonError::into_inner) = Walks::default();
     }
@@ -201,7 +201,7 @@ impl CodeExtent {
     }
 
     fn row(&self, space: &Space<'_>, addr: u64, object: Option<&MappedObject<'_>>) -> Result<Option<UnwindRow>, Fault> {
-        // What is wrong with a table is said by the first who asks for it.
+        // The first caller reports what is wrong with a table.
         let mut fault = Ok(None);
         let load = || {
             self.load(space, object).unwrap_or_else(|why| {
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
     use crate::memory::ReadError;
 
-    /// Memory in which nothing is an object, and that counts who asks.
+    /// Memory without any object, that counts its reads.
     struct Barren(AtomicUsize);
 
     impl Memory for Barren {

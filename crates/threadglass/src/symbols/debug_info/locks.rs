@@ -9,7 +9,7 @@ use std::sync::Arc;
 const MAX_LOCKS: usize = 8192;
 /// Elements of an array that are looked into.
 const MAX_ELEMENTS: u64 = 4096;
-/// A way through members that is longer than this is nobody's.
+/// Maximum length of a path through members.
 const MAX_PATH: usize = 1024;
 /// How deep structures are looked into.
 const MAX_DEPTH: usize = 24;

@@ -1,7 +1,7 @@
 //! The debug sections of a file, in memory of ours.
 //!
-//! They are read, not mapped: a file that is cut short kills who has it mapped, and the files of a target
-//! belong to others. What they take is part of the budget of the look, before a byte of it is there.
+//! They are read, not mapped: a process that has mapped a file is killed when the file is cut short, and the files of
+//! a target belong to others. Their bytes are taken from the budget of the look before they are read.
 
 use crate::elf::{HeldBytes, ObjectFile, Section};
 use crate::limits::Limits;
