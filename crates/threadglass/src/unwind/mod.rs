@@ -1,7 +1,7 @@
 //! Stacks: from registers, memory and unwind tables to frames.
 //!
 //! No thread is stopped here, and no walk goes on by a guess: a frame that cannot be undone by its own unwind rule ends
-//! the stack. Tables are read from the target's memory, where the language run-times need them, so no file has to be found.
+//! the stack. Tables are read from the target's memory, where language run-times need them: no file has to be found.
 
 mod call;
 mod cfi;

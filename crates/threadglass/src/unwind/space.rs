@@ -32,7 +32,7 @@ pub struct Space<'a> {
     pub(crate) limits: Limits,
 }
 
-/// Whole stacks that were walked, by stack pointer and program counter. The caller checks that the thread has not moved.
+/// Whole stacks that were walked, by stack pointer and program counter. Callers check that the thread has not moved.
 #[derive(Default)]
 struct Walks {
     known: HashMap<(RemoteAddr, RemoteAddr), Arc<Walk>>,

@@ -112,8 +112,8 @@ impl<'a> Query<'a> {
         Some(Parsed { index, start, unit, language })
     }
 
-    /// Calls `visit` with the entry at `offset` of the unit and with those below it, and how deep each lies. Those below
-    /// an entry for which it gives `false` are passed over; `None` ends it. Gives whether the end was reached.
+    /// Calls `visit` with the entry at `offset` of the unit and the entries below it, and how deep each lies. Where
+    /// `visit` gives `false`, entries below are passed over; `None` ends the walk. Gives whether the end was reached.
     pub(super) fn walk(
         &mut self,
         parsed: &Parsed<'a>,
