@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::Lwp;
-use threadglass::look::{Names, Scope, look, threads};
+use threadglass::look::{Names, Scope, look, thread_data};
 use threadglass::target::{Core, KernelFacts, Target};
 use threadglass_fuzz::core_file;
 
@@ -31,6 +31,6 @@ fuzz_target!(|input: Input| {
     let Ok(core) = Core::from_bytes(bytes) else { return };
     assert!(core.thread_count().is_some_and(|count| count <= (1 << 17) + 1));
     let _ = look(&core, Scope::Threads, Names::None);
-    let _ = threads::thread_data(&core);
+    let _ = thread_data(&core);
     let _ = (core.maps(), core.registers(Lwp(1000)), core.floating_registers(Lwp(1000)));
 });

@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Write;
-use threadglass::limits::Limits;
-use threadglass::symbols::ObjectNames;
+use threadglass::Limits;
+use threadglass::internals::ObjectNames;
 
 /// No name or path is longer, however it is made: four parts of a path, or the scopes of a name.
 const LONGEST: usize = 64 * 3 * 4096;
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let limits = Limits::default();
     let _look = limits.begin();
-    let mut names = ObjectNames::new(file, &limits, &threadglass::runtimes::Types);
+    let mut names = ObjectNames::new(file, &limits, &threadglass::internals::Types);
     let locks = names.lock_variables();
     for addr in locks.iter().map(|lock| lock.address.0).take(64).chain([0, 0x1000, 0x4040, u64::MAX]) {
         assert!(names.variable_at(addr).is_none_or(|name| name.len() <= LONGEST));

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use threadglass::elf::demangle;
+use threadglass::internals::demangle;
 
 /// What a name may come to, if it is not left as it is.
 const LONGEST: usize = 64 << 10;

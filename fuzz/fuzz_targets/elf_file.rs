@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Write;
-use threadglass::elf::{DataSymbols, FileSymbols, build_id_of_file};
-use threadglass::limits::Limits;
+use threadglass::Limits;
+use threadglass::internals::{DataSymbols, FileSymbols, build_id_of_file};
 use threadglass::target::SYMBOLS;
 
 fuzz_target!(|bytes: &[u8]| {

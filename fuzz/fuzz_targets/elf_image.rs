@@ -4,7 +4,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
-use threadglass::elf::Image;
+use threadglass::internals::Image;
 use threadglass::target::{Bytes, SYMBOLS};
 use threadglass_fuzz::object::{BASE, Object};
 

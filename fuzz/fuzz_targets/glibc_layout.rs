@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::PthreadId;
-use threadglass::runtimes::glibc::{DescriptorReader, Layout};
+use threadglass::internals::glibc::{DescriptorReader, Layout};
 use threadglass_fuzz::glibc::Program;
 
 fuzz_target!(|program: Program| {

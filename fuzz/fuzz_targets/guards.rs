@@ -3,10 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
-use threadglass::look::guards::{WantedLock, follow_bytes, landing_pad};
+use threadglass::internals::{Space, Wanted, follow_bytes, landing_pad};
 use threadglass::model::{Family, SyncKind};
 use threadglass::target::Bytes;
-use threadglass::unwind::Space;
 
 fuzz_target!(|input: (u64, u64, Vec<u8>, Vec<u8>)| {
     let (at, pc, table, code) = input;

@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use table::decode::{EXTRA_SIZE, HEADER_SIZE};
 use table::{MAGIC, UNIT, VERSION, state};
 use threadglass::RemoteAddr;
+use threadglass::internals::Agent;
 use threadglass::memory::{Memory, ReadError, ReadErrorKind};
-use threadglass::table::Agent;
 
 /// Where the bytes are; the header is first.
 const START: u64 = 0x1_0000;

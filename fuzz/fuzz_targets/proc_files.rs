@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use threadglass::proc::{
-    parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall, syscall_name,
+use threadglass::internals::{
+    SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
 };
 use threadglass::target::LwpFacts;
-use threadglass::{Lwp, RemoteAddr};
+use threadglass::{Lwp, RemoteAddr, syscall_name};
 
 fuzz_target!(|input: &[u8]| {
     let Some((which, bytes)) = input.split_first() else { return };
@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| {
         3 => {
             if let Some(call) = parse_syscall(bytes) {
                 let _ = call.registers();
-                if let threadglass::proc::SyscallFile::Inside { number, .. } = call {
+                if let SyscallFile::Inside { number, .. } = call {
                     let _ = syscall_name(number);
                 }
             }

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::PthreadId;
-use threadglass::runtimes::glibc::{Layout, tsd};
+use threadglass::internals::glibc::{Layout, tsd};
 use threadglass_fuzz::glibc::Program;
 
 fuzz_target!(|program: Program| {

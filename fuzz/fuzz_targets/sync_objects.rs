@@ -3,10 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
+use threadglass::internals::glibc::locks::{CondLayout, decode, size_of};
+use threadglass::internals::{FutexWait, SyscallFile};
 use threadglass::model::SyncKind;
-use threadglass::proc::SyscallFile;
-use threadglass::runtimes::FutexWait;
-use threadglass::runtimes::glibc::locks::{CondLayout, decode, size_of};
 
 fuzz_target!(|input: (i64, [u64; 6], Vec<u8>)| {
     let (number, args, bytes) = input;

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::collections::{HashMap, HashSet};
-use threadglass::runtimes::glibc::{DescriptorReader, Layout, walk};
+use threadglass::internals::glibc::{DescriptorReader, Layout, walk};
 use threadglass_fuzz::glibc::Program;
 
 fuzz_target!(|program: Program| {

@@ -3,8 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
-use threadglass::look::walk_bytes;
-use threadglass::unwind::{MAX_FRAMES, Registers, Space};
+use threadglass::internals::{MAX_FRAMES, Registers, Space, walk_bytes};
 use threadglass_fuzz::unwind::{BASE, STACK, Scene};
 
 fuzz_target!(|scene: Scene| {

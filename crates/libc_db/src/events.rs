@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
 use threadglass::PthreadId;
+use threadglass::internals::glibc::events::{EventError, EventLayout, EventMask, Message};
 use threadglass::memory::{MemoryWrite, ReadError};
-use threadglass::runtimes::glibc::events::{EventError, EventLayout, EventMask, Message};
 
 const TD_CREATE: c_int = 8;
 const TD_DEATH: c_int = 9;

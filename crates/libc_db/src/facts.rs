@@ -10,7 +10,7 @@ use crate::session::lock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use threadglass::Lwp;
-use threadglass::look::threads::Inspector;
+use threadglass::internals::Inspector;
 use threadglass::target::{LwpFacts, Target};
 
 /// For how long facts that were read ahead may be used.

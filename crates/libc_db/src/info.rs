@@ -6,9 +6,9 @@ use crate::facts;
 use crate::session::{Session, look_error, thread, thread_or_early};
 use std::ffi::c_int;
 use std::ptr;
-use threadglass::look::threads::Inspector;
+use threadglass::internals::Inspector;
+use threadglass::internals::glibc::Descriptor;
 use threadglass::model::{SignalSet, Thread, ThreadState, ThreadType};
-use threadglass::runtimes::glibc::Descriptor;
 use threadglass::{PthreadId, RemoteAddr};
 
 /// Fills in what is known about a thread.

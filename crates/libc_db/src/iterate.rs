@@ -6,9 +6,9 @@ use crate::lists::Pass;
 use crate::session::{Session, lock, look_error};
 use crate::sessions;
 use std::ffi::{c_int, c_uint, c_void};
+use threadglass::internals::glibc::Descriptor;
 use threadglass::model::filter::{LOWEST_PRIORITY, ThreadFilter};
 use threadglass::model::{SignalSet, ThreadState};
-use threadglass::runtimes::glibc::Descriptor;
 
 /// Calls back for every thread that passes the filters.
 ///

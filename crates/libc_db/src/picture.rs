@@ -11,11 +11,9 @@ use crate::sync::stats::recorded_kind;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadglass::look::waits::{Reread, around, by_content, reread};
+use threadglass::internals::{LockVariable, Reread, SyscallFile, around, by_content, reread};
 use threadglass::look::{Look, Names, Scope};
 use threadglass::model::{Evidence, Family, SyncObject, Thread};
-use threadglass::proc::SyscallFile;
-use threadglass::symbols::LockVariable;
 use threadglass::target::{Live, LwpFacts, Target};
 use threadglass::{Lwp, RemoteAddr};
 

@@ -15,12 +15,10 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use threadglass::act::{LiveWriter, Tracer};
-use threadglass::look::threads::{InspectError, Inspector};
+use threadglass::internals::glibc::{Layout, LayoutError};
+use threadglass::internals::{InspectError, Inspector};
 use threadglass::memory::{Memory, MemoryWrite};
-use threadglass::runtimes::glibc::{Layout, LayoutError};
-use threadglass::target::{
-    Core, KernelFacts, KnownProcess, Live, LwpFacts, ProcService, SYMBOLS, Service, Symbols, Target,
-};
+use threadglass::target::{Core, KernelFacts, Known, Live, LwpFacts, ProcService, SYMBOLS, Service, Symbols, Target};
 use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
 /// Where a session's answers come from.

@@ -4,8 +4,8 @@ use crate::abi::{TaStats, Td, TdErr, ThrAgent, code};
 use crate::session::{Session, lock};
 use crate::sessions;
 use std::ffi::c_int;
+use threadglass::internals::glibc::requested_concurrency;
 use threadglass::measure::stats::{Averages, Sampler, SamplerError};
-use threadglass::runtimes::glibc::requested_concurrency;
 use threadglass::target::Service;
 
 /// The statistics of a session.

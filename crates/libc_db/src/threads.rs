@@ -5,7 +5,7 @@ use crate::info::is_listed;
 use crate::session::{Session, inner_of, look_error};
 use crate::sessions;
 use std::ffi::{c_int, c_ulong};
-use threadglass::look::threads::Inspector;
+use threadglass::internals::Inspector;
 use threadglass::{Lwp, PthreadId, RemoteAddr};
 
 /// Handle of the thread with this `pthread_t`.

@@ -5,8 +5,8 @@ use crate::client::psaddr;
 use crate::session::{Session, look_error, thread_or_early};
 use std::ffi::{c_int, c_ulong};
 use std::ptr;
-use threadglass::look::threads::Inspector;
-use threadglass::runtimes::glibc::tls::TlsError;
+use threadglass::internals::Inspector;
+use threadglass::internals::glibc::tls::TlsError;
 use threadglass::{Lwp, PthreadId, RemoteAddr};
 
 fn tls_error(error: TlsError) -> TdErr {

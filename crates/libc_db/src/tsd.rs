@@ -7,7 +7,7 @@ use crate::session::{look_error, thread};
 use crate::sessions;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
-use threadglass::runtimes::glibc::tsd;
+use threadglass::internals::glibc::tsd;
 
 /// Calls back for every key in use.
 ///

@@ -90,8 +90,8 @@ fn mutexes_are_counted_wherever_they_are() {
 
 #[test]
 fn numbers_read_while_they_change_were_true() {
+    use threadglass::internals::{Agent, Tracked};
     use threadglass::model::SyncStats;
-    use threadglass::table::{Agent, Tracked};
     use threadglass::target::Live;
     use threadglass::{Pid, RemoteAddr};
     let fixture = Fixture::command({

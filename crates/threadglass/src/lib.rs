@@ -97,16 +97,24 @@
 
 pub mod act;
 mod arch;
+mod elf;
 mod ids;
+mod limits;
 pub mod look;
 pub mod measure;
 pub mod memory;
 pub mod model;
+mod own_dir;
 #[cfg(feature = "profile")]
 mod perf;
+mod proc;
+mod runtimes;
+mod symbols;
 #[allow(unsafe_code)]
 mod sys;
+mod table;
 pub mod target;
+mod unwind;
 
 pub use arch::syscall_name;
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
@@ -114,44 +122,20 @@ pub use limits::{Limits, Running};
 pub use sys::interrupt::{Asked, Interrupt};
 pub use sys::terminal::lines as terminal_lines;
 
-// The inside: open to the C library, tests and fuzz targets of this workspace, without any promise.
-#[cfg(not(feature = "internals"))]
-pub(crate) mod elf;
+/// The inside: open to the C library, tests and fuzz targets of this workspace, without any promise.
 #[cfg(feature = "internals")]
 #[doc(hidden)]
-pub mod elf;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod limits;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod limits;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod own_dir;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod own_dir;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod proc;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod proc;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod runtimes;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod runtimes;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod symbols;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod symbols;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod table;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod table;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod unwind;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod unwind;
+pub mod internals {
+    pub use crate::elf::{DataSymbols, FileSymbols, Image, build_id_of_file, demangle};
+    pub use crate::look::guards::{Stander, Suspect, Wanted, follow_bytes, landing_pad, suspects};
+    pub use crate::look::stacks::walk_bytes;
+    pub use crate::look::threads::{InspectError, Inspector};
+    pub use crate::look::waits::{NoPlace, Reread, around, by_content, check_place, reread};
+    pub use crate::proc::{
+        KernelState, SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
+    };
+    pub use crate::runtimes::{FutexWait, Types, glibc};
+    pub use crate::symbols::{DataNames, LockVariable, ObjectNames};
+    pub use crate::table::{Agent, Tracked};
+    pub use crate::unwind::{MAX_FRAMES, Registers, Space};
+}

@@ -6,7 +6,7 @@ mod core_file;
 use core_file::{FIRST, assemble, core, descriptor, header, note, process, thread};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
-use threadglass::look::{self, Names, Scope, threads};
+use threadglass::look::{self, Names, Scope};
 use threadglass::memory::Memory;
 use threadglass::model::{Snapshot, ThreadState};
 use threadglass::target::{Core, KernelFacts, Target};
@@ -15,7 +15,7 @@ use threadglass::{Lwp, RemoteAddr};
 /// Looks at everything; `None` when it is refused.
 fn look(bytes: Vec<u8>) -> Option<Snapshot> {
     let core = Core::from_bytes(bytes).ok()?;
-    let _ = threads::thread_data(&core);
+    let _ = look::thread_data(&core);
     let _ = (core.maps(), core.modules(), core.extended_registers(Lwp(1000)));
     look::look(&core, Scope::Threads, Names::None).ok()
 }

@@ -3,12 +3,10 @@
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use testkit::{Build, Fixture, address, wait_asleep};
-use threadglass::look::guards::{RestingThread, Suspect, WantedLock, follow_bytes, landing_pad, suspects};
+use threadglass::internals::{Space, Stander, Suspect, SyscallFile, Wanted, follow_bytes, landing_pad, suspects};
 use threadglass::look::{Look, Names, Scope, look};
 use threadglass::model::{Family, SyncKind};
-use threadglass::proc::SyscallFile;
 use threadglass::target::{Bytes, KernelFacts, Live};
-use threadglass::unwind::Space;
 use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// Who holds what, by a fixture's own account: by lock, and thread.

@@ -3,8 +3,8 @@
 use testkit::{Build, Fixture, Value, Variant, address, agent_threads, eventually, goes_on, hammer, plugin};
 use threadglass::act::inject;
 use threadglass::act::inject::{InjectError, Injected, Options};
+use threadglass::internals::{Agent, Tracked};
 use threadglass::model::SyncStats;
-use threadglass::table::{Agent, Tracked};
 use threadglass::target::Live;
 use threadglass::{Pid, RemoteAddr};
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use testkit::{Build, Fixture, Signal, eventually, skip};
-use threadglass::proc::{KernelState, SyscallFile};
+use threadglass::internals::{KernelState, SyscallFile};
 use threadglass::target::{KernelFacts, Live, LwpFacts};
 use threadglass::{Lwp, Pid};
 

@@ -3,14 +3,13 @@
 
 use proptest::prelude::*;
 use std::collections::HashMap;
-use threadglass::elf::{Image, demangle};
+use threadglass::internals::glibc::locks::{CondLayout, decode, size_of};
+use threadglass::internals::glibc::{DescriptorReader, Layout, MAX_NODES, tsd, walk};
+use threadglass::internals::{
+    Image, SyscallFile, demangle, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
+};
 use threadglass::memory::{Memory, Slot};
 use threadglass::model::{SignalSet, SyncKind, signal_name, signal_number};
-use threadglass::proc::{
-    SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
-};
-use threadglass::runtimes::glibc::locks::{CondLayout, decode, size_of};
-use threadglass::runtimes::glibc::{DescriptorReader, Layout, MAX_NODES, tsd, walk};
 use threadglass::target::{Anchor, Bytes, Hint, SYMBOLS};
 use threadglass::{InnerTid, PthreadId, RemoteAddr};
 

@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::{Build, Fixture};
 use threadglass::act::{LiveWriter, RegisterSet, Tracer};
-use threadglass::look::threads::Inspector;
+use threadglass::internals::glibc::Layout;
+use threadglass::internals::{Inspector, SyscallFile};
 use threadglass::look::{Look, Names, Scope, look};
 use threadglass::memory::{Memory, MemoryWrite, ReadErrorKind};
 use threadglass::model::{Snapshot, SyncObject, Thread, ThreadState};
-use threadglass::proc::SyscallFile;
-use threadglass::runtimes::glibc::Layout;
 use threadglass::target::{
     GeneralRegisters, KernelFacts, KnownProcess, Live, ProcService, RoutineFailed, Service, Symbols, Target,
 };

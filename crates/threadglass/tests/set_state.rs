@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use std::cell::RefCell;
 use threadglass::act::set_state::{SetError, apply, kick, plan, undo_plan};
+use threadglass::internals::glibc::locks::{CondLayout, Mutex, Rwlock, decode, size_of};
 use threadglass::memory::{Memory, MemoryWrite, ReadError, ReadErrorKind};
 use threadglass::model::{
     Detail, Evidence, Family, Holder, HolderStatus, SetPlan as Plan, Side, SyncKind, SyncObject, SyncState, Waiter,
 };
-use threadglass::runtimes::glibc::locks::{CondLayout, Mutex, Rwlock, decode, size_of};
 use threadglass::{InnerTid, Lwp, Pid, RemoteAddr};
 
 const AT: RemoteAddr = RemoteAddr(0x5000);

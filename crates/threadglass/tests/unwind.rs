@@ -2,12 +2,11 @@
 
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
-use threadglass::look::walk_bytes;
+use threadglass::RemoteAddr;
+use threadglass::internals::{Image, MAX_FRAMES, Registers, Space, walk_bytes};
 use threadglass::memory::{Memory, ReadError};
 use threadglass::model::StackEnd;
 use threadglass::target::Bytes;
-use threadglass::unwind::{MAX_FRAMES, Registers, Space};
-use threadglass::{RemoteAddr, elf};
 
 const BASE: u64 = 0x40_0000;
 const STACK: u64 = 0x7000_0000;
@@ -61,7 +60,7 @@ fn blocked() -> Registers {
 fn the_object_is_one_that_can_be_unwound() {
     let mut target = Bytes::default();
     target.map(RemoteAddr(BASE), object(&[]));
-    assert!(elf::Image::load(&target, RemoteAddr(BASE)).unwrap().eh_frame_hdr().is_some());
+    assert!(Image::load(&target, RemoteAddr(BASE)).unwrap().eh_frame_hdr().is_some());
     // Two return addresses, then null.
     let stack: Vec<u8> = [BASE + 0x1020, BASE + 0x1030, 0].into_iter().flat_map(u64::to_le_bytes).collect();
     assert_eq!(walk(object(&[]), stack, blocked()), (3, StackEnd::Start));

@@ -9,7 +9,7 @@ use crate::sessions;
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use threadglass::RemoteAddr;
-use threadglass::look::waits::{NoPlace, check_place};
+use threadglass::internals::{NoPlace, check_place};
 use threadglass::model::{SyncObject, SyncState};
 use threadglass::target::Target;
 

@@ -8,7 +8,7 @@ use crate::session::Session;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
-use threadglass::look::waits::Reread;
+use threadglass::internals::Reread;
 use threadglass::model::{Detail, Family, Holder, HolderStatus, SyncKind, SyncState};
 use threadglass::{Lwp, RemoteAddr};
 

@@ -7,8 +7,8 @@ use crate::ps::{PS_OK, imports};
 use crate::session::Session;
 use std::ffi::c_int;
 use threadglass::act::set_state::{Concerned, SetError, apply, carry_out, find_sharers, plan};
+use threadglass::internals::KernelState;
 use threadglass::model::Evidence;
-use threadglass::proc::KernelState;
 use threadglass::target::{KernelFacts, Target};
 use threadglass::{Lwp, Pid, RemoteAddr};
 

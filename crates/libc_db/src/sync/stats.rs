@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use threadglass::act::inject::{InjectError, Injected};
 use threadglass::act::{Wanted, inject};
+use threadglass::internals::{Agent, Tracked};
 use threadglass::model::{Evidence, SyncKind, SyncStats as Counted};
-use threadglass::table::Tracked;
 use threadglass::target::{Live, Target};
-use threadglass::{Pid, RemoteAddr, table};
+use threadglass::{Pid, RemoteAddr};
 
 /// What this controller has asked for.
 #[derive(Default)]
@@ -104,7 +104,7 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
 /// Switches the agent of a program that was started with it; what it has counted so far, and our place in it.
 fn by_switch(session: &Session, on: bool, place: Option<Wanted>) -> Td<(HashMap<RemoteAddr, Tracked>, Option<Wanted>)> {
     session.looking(session.live().as_deref(), |target| {
-        let found = table::Agent::find(target).map_err(|_| TdErr::NoCapab)?;
+        let found = Agent::find(target).map_err(|_| TdErr::NoCapab)?;
         let inside = found.ok_or(TdErr::NoCapab)?;
         // What was counted is read before it is switched on, and before it is switched off.
         let objects = by_address(inside.objects(target));
@@ -141,7 +141,7 @@ fn by_injection(session: &Session, pid: Pid, on: bool) -> Result<HashMap<RemoteA
             Ok(injected) => Some(injected),
             // Under a debugger nothing can be put in; what another tool, or the debugger itself, has put in is used.
             Err(error) => {
-                let is_on = table::Agent::find(&live).is_ok_and(|inside| inside.is_some_and(|inside| inside.is_on()));
+                let is_on = Agent::find(&live).is_ok_and(|inside| inside.is_some_and(|inside| inside.is_on()));
                 if !is_on {
                     return Err(Some(error));
                 }
@@ -152,7 +152,7 @@ fn by_injection(session: &Session, pid: Pid, on: bool) -> Result<HashMap<RemoteA
     }
     // Off, and it never was on.
     let Some(inside) = place.as_ref() else { return Ok(HashMap::new()) };
-    let found = table::Agent::find(&inside.live).ok().flatten().ok_or(None)?;
+    let found = Agent::find(&inside.live).ok().flatten().ok_or(None)?;
     let objects = by_address(found.objects(&inside.live));
     if !on && let Some(injected) = place.take().and_then(|inside| inside.injected) {
         // Slots are restored when this returns, unless the process has gone.
@@ -170,21 +170,19 @@ fn refused(why: Option<InjectError>) -> TdErr {
 }
 
 /// Looks at the agent inside the program, if there is one.
-fn look<R>(session: &Session, act: impl FnOnce(&dyn Target, table::Agent) -> R) -> Td<Option<R>> {
+fn look<R>(session: &Session, act: impl FnOnce(&dyn Target, Agent) -> R) -> Td<Option<R>> {
     if let Some(inside) = &*lock(&session.inside) {
-        return Ok(table::Agent::find(&inside.live).ok().flatten().map(|found| act(&inside.live, found)));
+        return Ok(Agent::find(&inside.live).ok().flatten().map(|found| act(&inside.live, found)));
     }
     let live = session.live();
-    session.looking(live.as_deref(), |target| {
-        Ok(table::Agent::find(target).ok().flatten().map(|found| act(target, found)))
-    })
+    session.looking(live.as_deref(), |target| Ok(Agent::find(target).ok().flatten().map(|found| act(target, found))))
 }
 
 /// The handle is about to go: whoever had the agent switched on by it wants it no longer.
 pub(crate) fn end(session: &Session) {
     let Tracking::Since(_, Some(place)) = std::mem::take(&mut *lock(&session.tracking)) else { return };
     let _ = session.looking(session.live().as_deref(), |target| {
-        if let Ok(Some(inside)) = table::Agent::find(target) {
+        if let Ok(Some(inside)) = Agent::find(target) {
             let _ = session
                 .writing(|memory| inside.switch_off(memory, std::process::id(), place).map_err(|_| TdErr::NoCapab));
         }

@@ -7,8 +7,8 @@ use crate::lists::Pass;
 use crate::picture::Depth;
 use crate::session::{Session, look_error, thread};
 use std::ffi::{c_int, c_void};
+use threadglass::internals::FutexWait;
 use threadglass::model::{Holder, HolderStatus, SyncObject};
-use threadglass::runtimes::FutexWait;
 use threadglass::{Lwp, PthreadId, RemoteAddr};
 
 /// Calls back for every thread that waits for a synchronization object.

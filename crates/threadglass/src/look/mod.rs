@@ -1,28 +1,14 @@
 //! One look at a target: its threads, what they wait for, who holds it, and what is wrong.
 
 mod doctor;
-#[cfg(not(feature = "internals"))]
 pub(crate) mod guards;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod guards;
 mod handle;
-mod stacks;
-#[cfg(not(feature = "internals"))]
+pub(crate) mod stacks;
 pub(crate) mod threads;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod threads;
-#[cfg(not(feature = "internals"))]
 pub(crate) mod waits;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod waits;
 
 pub use doctor::check;
 pub use handle::{Look, Names, Scope};
-#[doc(hidden)]
-pub use stacks::walk_bytes;
 pub(crate) use stacks::{Moving, Stacks};
 pub use threads::thread_data;
 pub use waits::{explain, look_at};

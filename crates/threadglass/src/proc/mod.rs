@@ -13,7 +13,6 @@ mod stat;
 mod status;
 mod syscall;
 
-pub use crate::arch::syscall_name;
 pub use auxv::{AuxVector, parse_auxv};
 pub(crate) use limits::parse_file_limit;
 pub use limits::{StackLimit, parse_stack_limit};
