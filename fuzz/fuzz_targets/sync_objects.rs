@@ -16,8 +16,8 @@ fuzz_target!(|input: (i64, [u64; 6], Vec<u8>)| {
     for kind in SyncKind::ALL {
         for layout in [CondLayout::Old, CondLayout::New, CondLayout::Unknown] {
             let Some(decoded) = decode(kind, &bytes, layout) else { continue };
-            assert!(size_of(kind).is_some_and(|size| size <= bytes.len() && size as u64 == decoded.size));
-            assert!(decoded.owner.is_none_or(|owner| owner.0 > 0 && decoded.state.is_held()));
+            assert!(size_of(kind).is_some_and(|size| size <= bytes.len() && Some(size as u64) == decoded.size));
+            assert!(decoded.owner_tid().is_none_or(|owner| owner.0 > 0 && decoded.state.is_held()));
         }
     }
 });

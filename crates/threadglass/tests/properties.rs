@@ -228,7 +228,7 @@ proptest! {
             for layout in [CondLayout::Old, CondLayout::New, CondLayout::Unknown] {
                 let Some(decoded) = decode(kind, &bytes, layout) else { continue };
                 prop_assert!(size_of(kind).is_some_and(|size| size <= bytes.len()));
-                prop_assert!(decoded.owner.is_none_or(|owner| owner.0 > 0 && decoded.state.is_held()), "{:?}", decoded);
+                prop_assert!(decoded.owner_tid().is_none_or(|owner| owner.0 > 0 && decoded.state.is_held()), "{:?}", decoded);
             }
         }
     }

@@ -5,9 +5,10 @@ use crate::{InnerTid, RemoteAddr};
 
 /// Who owns an object, as the object has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub enum Owner {
+    /// Nobody, or the object does not say.
     None,
-    /// By its kernel id.
+    /// By its kernel id, as the target sees it.
     Tid(InnerTid),
     /// By its descriptor.
     Thread(RemoteAddr),
@@ -15,15 +16,23 @@ pub(crate) enum Owner {
 
 /// What an object's bytes say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Content {
-    pub(crate) size: Option<u64>,
-    pub(crate) shared: Option<bool>,
-    pub(crate) state: SyncState,
-    pub(crate) detail: Detail,
-    pub(crate) owner: Owner,
-    pub(crate) has_waiters: bool,
-    pub(crate) is_plausible: bool,
-    pub(crate) raw: Vec<u8>,
+pub struct Content {
+    /// Bytes it takes; `None` where that depends on what is not known.
+    pub size: Option<u64>,
+    /// Whether processes may share it; `None` where it does not say.
+    pub shared: Option<bool>,
+    /// Its state.
+    pub state: SyncState,
+    /// What only its kind has.
+    pub detail: Detail,
+    /// Its owner.
+    pub owner: Owner,
+    /// Whether it believes to have waiters. May be out of date in either direction.
+    pub has_waiters: bool,
+    /// Whether an object of its kind can have these bytes.
+    pub is_plausible: bool,
+    /// The bytes.
+    pub raw: Vec<u8>,
 }
 
 impl Content {
@@ -41,13 +50,21 @@ impl Content {
         }
     }
 
-    /// The first word of `bytes`.
-    pub(crate) fn word(bytes: &[u8]) -> u32 {
-        bytes.get(..4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_le_bytes)
+    /// The owner's kernel id, where the object has that.
+    pub fn owner_tid(&self) -> Option<InnerTid> {
+        match self.owner {
+            Owner::Tid(tid) => Some(tid),
+            Owner::None | Owner::Thread(_) => None,
+        }
     }
+}
 
-    /// The first eight bytes as a number.
-    pub(crate) fn long(bytes: &[u8]) -> u64 {
-        bytes.get(..8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
-    }
+/// The 32-bit number at `at` of `bytes`.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
+}
+
+/// The 64-bit number at `at` of `bytes`.
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
 }

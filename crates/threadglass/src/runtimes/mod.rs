@@ -15,13 +15,14 @@ mod rust_std;
 mod wait;
 
 pub(crate) use crate::model::SetPlan;
-pub(crate) use content::{Content, Owner};
+pub use content::{Content, Owner};
+use content::{u32_at, u64_at};
 pub use futex::{FutexOp, FutexWait};
 pub(crate) use lock_word::{LockWord, WordSize};
 pub use plan::{SetError, plan};
 pub(crate) use wait::{Class, Context, SeenWait, Spot};
 
-use crate::model::{Evidence, Family, SyncKind, SyncObject};
+use crate::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState};
 use crate::symbols::LockTypes;
 use crate::target::LwpFacts;
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
@@ -36,7 +37,9 @@ pub(crate) trait Runtime: Sync {
     fn families(&self) -> &'static [Family];
 
     /// What a thread waits for, by the function that it is in at `spot`.
-    fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class>;
+    fn by_function(&self, _seen: &SeenWait<'_>, _spot: Spot<'_>, _context: &Context<'_>) -> Option<Class> {
+        None
+    }
 
     /// What a thread waits for, by the numbers it gave to the kernel and what lies around the word, where no
     /// function tells.
@@ -55,10 +58,15 @@ pub(crate) trait Runtime: Sync {
     }
 
     /// Bytes that are read of an object.
-    fn bytes_of(&self, kind: SyncKind, family: Family) -> usize;
+    fn bytes_of(&self, _kind: SyncKind, _family: Family) -> usize {
+        4
+    }
 
     /// What these bytes say.
-    fn decode(&self, class: &Class, bytes: &[u8], context: &Context<'_>) -> Content;
+    fn decode(&self, _class: &Class, bytes: &[u8], _context: &Context<'_>) -> Content {
+        let value = u32_at(bytes, 0).unwrap_or(0);
+        Content::plain(bytes, Some(4), SyncState::Unknown, Detail::Futex { value })
+    }
 
     /// Whether an object names its owner by what only the list of all threads leads to.
     fn names_descriptor(&self, _kind: SyncKind, _family: Family) -> bool {
@@ -102,7 +110,9 @@ pub(crate) trait Runtime: Sync {
     }
 
     /// How the word of an object tells that it is held.
-    fn lock_word(&self, kind: SyncKind, family: Family) -> LockWord;
+    fn lock_word(&self, _kind: SyncKind, _family: Family) -> LockWord {
+        LockWord::default()
+    }
 
     /// The lock that a name for a type in C stands for.
     fn type_alias(&self, _name: &str) -> Option<SyncKind> {
@@ -125,7 +135,9 @@ pub(crate) trait Runtime: Sync {
     }
 
     /// What it takes to give `object`, whose bytes are `bytes`, the state that `value` means.
-    fn set_state(&self, object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError>;
+    fn set_state(&self, object: &SyncObject, _bytes: &[u8], _value: i32) -> Result<SetPlan, SetError> {
+        Err(SetError::no_state(object.kind))
+    }
 
     /// Whether the agent inside a program counts what is done with its objects.
     fn is_counted(&self) -> bool {
@@ -151,9 +163,18 @@ pub(crate) enum Effect {
     Release,
 }
 
+/// Stands for objects whose runtime is not known: all that the contract says without one.
+struct Unknown;
+
+impl Runtime for Unknown {
+    fn families(&self) -> &'static [Family] {
+        &[Family::Other]
+    }
+}
+
 /// The runtime whose objects are of `family`.
 pub(crate) fn of(family: Family) -> &'static dyn Runtime {
-    ALL.into_iter().find(|runtime| runtime.families().contains(&family)).unwrap_or(&wait::Unknown)
+    ALL.into_iter().find(|runtime| runtime.families().contains(&family)).unwrap_or(&Unknown)
 }
 
 /// What a call of the function `name` means.
@@ -194,7 +215,7 @@ pub(crate) fn held_by_content(
     ALL.iter().find_map(|runtime| {
         let kind = runtime.held_by_content(bytes, is_thread)?;
         let family = *runtime.families().first()?;
-        Some(Class { kind, family, address, side: None, evidence: Evidence::Inferred })
+        Some(Class::new(kind, family, address, Evidence::Inferred))
     })
 }
 

@@ -1,8 +1,8 @@
 //! A wait as it was seen, and what a runtime makes of it.
 
-use super::{Content, FutexWait, LockWord, Runtime, SetError, SetPlan};
+use super::FutexWait;
 use crate::limits::Limits;
-use crate::model::{CallSite, Detail, Evidence, Family, Side, SyncKind, SyncObject, SyncState};
+use crate::model::{CallSite, Evidence, Family, Side, SyncKind};
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::glibc::locks::CondLayout;
 use crate::target::Target;
@@ -21,9 +21,14 @@ pub(crate) struct Class {
 }
 
 impl Class {
+    /// An object, whichever side of it is wanted.
+    pub(crate) fn new(kind: SyncKind, family: Family, address: RemoteAddr, evidence: Evidence) -> Self {
+        Self { kind, family, address, side: None, evidence }
+    }
+
     /// A word of which nothing is known.
     pub(crate) fn word(address: RemoteAddr, evidence: Evidence) -> Self {
-        Self { kind: SyncKind::Futex, family: Family::Other, address, side: None, evidence }
+        Self::new(SyncKind::Futex, Family::Other, address, evidence)
     }
 }
 
@@ -99,35 +104,5 @@ impl<'a> Context<'a> {
 
     pub(crate) fn cond(&self) -> CondLayout {
         self.layout.map_or(CondLayout::Unknown, |layout| layout.cond)
-    }
-}
-
-/// Of what no runtime is known.
-pub(super) struct Unknown;
-
-impl Runtime for Unknown {
-    fn families(&self) -> &'static [Family] {
-        &[Family::Other]
-    }
-
-    fn by_function(&self, _: &SeenWait<'_>, _: Spot<'_>, _: &Context<'_>) -> Option<Class> {
-        None
-    }
-
-    fn bytes_of(&self, _: SyncKind, _: Family) -> usize {
-        4
-    }
-
-    fn decode(&self, _: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
-        let value = Content::word(bytes);
-        Content::plain(bytes, Some(4), SyncState::Unknown, Detail::Futex { value })
-    }
-
-    fn lock_word(&self, _: SyncKind, _: Family) -> LockWord {
-        LockWord::default()
-    }
-
-    fn set_state(&self, object: &SyncObject, _: &[u8], _: i32) -> Result<SetPlan, SetError> {
-        Err(SetError::no_state(object.kind))
     }
 }

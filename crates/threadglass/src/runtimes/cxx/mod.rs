@@ -1,7 +1,7 @@
 //! C++'s run-time library: variables of functions that are initialised once, and exceptions.
 
-use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot};
-use crate::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState};
+use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, u32_at};
+use crate::model::{Detail, Evidence, Family, SyncKind, SyncState};
 
 /// Of the guard of a C++ variable: its first byte says that it is initialised, a bit of its second that somebody is
 /// at it.
@@ -20,21 +20,12 @@ impl Runtime for Cxx {
 
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {
         // A static variable of a function that another thread initialises.
-        matches!(spot, Spot::Caller("__cxa_guard_acquire")).then_some(Class {
-            kind: SyncKind::Once,
-            family: Family::Cxx,
-            address: seen.futex.word,
-            side: None,
-            evidence: Evidence::Derived,
-        })
-    }
-
-    fn bytes_of(&self, _: SyncKind, _: Family) -> usize {
-        4
+        let guard = Class::new(SyncKind::Once, Family::Cxx, seen.futex.word, Evidence::Derived);
+        matches!(spot, Spot::Caller("__cxa_guard_acquire")).then_some(guard)
     }
 
     fn decode(&self, class: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
-        let word = Content::word(bytes);
+        let word = u32_at(bytes, 0).unwrap_or(0);
         let (size, state) = match (class.kind, word & GUARD_DONE != 0, word & GUARD_PENDING != 0) {
             (SyncKind::Once, true, _) => (8, SyncState::Done),
             (SyncKind::Once, false, true) => (8, SyncState::InProgress),
@@ -56,9 +47,5 @@ impl Runtime for Cxx {
 
     fn lock_word(&self, _: SyncKind, _: Family) -> LockWord {
         LockWord { is_called: true, ..LockWord::default() }
-    }
-
-    fn set_state(&self, object: &SyncObject, _: &[u8], _: i32) -> Result<SetPlan, SetError> {
-        Err(SetError::no_state(object.kind))
     }
 }

@@ -4,11 +4,11 @@
 //! Numbers alone are ambiguous, so everything that fits is tried against the contents, and only what is
 //! left alone counts; it is `inferred` at best, but for the two forms that nothing else has.
 
-use super::locks::{CondLayout, Decoded, FUTEX_WAITERS, Mutex, Rwlock, decode, size_of};
+use super::locks::{CondLayout, FUTEX_WAITERS, Mutex, Rwlock, decode, size_of};
 use super::waits::cond_around;
 use crate::memory::Memory;
 use crate::model::{Detail, Evidence, Family, Side, SyncKind};
-use crate::runtimes::{Class, FutexOp, FutexWait};
+use crate::runtimes::{Class, Content, FutexOp, FutexWait};
 use crate::{InnerTid, RemoteAddr};
 
 /// What the guess may know of the target.
@@ -22,22 +22,17 @@ pub(super) struct Around<'a> {
 impl Around<'_> {
     /// The object of `wait`; `None` when nothing fits, or more than one thing does.
     pub(super) fn guess(&self, wait: &FutexWait) -> Option<Class> {
-        if wait.op == FutexOp::LockPi {
-            // Nothing but priority-inheriting mutexes makes the kernel the judge.
-            return self.fits(SyncKind::Mutex, wait.word, None, Evidence::Derived);
-        }
-        if wait.op == FutexOp::Wait && !wait.private && wait.value & FUTEX_WAITERS != 0 {
+        // Only priority-inheriting mutexes make the kernel the judge, and only robust ones are waited for in the second form.
+        let is_robust = wait.op == FutexOp::Wait && !wait.private && wait.value & FUTEX_WAITERS != 0;
+        if wait.op == FutexOp::LockPi || is_robust {
             return self.fits(SyncKind::Mutex, wait.word, None, Evidence::Derived);
         }
         // libc names the wall clock in every such wait that has no deadline: this is somebody else's.
         if wait.op == FutexOp::WaitBitset && !wait.timed && !wait.realtime {
             return None;
         }
-        let candidates: Vec<Class> = self.candidates(wait);
-        match candidates.as_slice() {
-            [one] => Some(*one),
-            _ => None,
-        }
+        let [one] = self.candidates(wait)[..] else { return None };
+        Some(one)
     }
 
     fn candidates(&self, wait: &FutexWait) -> Vec<Class> {
@@ -101,36 +96,31 @@ impl Around<'_> {
     fn fits(&self, kind: SyncKind, address: RemoteAddr, side: Option<Side>, evidence: Evidence) -> Option<Class> {
         let mut bytes = vec![0; size_of(kind)?];
         self.memory.read_exact(address, &mut bytes).ok()?;
-        let decoded = decode(kind, &bytes, self.cond)?;
-        (decoded.is_plausible && self.can_be_waited_for(&decoded)).then_some(Class {
-            kind,
-            family: Family::Pthread,
-            address,
-            side,
-            evidence,
-        })
+        let content = decode(kind, &bytes, self.cond)?;
+        let class = Class { side, ..Class::new(kind, Family::Pthread, address, evidence) };
+        (content.is_plausible && self.can_be_waited_for(&content)).then_some(class)
     }
 
-    fn can_be_waited_for(&self, decoded: &Decoded) -> bool {
-        let may_be_owner = |owner| decoded.shared != Some(false) || (self.is_thread)(owner);
-        match decoded.detail {
-            Detail::Mutex { .. } => decoded.has_waiters && decoded.owner.is_none_or(may_be_owner),
-            Detail::Rwlock { .. } => {
-                decoded.state.is_held() && decoded.has_waiters && decoded.owner.is_none_or(may_be_owner)
-            }
-            Detail::Barrier { .. } | Detail::Cond { .. } | Detail::Semaphore { .. } => decoded.has_waiters,
-            _ => decoded.state.is_held(),
+    fn can_be_waited_for(&self, content: &Content) -> bool {
+        let may_be_owned = || {
+            let owner = content.owner_tid();
+            content.shared != Some(false) || owner.is_none_or(|owner| (self.is_thread)(owner))
+        };
+        match content.detail {
+            Detail::Mutex { .. } => content.has_waiters && may_be_owned(),
+            Detail::Rwlock { .. } => content.state.is_held() && content.has_waiters && may_be_owned(),
+            Detail::Barrier { .. } | Detail::Cond { .. } | Detail::Semaphore { .. } => content.has_waiters,
+            _ => content.state.is_held(),
         }
     }
 }
 
 /// Whether `bytes` are a mutex that a thread of the target holds, as all of its fields say.
 pub(super) fn held_mutex(bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> bool {
-    let (Some(mutex), Some(decoded)) = (Mutex::new(bytes), decode(SyncKind::Mutex, bytes, CondLayout::Unknown)) else {
-        return false;
-    };
-    let held = decoded.is_plausible && decoded.state.is_held() && mutex.users > 0;
-    held && decoded.owner.is_some_and(is_thread)
+    Mutex::new(bytes).is_some_and(|mutex| {
+        let held = mutex.is_plausible() && mutex.state().is_held() && mutex.users > 0;
+        held && mutex.owner().is_some_and(is_thread)
+    })
 }
 
 /// Whether `bytes` are a rwlock that a thread of the target holds for writing.
@@ -144,7 +134,6 @@ pub(super) fn held_rwlock(bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) ->
 /// Whether a mutex that threads wait for can be at `addr`.
 pub(super) fn is_waited_mutex(memory: &dyn Memory, addr: RemoteAddr) -> bool {
     let mut bytes = [0; 40];
-    memory.read_exact(addr, &mut bytes).is_ok()
-        && decode(SyncKind::Mutex, &bytes, CondLayout::Unknown)
-            .is_some_and(|mutex| mutex.is_plausible && mutex.has_waiters)
+    let is_read = memory.read_exact(addr, &mut bytes).is_ok();
+    is_read && Mutex::new(&bytes).is_some_and(|mutex| mutex.is_plausible() && mutex.has_waiters())
 }

@@ -55,13 +55,7 @@ pub(super) fn lists(
                 target.limits().leave_out("some robust mutexes that threads hold", why);
                 return found;
             }
-            found.push(Class {
-                kind: SyncKind::Mutex,
-                family: Family::Pthread,
-                address,
-                side: None,
-                evidence: Evidence::Recorded,
-            });
+            found.push(Class::new(SyncKind::Mutex, Family::Pthread, address, Evidence::Recorded));
             match target.read_u64(RemoteAddr(next)) {
                 Ok(after) => next = after & !1,
                 Err(_) => break,

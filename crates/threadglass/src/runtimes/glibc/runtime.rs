@@ -1,13 +1,13 @@
 //! glibc's locks, behind the contract of [`crate::runtimes`].
 
 use super::guess::{Around, held_mutex, held_rwlock, is_waited_mutex};
-use super::locks::{CondLayout, Decoded, decode, size_of};
+use super::locks::{CondLayout, Mutex, decode, size_of};
 use super::waits::{Waiting, classify};
 use super::{recipes, robust};
 use crate::model::{Detail, Evidence, Family, MutexProtocol, SyncKind, SyncObject, SyncState};
 use crate::runtimes::{
     Class, Content, Context, Effect, Function, FutexOp, LockWord, Owner, Runtime, SeenWait, SetError, SetPlan, Spot,
-    WordSize,
+    WordSize, u32_at, u64_at,
 };
 use crate::target::LwpFacts;
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
@@ -49,9 +49,8 @@ impl Runtime for Glibc {
 
     fn by_numbers(&self, seen: &SeenWait<'_>, context: &Context<'_>) -> Option<Class> {
         let futex = &seen.futex;
-        let class = |kind, family, evidence| Class { kind, family, address: futex.word, side: None, evidence };
         if joined(futex.word, context).is_some() && !futex.private && !futex.restarted {
-            return Some(class(SyncKind::Join, Family::Pthread, Evidence::Derived));
+            return Some(Class::new(SyncKind::Join, Family::Pthread, futex.word, Evidence::Derived));
         }
         // Called by way of syscall(2), none of libc's own objects is meant; and another libc has others.
         if context.layout.is_none()
@@ -60,14 +59,12 @@ impl Runtime for Glibc {
         {
             return None;
         }
-        let guess = || {
-            let is_thread = |tid| context.has_thread(tid);
-            Around { memory: context.target, cond: context.cond(), is_thread: &is_thread }.guess(futex)
-        };
+        let is_thread = |tid| context.has_thread(tid);
+        let around = Around { memory: context.target, cond: context.cond(), is_thread: &is_thread };
         // Some other function of libc waits: for a lock that libc keeps for itself.
         let is_own = seen.call.is_some() && futex.private && futex.op == FutexOp::Wait && futex.value == 2;
-        let own = || is_own.then(|| class(SyncKind::Mutex, Family::Libc, Evidence::Inferred));
-        guess().or_else(own)
+        let own = Class::new(SyncKind::Mutex, Family::Libc, futex.word, Evidence::Inferred);
+        around.guess(futex).or(is_own.then_some(own))
     }
 
     fn passes_on(&self, function: &str) -> bool {
@@ -79,10 +76,9 @@ impl Runtime for Glibc {
         let cond = class.address;
         let pairs = words.windows(2).filter(|pair| class.kind == SyncKind::Cond && pair[0] == cond.0);
         pairs.map(|pair| RemoteAddr(pair[1])).find(|mutex| {
-            let mut bytes = [0; 40];
-            let is_mutex = read_mutex(*mutex, &mut bytes, context).is_some_and(|decoded| decoded.is_plausible);
             // Waiters are counted as users of the mutex.
-            is_mutex && bytes[12..16] != [0; 4] && *mutex != cond
+            let fits = |mutex: Mutex| mutex.is_plausible() && mutex.users != 0;
+            *mutex != cond && read_mutex(*mutex, context).is_some_and(fits)
         })
     }
 
@@ -94,21 +90,19 @@ impl Runtime for Glibc {
     }
 
     fn decode(&self, class: &Class, bytes: &[u8], context: &Context<'_>) -> Content {
-        let word = Content::word(bytes);
+        let word = u32_at(bytes, 0).unwrap_or(0);
         match (class.family, class.kind) {
             (Family::Pthread, SyncKind::Join) => {
                 let owner = joined(class.address, context).map_or(Owner::None, Owner::Thread);
                 let state = if word == 0 { SyncState::Exited } else { SyncState::Running };
                 Content { owner, ..Content::plain(bytes, None, state, Detail::None {}) }
             }
-            (Family::Pthread, kind) => match decode(kind, bytes, context.cond()) {
-                Some(decoded) => content(decoded, bytes),
-                None => Content::plain(bytes, None, SyncState::Unknown, Detail::None {}),
-            },
+            (Family::Pthread, kind) => decode(kind, bytes, context.cond())
+                .unwrap_or_else(|| Content::plain(bytes, None, SyncState::Unknown, Detail::None {})),
             _ => {
                 // The lock of a stream has its owner beside it: a pointer to the thread's descriptor.
-                let owner = bytes.get(8..).map(|bytes| RemoteAddr(Content::long(bytes)));
-                let owner = owner.filter(|id| context.is_descriptor(*id)).map_or(Owner::None, Owner::Thread);
+                let owner = u64_at(bytes, 8).map(RemoteAddr).filter(|id| context.is_descriptor(*id));
+                let owner = owner.map_or(Owner::None, Owner::Thread);
                 let state = if word == 0 { SyncState::Unlocked } else { SyncState::Locked };
                 let plain = Content::plain(bytes, Some(4), state, Detail::Futex { value: word });
                 Content { owner, has_waiters: word == 2, ..plain }
@@ -143,14 +137,14 @@ impl Runtime for Glibc {
             SyncKind::Semaphore => SyncKind::Barrier,
             kind => kind,
         };
-        let decoded = decode(kind, bytes, CondLayout::Unknown)?;
+        let content = decode(kind, bytes, CondLayout::Unknown)?;
         let in_use = match kind {
-            SyncKind::Mutex => decoded.owner.is_some_and(is_thread) || decoded.state == SyncState::OwnerDied,
-            SyncKind::Rwlock => decoded.owner.is_some_and(is_thread),
-            SyncKind::Barrier => decoded.has_waiters,
+            SyncKind::Mutex => content.owner_tid().is_some_and(is_thread) || content.state == SyncState::OwnerDied,
+            SyncKind::Rwlock => content.owner_tid().is_some_and(is_thread),
+            SyncKind::Barrier => content.has_waiters,
             _ => false,
         };
-        (decoded.is_plausible && in_use).then_some(kind)
+        (content.is_plausible && in_use).then_some(kind)
     }
 
     fn hides_holder(&self, family: Family) -> bool {
@@ -237,8 +231,8 @@ impl Runtime for Glibc {
             SyncKind::Rwlock => recipes::rwlock::plan,
             kind => return Err(SetError::no_state(kind)),
         };
-        let decoded = decode(object.kind, bytes, CondLayout::Unknown).filter(|decoded| decoded.is_plausible);
-        match decoded.ok_or(SetError::Implausible(object.kind))?.state {
+        let content = decode(object.kind, bytes, CondLayout::Unknown).filter(|content| content.is_plausible);
+        match content.ok_or(SetError::Implausible(object.kind))?.state {
             SyncState::Destroyed => Err(SetError::Destroyed(object.kind)),
             _ => recipe(object, bytes, value),
         }
@@ -266,33 +260,16 @@ fn joined(word: RemoteAddr, context: &Context<'_>) -> Option<RemoteAddr> {
 /// found that the mutex it wants can never be had: it waits on a word of its own, and only the argument of the
 /// call says for which mutex.
 fn put_off(seen: &SeenWait<'_>, evidence: Evidence, context: &Context<'_>) -> Class {
-    let inherits = |addr: &RemoteAddr| {
-        read_mutex(*addr, &mut [0; 40], context).is_some_and(|mutex| {
-            let is_inherit = matches!(mutex.detail, Detail::Mutex { protocol: MutexProtocol::Inherit, .. });
-            mutex.is_plausible && is_inherit && mutex.owner.is_some()
-        })
-    };
-    let class = |kind, family, address, evidence| Class { kind, family, address, side: None, evidence };
-    match (seen.first_argument)().filter(inherits) {
-        Some(mutex) => class(SyncKind::Mutex, Family::Pthread, mutex, evidence),
-        None => class(SyncKind::Futex, Family::Libc, seen.futex.word, Evidence::Recorded),
+    let inherits =
+        |mutex: Mutex| mutex.is_plausible() && mutex.protocol() == MutexProtocol::Inherit && mutex.owner().is_some();
+    match (seen.first_argument)().filter(|addr| read_mutex(*addr, context).is_some_and(inherits)) {
+        Some(mutex) => Class::new(SyncKind::Mutex, Family::Pthread, mutex, evidence),
+        None => Class::new(SyncKind::Futex, Family::Libc, seen.futex.word, Evidence::Recorded),
     }
 }
 
-fn read_mutex(addr: RemoteAddr, bytes: &mut [u8; 40], context: &Context<'_>) -> Option<Decoded> {
-    context.target.read_exact(addr, bytes).ok()?;
-    decode(SyncKind::Mutex, bytes, CondLayout::Unknown)
-}
-
-fn content(decoded: Decoded, bytes: &[u8]) -> Content {
-    Content {
-        size: Some(decoded.size),
-        shared: decoded.shared,
-        state: decoded.state,
-        detail: decoded.detail,
-        owner: decoded.owner.map_or(Owner::None, Owner::Tid),
-        has_waiters: decoded.has_waiters,
-        is_plausible: decoded.is_plausible,
-        raw: bytes.to_vec(),
-    }
+fn read_mutex(addr: RemoteAddr, context: &Context<'_>) -> Option<Mutex> {
+    let mut bytes = [0; 40];
+    context.target.read_exact(addr, &mut bytes).ok()?;
+    Mutex::new(&bytes)
 }

@@ -99,7 +99,7 @@ pub(super) fn classify(
     is_mutex: &mut dyn FnMut(RemoteAddr) -> bool,
 ) -> Option<Class> {
     let class = |kind, address: Option<RemoteAddr>, side| {
-        Some(Class { kind, family: Family::Pthread, address: address?, side, evidence })
+        Some(Class { side, ..Class::new(kind, Family::Pthread, address?, evidence) })
     };
     let word = wait.word;
     match waiting {

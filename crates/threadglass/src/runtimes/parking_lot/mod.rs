@@ -1,6 +1,8 @@
 //! The crate `parking_lot`: small locks, whose waiters stand in a table of the process.
 
-use super::{Class, Content, Context, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WordSize};
+use super::{
+    Class, Content, Context, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WordSize, u64_at,
+};
 use crate::RemoteAddr;
 use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
 
@@ -18,13 +20,9 @@ impl Runtime for ParkingLot {
         let (Spot::Caller(name) | Spot::Frame(name, _)) = spot else { return None };
         let (kind, side) = by_name(name)?;
         let address = queued_for(&seen.futex, context);
-        Some(Class {
-            kind: if address.is_some() { kind } else { SyncKind::Park },
-            family: Family::ParkingLot,
-            address: address.unwrap_or(seen.futex.word),
-            side,
-            evidence: Evidence::Inferred,
-        })
+        let kind = if address.is_some() { kind } else { SyncKind::Park };
+        let address = address.unwrap_or(seen.futex.word);
+        Some(Class { side, ..Class::new(kind, Family::ParkingLot, address, Evidence::Inferred) })
     }
 
     fn bytes_of(&self, _: SyncKind, _: Family) -> usize {
@@ -34,7 +32,7 @@ impl Runtime for ParkingLot {
     /// Its mutex is a byte: one bit for the holder, one for parked threads; its rwlock a word, with four bits below
     /// the readers.
     fn decode(&self, class: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
-        let word = Content::long(bytes);
+        let word = u64_at(bytes, 0).unwrap_or(0);
         match class.kind {
             SyncKind::Mutex => {
                 let state = if word & 1 != 0 { SyncState::Locked } else { SyncState::Unlocked };

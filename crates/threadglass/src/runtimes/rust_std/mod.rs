@@ -6,7 +6,7 @@
 mod recipe;
 
 use super::{
-    Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WordSize,
+    Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WordSize, u32_at,
 };
 use crate::elf::demangle;
 use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
@@ -38,13 +38,29 @@ impl Runtime for RustStd {
         if may_be { by_numbers(&seen.futex) } else { None }
     }
 
-    fn bytes_of(&self, _: SyncKind, _: Family) -> usize {
-        4
-    }
-
     fn decode(&self, class: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
-        let (size, state, detail) = decode(class.kind, Content::word(bytes));
-        Content::plain(bytes, Some(size), state, detail)
+        let word = u32_at(bytes, 0).unwrap_or(0);
+        if class.kind == SyncKind::Rwlock {
+            let (state, readers) = match word & READER_MASK {
+                0 => (SyncState::Unlocked, 0),
+                READER_MASK => (SyncState::WriteLocked, 0),
+                readers => (SyncState::ReadLocked, readers),
+            };
+            // A reader that finds a writer waiting queues behind it, whoever it is.
+            let preference = Preference::WriterNonrecursive;
+            let detail = Detail::Rwlock { preference, readers, writer_queued: word & WRITERS_WAIT != 0 };
+            return Content::plain(bytes, Some(8), state, detail);
+        }
+        let state = match (class.kind, word) {
+            (SyncKind::Mutex, 0) => SyncState::Unlocked,
+            (SyncKind::Mutex, 1 | 2) => SyncState::Locked,
+            (SyncKind::Once, word) if word & 3 == 0 => SyncState::Done,
+            (SyncKind::Once, word) if word & 3 == 1 => SyncState::InProgress,
+            (SyncKind::Once, _) => SyncState::New,
+            (SyncKind::Cond | SyncKind::Park, _) => SyncState::Waiting,
+            _ => SyncState::Unknown,
+        };
+        Content::plain(bytes, Some(4), state, Detail::Futex { value: word })
     }
 
     fn is_part(&self, function: &str) -> bool {
@@ -86,38 +102,31 @@ impl Runtime for RustStd {
 
 /// By the demangled name of the function that made the system call.
 fn by_name(function: &str, wait: &FutexWait) -> Option<Class> {
-    let class = |kind, offset: u64, side| {
-        Some(Class {
-            kind,
-            family: Family::RustStd,
-            address: wait.word.checked_sub(offset)?,
-            side,
-            evidence: Evidence::Derived,
-        })
-    };
     let has = |part: &str| function.contains(part);
     if !has("std::") {
         return None;
     }
-    if has("futex::Mutex") || has("futex_mutex::Mutex") {
-        class(SyncKind::Mutex, 0, None)
+    let (kind, offset, side) = if has("futex::Mutex") || has("futex_mutex::Mutex") {
+        (SyncKind::Mutex, 0, None)
     } else if has("futex::RwLock") || has("futex_rwlock::RwLock") {
         match (has("read_contended"), has("write_contended")) {
-            (true, false) => class(SyncKind::Rwlock, 0, Some(Side::Read)),
+            (true, false) => (SyncKind::Rwlock, 0, Some(Side::Read)),
             // Writers wait on a word of their own, behind the state.
-            (false, true) => class(SyncKind::Rwlock, 4, Some(Side::Write)),
-            _ => None,
+            (false, true) => (SyncKind::Rwlock, 4, Some(Side::Write)),
+            _ => return None,
         }
     } else if has("futex::Condvar") || has("futex_condvar::Condvar") || has("sync::condvar") || has("barrier::Barrier")
     {
-        class(SyncKind::Cond, 0, None)
+        (SyncKind::Cond, 0, None)
     } else if has("futex::Once") || has("futex_once::Once") {
-        class(SyncKind::Once, 0, None)
-    } else if has("thread_park") || has("::park") || has("thread::Thread>::park") {
-        class(SyncKind::Park, 0, None)
+        (SyncKind::Once, 0, None)
+    } else if has("thread_park") || has("::park") {
+        (SyncKind::Park, 0, None)
     } else {
-        None
-    }
+        return None;
+    };
+    let address = wait.word.checked_sub(offset)?;
+    Some(Class { side, ..Class::new(kind, Family::RustStd, address, Evidence::Derived) })
 }
 
 /// By the numbers of a wait made through `syscall` by a program without symbols. Rust's library waits with
@@ -134,44 +143,4 @@ fn by_numbers(wait: &FutexWait) -> Option<Class> {
         _ => return None,
     };
     Some(Class { kind, family: Family::RustStd, address: wait.word, side, evidence: Evidence::Inferred })
-}
-
-/// What the word or words of an object say: size, state and detail.
-fn decode(kind: SyncKind, word: u32) -> (u64, SyncState, Detail) {
-    match kind {
-        SyncKind::Mutex => {
-            let state = match word {
-                0 => SyncState::Unlocked,
-                1 | 2 => SyncState::Locked,
-                _ => SyncState::Unknown,
-            };
-            (4, state, Detail::Futex { value: word })
-        }
-        SyncKind::Rwlock => {
-            let readers = word & READER_MASK;
-            let (state, readers) = match readers {
-                0 => (SyncState::Unlocked, 0),
-                READER_MASK => (SyncState::WriteLocked, 0),
-                readers => (SyncState::ReadLocked, readers),
-            };
-            let detail = Detail::Rwlock {
-                // A reader that finds a writer waiting queues behind it, whoever it is.
-                preference: Preference::WriterNonrecursive,
-                readers,
-                writer_queued: word & WRITERS_WAIT != 0,
-            };
-            (8, state, detail)
-        }
-        SyncKind::Once => {
-            let state = match word & 3 {
-                0 => SyncState::Done,
-                1 => SyncState::InProgress,
-                _ => SyncState::New,
-            };
-            (4, state, Detail::Futex { value: word })
-        }
-        SyncKind::Cond => (4, SyncState::Waiting, Detail::Futex { value: word }),
-        SyncKind::Park => (4, SyncState::Waiting, Detail::Futex { value: word }),
-        _ => (4, SyncState::Unknown, Detail::Futex { value: word }),
-    }
 }

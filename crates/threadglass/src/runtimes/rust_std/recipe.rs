@@ -2,15 +2,10 @@
 
 use crate::model::{SyncKind, SyncObject};
 use crate::runtimes::recipe::{HALF_WRITTEN, empty};
-use crate::runtimes::{SetError, SetPlan};
+use crate::runtimes::{SetError, SetPlan, u32_at};
 
 pub(super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
-    let implausible = SetError::Implausible(SyncKind::Mutex);
-    let word: [u8; 4] = bytes.get(..4).and_then(|word| word.try_into().ok()).ok_or(implausible.clone())?;
-    let word = u32::from_le_bytes(word);
-    if word > 2 {
-        return Err(implausible);
-    }
+    let word = u32_at(bytes, 0).filter(|word| *word <= 2).ok_or(SetError::Implausible(SyncKind::Mutex))?;
     let mut plan = empty(object, bytes, value, "unlocked");
     if value == 0 {
         plan.kick_all(object);

@@ -1,7 +1,8 @@
 //! `pthread_cond_t`, in both of its layouts.
 
-use super::{Decoded, long, word};
-use crate::model::{Detail, SyncKind, SyncState};
+use super::{u32_at, u64_at};
+use crate::model::{Detail, SyncState};
+use crate::runtimes::Content;
 
 pub(super) const SIZE: usize = 48;
 const SHARED: u32 = 1;
@@ -39,37 +40,34 @@ impl CondLayout {
     }
 }
 
-pub(super) fn decode(bytes: &[u8], layout: CondLayout) -> Option<Decoded> {
+pub(super) fn decode(bytes: &[u8], layout: CondLayout) -> Option<Content> {
     bytes.get(..SIZE)?;
-    let references = word(bytes, layout.inside()?)?;
+    let references = u32_at(bytes, layout.inside()?)?;
     let inside = references >> INSIDE_SHIFT;
-    Some(Decoded {
-        kind: SyncKind::Cond,
-        size: SIZE as u64,
+    let state = if inside == 0 { SyncState::Idle } else { SyncState::Waiting };
+    Some(Content {
         shared: Some(references & SHARED != 0),
-        state: if inside == 0 { SyncState::Idle } else { SyncState::Waiting },
-        detail: Detail::Cond { inside, mutex: None },
-        owner: None,
         has_waiters: inside != 0,
         is_plausible: is_plausible(bytes, layout)?,
+        ..Content::plain(bytes, Some(SIZE as u64), state, Detail::Cond { inside, mutex: None })
     })
 }
 
 /// Whether a condition variable of this layout can have these bytes.
 fn is_plausible(bytes: &[u8], layout: CondLayout) -> Option<bool> {
-    let inside = word(bytes, layout.inside()?)? >> INSIDE_SHIFT;
-    let sequence = long(bytes, 0)? >> 1;
-    let start = long(bytes, 8)?;
+    let inside = u32_at(bytes, layout.inside()?)? >> INSIDE_SHIFT;
+    let sequence = u64_at(bytes, 0)? >> 1;
+    let start = u64_at(bytes, 8)?;
     Some(match layout {
         CondLayout::Old => {
-            let users = [word(bytes, 16)? >> 1, word(bytes, 20)? >> 1];
+            let users = [u32_at(bytes, 16)? >> 1, u32_at(bytes, 20)? >> 1];
             inside < 1 << 22
                 && start >> 1 <= sequence
                 && u64::from(inside) <= sequence
                 && users.iter().all(|users| *users <= inside)
         }
         CondLayout::New => {
-            let unused = long(bytes, 40)?;
+            let unused = u64_at(bytes, 40)?;
             inside < 1 << 22 && start <= sequence && u64::from(inside) <= sequence && unused == 0
         }
         CondLayout::Unknown => false,

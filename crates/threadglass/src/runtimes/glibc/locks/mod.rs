@@ -1,7 +1,7 @@
 //! glibc's synchronization objects, decoded from their bytes.
 //!
 //! Nothing in such an object says what it is: the caller knows the kind (from the call that waits on it,
-//! a type in the debug information, a word of the user's), and [`Decoded::is_plausible`] says whether the
+//! a type in the debug information, a word of the user's), and [`Content::is_plausible`] says whether the
 //! bytes can be one. The layouts have been the same from 2.31 to 2.43 but for the condition variable's.
 
 mod barrier;
@@ -18,29 +18,8 @@ pub use mutex::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, Mutex};
 pub use rwlock::Rwlock;
 pub use semaphore::Semaphore;
 
-use crate::InnerTid;
-use crate::model::{Detail, SyncKind, SyncState};
-
-/// What the bytes of an object say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decoded {
-    /// Its kind.
-    pub kind: SyncKind,
-    /// Bytes it takes.
-    pub size: u64,
-    /// Whether processes may share it; `None` where it does not say.
-    pub shared: Option<bool>,
-    /// Its state.
-    pub state: SyncState,
-    /// What only its kind has.
-    pub detail: Detail,
-    /// Its owner, as the owner sees its own id.
-    pub owner: Option<InnerTid>,
-    /// Whether it believes to have waiters. May be out of date in either direction.
-    pub has_waiters: bool,
-    /// Whether an object of this kind can have these bytes.
-    pub is_plausible: bool,
-}
+use crate::model::SyncKind;
+use crate::runtimes::{Content, u32_at, u64_at};
 
 /// Bytes of an object of `kind`; `None` for what has none of its own.
 pub fn size_of(kind: SyncKind) -> Option<usize> {
@@ -57,25 +36,15 @@ pub fn size_of(kind: SyncKind) -> Option<usize> {
 }
 
 /// Decodes `bytes` as an object of `kind`; `None` when there are too few, or the kind has no layout.
-pub fn decode(kind: SyncKind, bytes: &[u8], cond: CondLayout) -> Option<Decoded> {
+pub fn decode(kind: SyncKind, bytes: &[u8], cond: CondLayout) -> Option<Content> {
     Some(match kind {
-        SyncKind::Mutex => Mutex::new(bytes)?.decoded(),
+        SyncKind::Mutex => Mutex::new(bytes)?.content(bytes),
         SyncKind::Cond => cond::decode(bytes, cond)?,
-        SyncKind::Rwlock => Rwlock::new(bytes)?.decoded(),
-        SyncKind::Semaphore => Semaphore::new(bytes)?.decoded(),
+        SyncKind::Rwlock => Rwlock::new(bytes)?.content(bytes),
+        SyncKind::Semaphore => Semaphore::new(bytes)?.content(bytes),
         SyncKind::Barrier => barrier::decode(bytes)?,
         SyncKind::Spinlock => spinlock::decode(bytes)?,
         SyncKind::Once => once::decode(bytes)?,
         SyncKind::Join | SyncKind::Park | SyncKind::Futex => return None,
     })
-}
-
-/// The 32-bit number at `at`.
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-/// The 64-bit number at `at`.
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }

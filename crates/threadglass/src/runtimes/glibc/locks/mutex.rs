@@ -1,8 +1,9 @@
 //! `pthread_mutex_t`.
 
-use super::{Decoded, long, word};
+use super::{u32_at, u64_at};
 use crate::InnerTid;
-use crate::model::{Detail, MutexProtocol, MutexType, SyncKind, SyncState};
+use crate::model::{Detail, MutexProtocol, MutexType, SyncState};
+use crate::runtimes::{Content, Owner};
 
 pub(super) const SIZE: usize = 40;
 
@@ -51,12 +52,12 @@ impl Mutex {
     /// From its bytes.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         Some(Self {
-            lock: word(bytes, 0)?,
-            count: word(bytes, 4)?,
-            owner: word(bytes, 8)?,
-            users: word(bytes, 12)?,
-            kind: word(bytes, 16)?,
-            list: [long(bytes, 24)?, long(bytes, 32)?],
+            lock: u32_at(bytes, 0)?,
+            count: u32_at(bytes, 4)?,
+            owner: u32_at(bytes, 8)?,
+            users: u32_at(bytes, 12)?,
+            kind: u32_at(bytes, 16)?,
+            list: [u64_at(bytes, 24)?, u64_at(bytes, 32)?],
         })
     }
 
@@ -163,24 +164,21 @@ impl Mutex {
         known && one_protocol && lock && listed && owned && counted && self.users < 1 << 22
     }
 
-    pub(super) fn decoded(&self) -> Decoded {
-        let ceiling = (self.protocol() == MutexProtocol::Protect).then_some((self.lock >> CEILING_SHIFT) as u8);
-        Decoded {
-            kind: SyncKind::Mutex,
-            size: SIZE as u64,
+    pub(super) fn content(&self, bytes: &[u8]) -> Content {
+        let detail = Detail::Mutex {
+            kind: self.mutex_type(),
+            robust: self.is_robust(),
+            protocol: self.protocol(),
+            recursion: self.recursion(),
+            ceiling: (self.protocol() == MutexProtocol::Protect).then_some((self.lock >> CEILING_SHIFT) as u8),
+        };
+        Content {
             // Robust ones have the bit always.
             shared: (!self.is_robust()).then_some(self.kind & SHARED != 0 && self.kind != DESTROYED),
-            state: self.state(),
-            detail: Detail::Mutex {
-                kind: self.mutex_type(),
-                robust: self.is_robust(),
-                protocol: self.protocol(),
-                recursion: self.recursion(),
-                ceiling,
-            },
-            owner: self.owner(),
+            owner: self.owner().map_or(Owner::None, Owner::Tid),
             has_waiters: self.has_waiters(),
             is_plausible: self.is_plausible(),
+            ..Content::plain(bytes, Some(SIZE as u64), self.state(), detail)
         }
     }
 }
@@ -212,7 +210,7 @@ mod tests {
     fn those_with_a_ceiling() {
         let free = mutex([20 << 19, 0, 0, 0, 64]);
         assert_eq!(free.state(), SyncState::Unlocked);
-        assert!(matches!(free.decoded().detail, Detail::Mutex { ceiling: Some(20), .. }));
+        assert!(matches!(free.content(&[]).detail, Detail::Mutex { ceiling: Some(20), .. }));
         let held = mutex([20 << 19 | 1, 1, 9, 1, 64]);
         assert_eq!((held.state(), held.owner()), (SyncState::Locked, Some(InnerTid(9))));
     }

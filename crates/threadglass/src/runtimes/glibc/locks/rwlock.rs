@@ -1,8 +1,9 @@
 //! `pthread_rwlock_t`.
 
-use super::{Decoded, word};
+use super::u32_at;
 use crate::InnerTid;
-use crate::model::{Detail, Preference, SyncKind, SyncState};
+use crate::model::{Detail, Preference, SyncState};
+use crate::runtimes::{Content, Owner};
 
 pub(super) const SIZE: usize = 56;
 
@@ -38,13 +39,13 @@ impl Rwlock {
     pub fn new(bytes: &[u8]) -> Option<Self> {
         bytes.get(..SIZE)?;
         Some(Self {
-            readers: word(bytes, 0)?,
-            writers: word(bytes, 4)?,
-            phase_futex: word(bytes, 8)?,
-            writers_futex: word(bytes, 12)?,
-            writer: word(bytes, 24)?,
-            shared: word(bytes, 28)?,
-            flags: word(bytes, 48)?,
+            readers: u32_at(bytes, 0)?,
+            writers: u32_at(bytes, 4)?,
+            phase_futex: u32_at(bytes, 8)?,
+            writers_futex: u32_at(bytes, 12)?,
+            writer: u32_at(bytes, 24)?,
+            shared: u32_at(bytes, 28)?,
+            flags: u32_at(bytes, 48)?,
         })
     }
 
@@ -108,26 +109,24 @@ impl Rwlock {
             && (self.writer == 0 || self.readers & WRITE_LOCKED != 0)
     }
 
-    pub(super) fn decoded(&self) -> Decoded {
-        Decoded {
-            kind: SyncKind::Rwlock,
-            size: SIZE as u64,
-            shared: Some(self.shared != 0),
-            state: self.state(),
-            detail: Detail::Rwlock {
-                preference: match self.flags {
-                    0 => Preference::Reader,
-                    1 => Preference::Writer,
-                    _ => Preference::WriterNonrecursive,
-                },
-                readers: self.readers_inside(),
-                writer_queued: self.has_primary_writer_waiting()
-                    || self.writers_waiting() > 0
-                    || self.is_write_locked() && self.writers_futex & USED != 0,
+    pub(super) fn content(&self, bytes: &[u8]) -> Content {
+        let detail = Detail::Rwlock {
+            preference: match self.flags {
+                0 => Preference::Reader,
+                1 => Preference::Writer,
+                _ => Preference::WriterNonrecursive,
             },
-            owner: self.owner(),
+            readers: self.readers_inside(),
+            writer_queued: self.has_primary_writer_waiting()
+                || self.writers_waiting() > 0
+                || self.is_write_locked() && self.writers_futex & USED != 0,
+        };
+        Content {
+            shared: Some(self.shared != 0),
+            owner: self.owner().map_or(Owner::None, Owner::Tid),
             has_waiters: self.has_waiters(),
             is_plausible: self.is_plausible(),
+            ..Content::plain(bytes, Some(SIZE as u64), self.state(), detail)
         }
     }
 }
