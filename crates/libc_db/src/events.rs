@@ -99,7 +99,7 @@ pub unsafe extern "C-unwind" fn td_thr_set_event(th: *const ThrHandle, set: *con
     // SAFETY: by the caller's promise.
     match unsafe { mask(set) } {
         // SAFETY: by the caller's promise.
-        Ok(mask) => unsafe { on_thread(th, |events, memory, id| events.change_thread_mask(memory, id, add(mask))) },
+        Ok(mask) => unsafe { on_thread(th, |events, memory, id| events.change_mask(memory, Some(id), add(mask))) },
         Err(error) => error as c_int,
     }
 }
@@ -114,7 +114,7 @@ pub unsafe extern "C-unwind" fn td_thr_clear_event(th: *const ThrHandle, set: *c
     // SAFETY: by the caller's promise.
     match unsafe { mask(set) } {
         // SAFETY: by the caller's promise.
-        Ok(mask) => unsafe { on_thread(th, |events, memory, id| events.change_thread_mask(memory, id, remove(mask))) },
+        Ok(mask) => unsafe { on_thread(th, |events, memory, id| events.change_mask(memory, Some(id), remove(mask))) },
         Err(error) => error as c_int,
     }
 }
@@ -123,7 +123,7 @@ fn on_process(ta: *const ThrAgent, change: impl Fn(EventMask) -> EventMask) -> T
     let session = sessions::enter(ta)?;
     let events = layout(&session)?;
     let _stopped = session.stopping()?;
-    session.writing(|memory| events.change_process_mask(memory, change).map_err(|_| TdErr::DbErr))
+    session.writing(|memory| events.change_mask(memory, None, change).map_err(|_| TdErr::DbErr))
 }
 
 /// Enables events for the whole process.

@@ -3,6 +3,7 @@
 use super::layout::{Layout, SELF};
 use crate::memory::{Memory, ReadError, Slot};
 use crate::model::Policy;
+use crate::runtimes::{u32_at, u64_at};
 use crate::{PthreadId, RemoteAddr};
 
 /// The bits of `cancelhandling` that tell of a thread's end. They have kept their places in all
@@ -139,8 +140,8 @@ impl<'a> DescriptorReader<'a> {
     /// Decodes `bytes` as the descriptor at `base`; `None` when it does not point to itself (which
     /// every descriptor in use does) or is too short.
     pub fn decode(&self, base: RemoteAddr, bytes: &[u8]) -> Option<Descriptor> {
-        let u32_at = |at: u64| Some(u32::from_le_bytes(field(bytes, at)?));
-        let u64_at = |at: u64| Some(u64::from_le_bytes(field(bytes, at)?));
+        let u32_at = |at: u64| u32_at(bytes, usize::try_from(at).ok()?);
+        let u64_at = |at: u64| u64_at(bytes, usize::try_from(at).ok()?);
         let layout = self.layout;
         if u64_at(SELF)? != base.0 {
             return None;
@@ -200,12 +201,6 @@ impl<'a> DescriptorReader<'a> {
             .map(|(base, word)| Slot::new(base.offset(self.layout.tid), &mut word[..]))
             .collect();
         memory.read_many(&mut slots);
-        let whole: Vec<_> = slots.iter().map(Slot::is_whole).collect();
-        words.iter().zip(whole).map(|(word, whole)| whole.then(|| i32::from_le_bytes(*word))).collect()
+        slots.iter().map(|slot| u32_at(slot.buf, 0).filter(|_| slot.is_whole()).map(u32::cast_signed)).collect()
     }
-}
-
-fn field<const N: usize>(bytes: &[u8], at: u64) -> Option<[u8; N]> {
-    let at = usize::try_from(at).ok()?;
-    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }

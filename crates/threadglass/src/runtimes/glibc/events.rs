@@ -59,18 +59,17 @@ const MAX_CHAIN: usize = 1 << 20;
 
 impl EventLayout {
     pub(super) fn described(symbols: &dyn Symbols, fields: &Fields) -> Option<Self> {
-        let offset = |name: &str| fields.offset(&format!("_thread_db_{name}"));
-        let buffer = offset("pthread_eventbuf")?;
+        let buffer = fields.offset("pthread_eventbuf")?;
         Some(Self {
             create_function: symbols.address_of("__nptl_create_event"),
             death_function: symbols.address_of("__nptl_death_event"),
             process_mask: symbols.address_of("__nptl_threads_events")?,
             last_event: symbols.address_of("__nptl_last_event")?,
-            report: offset("pthread_report_events")?,
-            mask: offset("pthread_eventbuf_eventmask")?,
-            number: buffer + offset("td_eventbuf_t_eventnum")?,
-            data: buffer + offset("td_eventbuf_t_eventdata")?,
-            next: offset("pthread_nextevent")?,
+            report: fields.offset("pthread_report_events")?,
+            mask: fields.offset("pthread_eventbuf_eventmask")?,
+            number: buffer + fields.offset("td_eventbuf_t_eventnum")?,
+            data: buffer + fields.offset("td_eventbuf_t_eventdata")?,
+            next: fields.offset("pthread_nextevent")?,
         })
     }
 
@@ -79,23 +78,17 @@ impl EventLayout {
         memory.write_at(id.0.offset(self.report), &[u8::from(on)])
     }
 
-    /// Changes the mask of one thread.
-    pub fn change_thread_mask(
+    /// Changes the mask of thread `id`, or of the whole process.
+    pub fn change_mask(
         &self,
         memory: &dyn MemoryWrite,
-        id: PthreadId,
+        id: Option<PthreadId>,
         change: impl Fn(EventMask) -> EventMask,
     ) -> Result<(), ReadError> {
-        change_mask(memory, id.0.offset(self.mask), change)
-    }
-
-    /// Changes the mask of the whole process.
-    pub fn change_process_mask(
-        &self,
-        memory: &dyn MemoryWrite,
-        change: impl Fn(EventMask) -> EventMask,
-    ) -> Result<(), ReadError> {
-        change_mask(memory, self.process_mask, change)
+        let at = id.map_or(self.process_mask, |id| id.0.offset(self.mask));
+        let words = memory.read_u64(at)?;
+        let [low, high] = change([words as u32, (words >> 32) as u32]);
+        memory.write_at(at, &(u64::from(high) << 32 | u64::from(low)).to_le_bytes())
     }
 
     fn message_of(&self, memory: &dyn Memory, id: PthreadId) -> Result<Option<Message>, ReadError> {
@@ -147,16 +140,4 @@ impl EventLayout {
         memory.write_at(id.0.offset(self.next), &[0; 8])?;
         memory.write_at(id.0.offset(self.number), &[0; 4])
     }
-}
-
-fn change_mask(
-    memory: &dyn MemoryWrite,
-    at: RemoteAddr,
-    change: impl Fn(EventMask) -> EventMask,
-) -> Result<(), ReadError> {
-    let mut bytes = [0; 8];
-    memory.read_exact(at, &mut bytes)?;
-    let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let [low, high] = change([word(0), word(4)]);
-    memory.write_at(at, &(u64::from(high) << 32 | u64::from(low)).to_le_bytes())
 }

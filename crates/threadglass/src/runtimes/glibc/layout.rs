@@ -3,8 +3,9 @@
 use super::events::EventLayout;
 use super::locks::CondLayout;
 use super::tls::TlsLayout;
-use crate::memory::{Memory, ReadError};
+use crate::memory::{Memory, ReadError, Slot};
 use crate::model::Provenance;
+use crate::runtimes::u32_at;
 use crate::target::{Anchor, Hint, Symbols};
 use crate::{InnerTid, RemoteAddr};
 use std::collections::HashMap;
@@ -140,8 +141,8 @@ impl Layout {
     /// program without symbols they are all there is.
     pub fn discover(memory: &dyn Memory, symbols: &dyn Symbols, hints: &[Hint]) -> Result<Self, LayoutError> {
         let described = Fields::read(memory, symbols);
-        let mut layout = match described.get("_thread_db_sizeof_pthread") {
-            Some(_) => Self::described(memory, symbols, &described)?,
+        let mut layout = match described.size("sizeof_pthread") {
+            Some(size) => Self::described(memory, symbols, &described, size)?,
             None => Self::structural(memory, symbols, hints)?,
         };
         layout.check_undescribed(memory, hints);
@@ -149,26 +150,24 @@ impl Layout {
         Ok(layout)
     }
 
-    fn described(memory: &dyn Memory, symbols: &dyn Symbols, fields: &Fields) -> Result<Self, LayoutError> {
-        let offset = |name: &str| fields.offset(&format!("_thread_db_pthread_{name}"));
-        let missing = LayoutError::Implausible("a required descriptor is missing");
-        let size = fields.get("_thread_db_sizeof_pthread").map(|field| u64::from(field[0]));
-        if size.is_none_or(|size| size == 0 || size > MAX_SIZE) {
+    fn described(memory: &dyn Memory, symbols: &dyn Symbols, fields: &Fields, size: u64) -> Result<Self, LayoutError> {
+        let required = |name| fields.offset(name).ok_or(LayoutError::Implausible("a required descriptor is missing"));
+        if !(1..=MAX_SIZE).contains(&size) {
             return Err(LayoutError::Implausible("size of struct pthread"));
         }
-        let tid = offset("tid").ok_or(missing.clone())?;
-        let priority = offset("schedparam_sched_priority");
+        let tid = required("pthread_tid")?;
+        let priority = fields.offset("pthread_schedparam_sched_priority");
         let layout = Self {
             provenance: Provenance::Described,
             version: version(memory, symbols),
-            size,
-            list: offset("list").ok_or(missing.clone())?,
+            size: Some(size),
+            list: required("pthread_list")?,
             tid,
-            cancelhandling: offset("cancelhandling").ok_or(missing.clone())?,
-            specific: offset("specific").ok_or(missing)?,
-            report_events: offset("report_events"),
-            eventmask: offset("eventbuf_eventmask"),
-            start_routine: offset("start_routine"),
+            cancelhandling: required("pthread_cancelhandling")?,
+            specific: required("pthread_specific")?,
+            report_events: fields.offset("pthread_report_events"),
+            eventmask: fields.offset("pthread_eventbuf_eventmask"),
+            start_routine: fields.offset("pthread_start_routine"),
             priority,
             // tid, an unused int and the list's back pointer stand before the head, in all
             // versions from 2.31 to 2.43.
@@ -176,15 +175,14 @@ impl Layout {
             // joinid, result, schedparam follow one another.
             joinid: priority.and_then(|at| at.checked_sub(16)),
             // The unwinder's 32 bytes (16-aligned) stand between nextevent and the stack block.
-            stackblock: offset("nextevent").map(|at| (at + 8).next_multiple_of(16) + 32),
+            stackblock: fields.offset("pthread_nextevent").map(|at| (at + 8).next_multiple_of(16) + 32),
             heads: heads(symbols, fields),
             keys: keys(symbols, fields),
             tls: TlsLayout::described(symbols, fields),
             events: EventLayout::described(symbols, fields),
             cond: CondLayout::Unknown,
         };
-        let in_bounds = |at: u64| size.is_some_and(|size| at + 8 <= size);
-        if ![layout.list, layout.tid, layout.cancelhandling, layout.specific].into_iter().all(in_bounds) {
+        if [layout.list, layout.tid, layout.cancelhandling, layout.specific].into_iter().any(|at| at + 8 > size) {
             return Err(LayoutError::Implausible("a field lies outside struct pthread"));
         }
         Ok(layout)
@@ -273,7 +271,7 @@ fn version(memory: &dyn Memory, symbols: &dyn Symbols) -> Option<String> {
 /// Where members of the dynamic linker's global structure are: from 2.34 on libc points to it, in
 /// 2.33 and before it is a symbol, and a static program has each member as a symbol of its own.
 pub(super) fn rtld_place(symbols: &dyn Symbols, fields: &Fields, member: &str) -> Option<Place> {
-    let offset = fields.offset(&format!("_thread_db_rtld_global_{member}"));
+    let offset = fields.offset(&format!("rtld_global_{member}"));
     let pointer = symbols.address_of("__nptl_rtld_global");
     match (offset, pointer) {
         (Some(offset), Some(pointer)) => Some(Place::Behind { pointer, offset }),
@@ -295,18 +293,16 @@ fn heads(symbols: &dyn Symbols, fields: &Fields) -> Heads {
 }
 
 fn keys(symbols: &dyn Symbols, fields: &Fields) -> Option<KeyLayout> {
-    let table = symbols.address_of("__pthread_keys")?;
-    let size = |name: &str| fields.get(name).map(|field| u64::from(field[0]));
     let layout = KeyLayout {
-        table,
-        count: u64::from(fields.get("_thread_db___pthread_keys")?[1]),
-        stride: size("_thread_db_sizeof_pthread_key_struct")?,
-        seq: fields.offset("_thread_db_pthread_key_struct_seq")?,
-        destructor: fields.offset("_thread_db_pthread_key_struct_destr")?,
-        data_stride: size("_thread_db_sizeof_pthread_key_data")?,
-        data_seq: fields.offset("_thread_db_pthread_key_data_seq")?,
-        data: fields.offset("_thread_db_pthread_key_data_data")?,
-        per_block: u64::from(fields.get("_thread_db_pthread_key_data_level2_data")?[1]),
+        table: symbols.address_of("__pthread_keys")?,
+        count: fields.elements("__pthread_keys")?,
+        stride: fields.size("sizeof_pthread_key_struct")?,
+        seq: fields.offset("pthread_key_struct_seq")?,
+        destructor: fields.offset("pthread_key_struct_destr")?,
+        data_stride: fields.size("sizeof_pthread_key_data")?,
+        data_seq: fields.offset("pthread_key_data_seq")?,
+        data: fields.offset("pthread_key_data_data")?,
+        per_block: fields.elements("pthread_key_data_level2_data")?,
     };
     layout.is_plausible().then_some(layout)
 }
@@ -325,17 +321,14 @@ impl KeyLayout {
     }
 }
 
-/// The `_thread_db_*` descriptors: three words each (bits, elements, offset), or one (a size).
-pub(super) struct Fields {
-    values: HashMap<&'static str, [u32; 3]>,
-}
+/// The `_thread_db_*` descriptors, without that prefix: three words each (bits, elements, offset), or one (a size).
+pub(super) struct Fields(HashMap<&'static str, [u32; 3]>);
 
 impl Fields {
     fn read(memory: &dyn Memory, symbols: &dyn Symbols) -> Self {
         let names: Vec<_> = crate::target::SYMBOLS
             .iter()
-            .filter(|name| name.starts_with("_thread_db_"))
-            .filter_map(|name| Some((*name, symbols.address_of(name)?)))
+            .filter_map(|name| Some((name.strip_prefix("_thread_db_")?, symbols.address_of(name)?)))
             .collect();
         let mut bytes = vec![[0; 12]; names.len()];
         let mut slots: Vec<_> = names
@@ -343,32 +336,25 @@ impl Fields {
             .zip(&mut bytes)
             .map(|((name, addr), buf)| {
                 // Sizes are one word, and the last one may end its mapping.
-                let len = if is_size(name) { 4 } else { 12 };
-                crate::memory::Slot::new(*addr, &mut buf[..len])
+                let is_size = name.starts_with("sizeof_") || *name == "const_thread_area";
+                Slot::new(*addr, &mut buf[..if is_size { 4 } else { 12 }])
             })
             .collect();
         memory.read_many(&mut slots);
-        let whole: Vec<_> = slots.iter().map(crate::memory::Slot::is_whole).collect();
-        let word = |bytes: &[u8; 12], at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let values = names
-            .iter()
-            .zip(&bytes)
-            .zip(whole)
-            .filter(|(_, whole)| *whole)
-            .map(|(((name, _), bytes), _)| (*name, [word(bytes, 0), word(bytes, 4), word(bytes, 8)]))
-            .collect();
-        Self { values }
+        let read = names.iter().zip(&slots).filter(|(_, slot)| slot.is_whole());
+        Self(read.map(|((name, _), slot)| (*name, [0, 4, 8].map(|at| u32_at(slot.buf, at).unwrap_or(0)))).collect())
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&[u32; 3]> {
-        self.values.get(name)
+    /// The first word: bytes, or bits of a member.
+    pub(super) fn size(&self, name: &str) -> Option<u64> {
+        self.0.get(name).map(|[size, _, _]| u64::from(*size))
+    }
+
+    fn elements(&self, name: &str) -> Option<u64> {
+        self.0.get(name).map(|[_, elements, _]| u64::from(*elements))
     }
 
     pub(super) fn offset(&self, name: &str) -> Option<u64> {
-        self.get(name).map(|field| u64::from(field[2])).filter(|offset| *offset < MAX_SIZE)
+        self.0.get(name).map(|[_, _, offset]| u64::from(*offset)).filter(|offset| *offset < MAX_SIZE)
     }
-}
-
-fn is_size(name: &str) -> bool {
-    name.starts_with("_thread_db_sizeof_") || name == "_thread_db_const_thread_area"
 }

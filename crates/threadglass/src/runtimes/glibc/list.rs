@@ -75,15 +75,12 @@ fn walk_ring(
         if seen.len() > MAX_NODES {
             return Err(ListFault::Endless);
         }
-        let base = node.checked_sub(offset);
-        let thread = match base
-            .map(|base| known.get(&base).cloned().map_or_else(|| reader.read(memory, base), |thread| Ok(Some(thread))))
-        {
-            Some(Ok(thread)) => thread,
+        let read = |base| known.get(&base).map_or_else(|| reader.read(memory, base), |thread| Ok(Some(thread.clone())));
+        let thread = match node.checked_sub(offset).map(read) {
+            None => None,
             // A head is no thread, and there may be nothing where one around it would begin.
             Some(Err(_)) if node == start => None,
-            Some(Err(_)) => return Err(ListFault::Unreadable(node)),
-            None => None,
+            Some(thread) => thread.map_err(|_| ListFault::Unreadable(node))?,
         };
         let (next, prev) = match &thread {
             Some(thread) => (thread.next, thread.prev),

@@ -3,7 +3,7 @@
 use super::Layout;
 use crate::memory::Slot;
 use crate::model::{Evidence, Family, SyncKind};
-use crate::runtimes::Class;
+use crate::runtimes::{Class, u64_at};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, PthreadId, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,35 +31,29 @@ pub(super) fn lists(
     let mut slots: Vec<_> =
         heads.iter().zip(&mut firsts).map(|(head, bytes)| Slot::new(*head, &mut bytes[..])).collect();
     target.read_many(&mut slots);
-    let whole: Vec<bool> = slots.iter().map(Slot::is_whole).collect();
     let mut found = Vec::new();
     let mut seen = HashSet::new();
-    for ((head, bytes), _) in heads.iter().zip(&firsts).zip(whole).filter(|(_, whole)| *whole) {
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+    for slot in slots.iter().filter(|slot| slot.is_whole()) {
+        let (Some(first), Some(to_lock)) = (u64_at(slot.buf, 0), u64_at(slot.buf, 8)) else { continue };
         // Where the lock word lies, as seen from a list entry; glibc's has been the same for ever.
-        if word(8) as i64 != -32 {
+        if to_lock as i64 != -32 {
             continue;
         }
-        let mut next = word(0) & !1;
+        let mut next = first & !1;
         for _ in 0..MAX_ROBUST {
-            if next == head.0 || next == 0 {
+            // A mutex is on the list of one thread, and on that once.
+            if next == slot.addr.0 || next == 0 || !seen.insert(next) {
                 break;
             }
             let Some(address) = RemoteAddr(next).checked_sub(32) else { break };
-            // A mutex is on the list of one thread, and on that once.
-            if !seen.insert(next) {
-                break;
-            }
             if found.len() >= MAX_ALL_ROBUST || target.limits().is_over() {
                 let why = format!("there are more than {MAX_ALL_ROBUST}, or it took too long to follow their lists");
                 target.limits().leave_out("some robust mutexes that threads hold", why);
                 return found;
             }
             found.push(Class::new(SyncKind::Mutex, Family::Pthread, address, Evidence::Recorded));
-            match target.read_u64(RemoteAddr(next)) {
-                Ok(after) => next = after & !1,
-                Err(_) => break,
-            }
+            let Ok(after) = target.read_u64(RemoteAddr(next)) else { break };
+            next = after & !1;
         }
     }
     found

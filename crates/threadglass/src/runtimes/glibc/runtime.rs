@@ -13,7 +13,6 @@ use crate::target::LwpFacts;
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 
-const TAKES: [&str; 7] = ["lock", "trylock", "timedlock", "clocklock", "rdlock", "wrlock", "wait"];
 const NEVER: [&str; 13] = [
     "abort",
     "exit",
@@ -163,7 +162,7 @@ impl Runtime for Glibc {
             (Some("unlock"), _) | (_, Some("post")) => Some(Effect::Release),
             (Some(rest), _) => {
                 let rest = rest.trim_start_matches("timed").trim_start_matches("try").trim_start_matches("clock");
-                TAKES.contains(&rest).then_some(Effect::Take)
+                matches!(rest, "lock" | "rdlock" | "wrlock").then_some(Effect::Take)
             }
             (_, Some("wait" | "trywait" | "timedwait" | "clockwait")) => Some(Effect::Take),
             _ => None,

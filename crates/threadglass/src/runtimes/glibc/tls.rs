@@ -51,20 +51,18 @@ const MAX_NODES: usize = 4096;
 
 impl TlsLayout {
     pub(super) fn described(symbols: &dyn Symbols, fields: &Fields) -> Option<Self> {
-        let offset = |name: &str| fields.offset(&format!("_thread_db_{name}"));
-        let stride = u64::from(fields.get("_thread_db_sizeof_dtv_slotinfo").map_or(16, |field| field[0]));
         let layout = Self {
             modules: rtld_place(symbols, fields, "_dl_tls_dtv_slotinfo_list")?,
-            node_len: offset("dtv_slotinfo_list_len")?,
-            node_next: offset("dtv_slotinfo_list_next")?,
-            node_slots: offset("dtv_slotinfo_list_slotinfo")?,
-            slot_stride: stride,
-            slot_gen: offset("dtv_slotinfo_gen")?,
-            slot_map: offset("dtv_slotinfo_map")?,
-            map_modid: offset("link_map_l_tls_modid")?,
-            map_offset: offset("link_map_l_tls_offset")?,
-            vector: offset("pthread_dtvp")?,
-            vector_stride: u64::from(fields.get("_thread_db_dtv_dtv")?[0] / 8),
+            node_len: fields.offset("dtv_slotinfo_list_len")?,
+            node_next: fields.offset("dtv_slotinfo_list_next")?,
+            node_slots: fields.offset("dtv_slotinfo_list_slotinfo")?,
+            slot_stride: fields.size("sizeof_dtv_slotinfo").unwrap_or(16),
+            slot_gen: fields.offset("dtv_slotinfo_gen")?,
+            slot_map: fields.offset("dtv_slotinfo_map")?,
+            map_modid: fields.offset("link_map_l_tls_modid")?,
+            map_offset: fields.offset("link_map_l_tls_offset")?,
+            vector: fields.offset("pthread_dtvp")?,
+            vector_stride: fields.size("dtv_dtv")? / 8,
         };
         ((16..=256).contains(&layout.slot_stride) && (16..=256).contains(&layout.vector_stride)).then_some(layout)
     }

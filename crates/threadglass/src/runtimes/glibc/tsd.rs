@@ -3,6 +3,7 @@
 use super::layout::{KeyLayout, Layout};
 use crate::memory::{Memory, ReadError};
 use crate::model::TsdValue;
+use crate::runtimes::u64_at;
 use crate::{PthreadId, RemoteAddr};
 
 /// A key in use.
@@ -85,6 +86,5 @@ fn block_values(
 }
 
 fn word(bytes: &[u8], at: u64) -> Option<u64> {
-    let at = usize::try_from(at).ok()?;
-    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+    u64_at(bytes, usize::try_from(at).ok()?)
 }

@@ -30,13 +30,12 @@ impl Waiting {
         let name = function.trim_start_matches('_');
         let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
         let name = name.split(['@', '.']).next().unwrap_or(name);
-        Some(match name {
+        // With 64 bits of time: all that differs between these is their name.
+        Some(match name.trim_end_matches("64") {
             "pthread_mutex_lock"
             | "pthread_mutex_timedlock"
             | "pthread_mutex_clocklock"
             | "pthread_mutex_lock_full"
-            | "pthread_mutex_timedlock64"
-            | "pthread_mutex_clocklock64"
             | "pthread_mutex_cond_lock"
             | "pthread_mutex_cond_lock_full"
             | "pthread_mutex_clocklock_common"
@@ -45,8 +44,6 @@ impl Waiting {
             "pthread_cond_wait"
             | "pthread_cond_timedwait"
             | "pthread_cond_clockwait"
-            | "pthread_cond_timedwait64"
-            | "pthread_cond_clockwait64"
             | "cnd_wait"
             | "cnd_timedwait" => Self::Cond,
             "pthread_cond_signal"
@@ -55,24 +52,13 @@ impl Waiting {
             | "cnd_signal"
             | "cnd_broadcast"
             | "cnd_destroy" => Self::CondSignal,
-            "pthread_rwlock_rdlock"
-            | "pthread_rwlock_timedrdlock"
-            | "pthread_rwlock_clockrdlock"
-            | "pthread_rwlock_timedrdlock64"
-            | "pthread_rwlock_clockrdlock64" => Self::Rwlock(Side::Read),
-            "pthread_rwlock_wrlock"
-            | "pthread_rwlock_timedwrlock"
-            | "pthread_rwlock_clockwrlock"
-            | "pthread_rwlock_timedwrlock64"
-            | "pthread_rwlock_clockwrlock64" => Self::Rwlock(Side::Write),
-            "sem_wait"
-            | "sem_timedwait"
-            | "sem_clockwait"
-            | "sem_timedwait64"
-            | "sem_clockwait64"
-            | "new_sem_wait"
-            | "new_sem_wait_slow64"
-            | "new_sem_wait_slow" => Self::Semaphore,
+            "pthread_rwlock_rdlock" | "pthread_rwlock_timedrdlock" | "pthread_rwlock_clockrdlock" => {
+                Self::Rwlock(Side::Read)
+            }
+            "pthread_rwlock_wrlock" | "pthread_rwlock_timedwrlock" | "pthread_rwlock_clockwrlock" => {
+                Self::Rwlock(Side::Write)
+            }
+            "sem_wait" | "sem_timedwait" | "sem_clockwait" | "new_sem_wait" | "new_sem_wait_slow" => Self::Semaphore,
             "pthread_barrier_wait" => Self::Barrier,
             "pthread_once" | "pthread_once_slow" | "call_once" => Self::Once,
             "pthread_join"
@@ -80,8 +66,6 @@ impl Waiting {
             | "pthread_clockjoin_np"
             | "pthread_timedjoin_ex"
             | "pthread_clockjoin_ex"
-            | "pthread_timedjoin_np64"
-            | "pthread_clockjoin_np64"
             | "thrd_join" => Self::Join,
             "syscall" => Self::Raw,
             _ => return None,
