@@ -32,11 +32,10 @@ pub struct StackCopy {
 /// **Stops** thread `lwp`, copies its registers and its stack (which ends at `end`, if that is known), and
 /// lets it go.
 pub fn copy_stack(live: &Live, lwp: Lwp, end: Option<RemoteAddr>) -> Result<StackCopy, ControlError> {
-    let failed = |errno| ControlError::System(lwp, errno);
     let started = Instant::now();
     let stopped = StoppedThread::stop(live.pid(), lwp)?;
     let general = stopped.registers(RegisterSet::General)?;
-    let registers = GeneralRegisters::from_bytes(&general).ok_or(failed(Errno::EIO))?.frame();
+    let registers = GeneralRegisters::from_bytes(&general).ok_or(ControlError::System(lwp, Errno::EIO))?.frame();
     let used = end.and_then(|end| end.0.checked_sub(registers.sp.0)).filter(|used| *used > 0);
     let mut bytes = vec![0; used.unwrap_or(USUAL_COPY).min(MAX_COPY) as usize];
     let got = live.read_at(registers.sp, &mut bytes).unwrap_or(0);
@@ -53,7 +52,7 @@ pub fn add_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
     let mut stacks = Stacks::new(&Look::new(live));
     let moving = stacks.read(&snapshot.threads, &mut snapshot.gaps);
     let (mut total, mut longest) = (Duration::ZERO, Duration::ZERO);
-    let mut still: Moving = Moving::default();
+    let mut still = Moving::default();
     for lwp in moving.threads() {
         let Some(thread) = snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp)) else { continue };
         match copy_stack(live, lwp, thread.stack.map(|stack| stack.base)) {

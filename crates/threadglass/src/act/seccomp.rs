@@ -3,10 +3,9 @@
 //! Filters see numbers: that of a call and its arguments. Those that we know are given; of those that we do not (addresses,
 //! descriptors, lengths) every value is thought of. So the verdict holds whatever they are.
 
-pub(crate) use crate::proc::seccomp::{Filter, Verdict, verdict};
-
 use crate::arch::syscall::{CLOCK_NANOSLEEP, FUTEX, NANOSLEEP, POLL, READ, RESTART_SYSCALL, WRITE};
 use crate::arch::syscall_word;
+use crate::proc::seccomp::{Filter, Verdict, verdict};
 use crate::proc::{SyscallFile, parse_syscall};
 use crate::target::Live;
 use crate::{Lwp, Pid};
@@ -33,23 +32,18 @@ pub(crate) fn danger_of_stop(pid: Pid, lwp: Lwp, mode: u32) -> Option<String> {
     let Some(filters) = filters else {
         return Some("its filters cannot be read from here without a stop (root can, with BPF)".to_owned());
     };
-    may_repeat(&filters, number, args)
+    let call = u32::try_from(number).ok()?;
+    if verdict(&filters, call, &args.map(Some)) != Verdict::Allowed {
+        return Some(format!("its filters forbid {}, which it would have to repeat", syscall_word(number)));
+    }
+    if WITH_TIME_LEFT.contains(&number) && !may_restart(&filters) {
+        let (name, other) = (syscall_word(number), syscall_word(RESTART_SYSCALL));
+        return Some(format!("its filters forbid {other}, by which its {name} would go on"));
+    }
+    None
 }
 
 /// Whether a call with a time limit may go on by the call that the kernel has for that.
 pub(crate) fn may_restart(filters: &[Filter]) -> bool {
     verdict(filters, RESTART_SYSCALL as u32, &[None; 6]) == Verdict::Allowed
-}
-
-/// Why a thread in this call could not repeat it.
-pub(crate) fn may_repeat(filters: &[Filter], number: i64, args: [u64; 6]) -> Option<String> {
-    let Ok(call) = u32::try_from(number) else { return None };
-    if verdict(filters, call, &args.map(Some)) != Verdict::Allowed {
-        return Some(format!("its filters forbid {}, which it would have to repeat", syscall_word(number)));
-    }
-    if WITH_TIME_LEFT.contains(&number) && !may_restart(filters) {
-        let (name, other) = (syscall_word(number), syscall_word(RESTART_SYSCALL));
-        return Some(format!("its filters forbid {other}, by which its {name} would go on"));
-    }
-    None
 }

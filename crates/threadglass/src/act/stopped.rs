@@ -131,15 +131,13 @@ impl StoppedThread {
             _not_send: std::marker::PhantomData,
         };
         ptrace::interrupt(raw).map_err(|errno| ControlError::System(lwp, errno))?;
-        let begun = Instant::now();
-        let deadline = begun + PATIENCE;
         loop {
             match poll_change(lwp) {
                 Ok(Change::Stopped) => return Ok(guard),
-                Ok(Change::None) if Instant::now() > deadline => {
+                Ok(Change::None) if asked.elapsed() > PATIENCE => {
                     return Err(ControlError::System(lwp, Errno::ETIMEDOUT));
                 }
-                Ok(Change::None) => nap(begun),
+                Ok(Change::None) => nap(asked),
                 Ok(Change::Ended) => {
                     guard.released = true;
                     return Err(ControlError::NoThread(pid, lwp));

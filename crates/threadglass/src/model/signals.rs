@@ -7,38 +7,11 @@ use std::fmt;
 #[cfg_attr(feature = "serde", derive(schemars::JsonSchema))]
 pub struct SignalSet(#[cfg_attr(feature = "serde", schemars(with = "Vec<String>"))] pub u64);
 
+/// The first 31, without `SIG`.
 const NAMES: [&str; 31] = [
-    "SIGHUP",
-    "SIGINT",
-    "SIGQUIT",
-    "SIGILL",
-    "SIGTRAP",
-    "SIGABRT",
-    "SIGBUS",
-    "SIGFPE",
-    "SIGKILL",
-    "SIGUSR1",
-    "SIGSEGV",
-    "SIGUSR2",
-    "SIGPIPE",
-    "SIGALRM",
-    "SIGTERM",
-    "SIGSTKFLT",
-    "SIGCHLD",
-    "SIGCONT",
-    "SIGSTOP",
-    "SIGTSTP",
-    "SIGTTIN",
-    "SIGTTOU",
-    "SIGURG",
-    "SIGXCPU",
-    "SIGXFSZ",
-    "SIGVTALRM",
-    "SIGPROF",
-    "SIGWINCH",
-    "SIGIO",
-    "SIGPWR",
-    "SIGSYS",
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
+    "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
+    "PWR", "SYS",
 ];
 
 /// glibc keeps 32 and 33 for itself, so its SIGRTMIN is 34.
@@ -47,7 +20,7 @@ const RTMIN: u32 = 34;
 /// Name of a signal number (1 to 64).
 pub fn signal_name(number: u32) -> String {
     match number {
-        1..=31 => NAMES[number as usize - 1].to_owned(),
+        1..=31 => format!("SIG{}", NAMES[number as usize - 1]),
         RTMIN => "SIGRTMIN".to_owned(),
         35..=64 => format!("SIGRTMIN+{}", number - RTMIN),
         _ => format!("SIG{number}"),
@@ -66,7 +39,7 @@ pub fn signal_number(text: &str) -> Option<u32> {
             plus => RTMIN + plus.strip_prefix('+')?.parse::<u32>().ok().filter(|n| *n <= 30)?,
         }
     } else {
-        NAMES.iter().position(|name| &name[3..] == bare)? as u32 + 1
+        NAMES.iter().position(|name| *name == bare)? as u32 + 1
     };
     (1..=64).contains(&number).then_some(number)
 }

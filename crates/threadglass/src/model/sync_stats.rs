@@ -1,4 +1,5 @@
-//! What was counted of an object by the agent inside the program.
+//! What was counted of an object by the agent inside the program. `thread_db.h` says what each member is.
+#![allow(missing_docs)]
 
 use crate::{InnerTid, RemoteAddr};
 
@@ -32,8 +33,7 @@ pub struct HoldTime {
 
 /// Statistics of a mutex or spinlock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
-#[allow(missing_docs)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LockStats {
     /// Acquisitions of every sort, but not of what the thread held already.
     pub lock: u64,
@@ -51,8 +51,7 @@ pub struct LockStats {
 
 /// Statistics of a condition variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
-#[allow(missing_docs)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CondStats {
     pub wait: u32,
     pub timedwait: u32,
@@ -66,8 +65,7 @@ pub struct CondStats {
 
 /// One side of a rwlock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
-#[allow(missing_docs)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SideStats {
     /// Acquisitions, without those by a try.
     pub lock: u32,
@@ -80,8 +78,7 @@ pub struct SideStats {
 
 /// Statistics of a rwlock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
-#[allow(missing_docs)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RwlockStats {
     pub read: SideStats,
     pub write: SideStats,
@@ -94,8 +91,7 @@ pub struct RwlockStats {
 
 /// Statistics of a semaphore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
-#[allow(missing_docs)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SemaphoreStats {
     pub wait: u32,
     /// Waits that found the count 0 as they began.
@@ -112,8 +108,7 @@ pub struct SemaphoreStats {
 
 /// Statistics of a barrier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
-#[allow(missing_docs)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BarrierStats {
     pub wait: u32,
     pub sleep: u32,

@@ -122,27 +122,20 @@ impl Policy {
 
 /// The system call a thread is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Syscall {
     /// Its number.
     pub number: i64,
     /// Its name, or `syscall_N` where this version does not know it.
     pub name: Cow<'static, str>,
     /// The six argument registers; those the call does not use hold leftovers.
-    #[cfg_attr(feature = "serde", schemars(with = "[RemoteAddr; 6]"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "addresses"))]
     pub args: [u64; 6],
 }
 
 #[cfg(feature = "serde")]
-impl serde::Serialize for Syscall {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct;
-        let mut out = serializer.serialize_struct("Syscall", 3)?;
-        out.serialize_field("number", &self.number)?;
-        out.serialize_field("name", &self.name)?;
-        out.serialize_field("args", &self.args.map(RemoteAddr))?;
-        out.end()
-    }
+fn addresses<S: serde::Serializer>(numbers: &[u64; 6], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(numbers.map(RemoteAddr))
 }
 
 /// A thread's stack, as `pthread_getattr_np` tells it.

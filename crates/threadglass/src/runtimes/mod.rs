@@ -16,7 +16,7 @@ mod wait;
 
 pub(crate) use crate::model::SetPlan;
 pub use content::{Content, Owner};
-use content::{u32_at, u64_at};
+pub(crate) use content::{u32_at, u64_at};
 pub use futex::{FutexOp, FutexWait};
 pub(crate) use lock_word::{LockWord, WordSize};
 pub use plan::{SetError, plan};

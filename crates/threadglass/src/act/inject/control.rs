@@ -16,6 +16,9 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use table::control::{ATTACH_SYMBOL, CONTROL_SIZE, CONTROL_SYMBOL, ControlView, MESSAGE, attached, message};
 
+/// Why an agent is not ours to switch.
+pub(super) const BY_HAND: &str = "a debugger has switched the agent on (in gdb: `locks track off`)";
+
 /// How long slots take to be patched or restored, at most.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -64,24 +67,18 @@ impl Control {
     }
 
     /// Waits for the agent to listen, says that it is wanted, and waits until it counts; all that until some time.
-    pub(super) fn join(
-        &self,
-        live: &Live,
-        until: Instant,
-        pause: Option<Duration>,
-        interrupted: Option<i64>,
-    ) -> Result<Injected, InjectError> {
+    pub(super) fn join(&self, live: &Live, until: Instant) -> Result<Injected, InjectError> {
         let listens = |view: &ControlView| matches!(view.state, attached::WAITING | attached::YES | attached::FAILED);
         let view = self.wait_for(live, until, listens)?;
         if view.state == attached::FAILED {
             return Err(InjectError::Inside("the agent could not set itself up (no memory, or an unknown C library)"));
         }
         let pipe = self.open(live, &view)?;
-        // First who we are, where that means anything to the program: then we are watched from the first moment.
-        let words = [(message::HELLO, 0), (message::PID, std::process::id())];
-        let is_visible = same_pids(live.pid());
-        for (word, number) in words.into_iter().filter(|(word, _)| *word != message::PID || is_visible) {
-            send(&pipe, &bytes_of(word, number)).map_err(InjectError::System)?;
+        let say = |word, number| send(&pipe, &bytes_of(word, number)).map_err(InjectError::System);
+        say(message::HELLO, 0)?;
+        // Who we are, where that means anything to the program: then we are watched from the first moment.
+        if same_pids(live.pid()) {
+            say(message::PID, std::process::id())?;
         }
         let view = self.wait_for(live, until, |view| view.state != attached::WAITING)?;
         if view.state != attached::YES {
@@ -92,7 +89,8 @@ impl Control {
             let _ = send(&pipe, &bytes_of(message::LEAVE, 0));
             return Err(InjectError::Inside("the program changed its user meanwhile (run again)"));
         }
-        Ok(Injected { pid: live.pid(), control: *self, pipe: Some(pipe), pause, interrupted, victim: None, view })
+        let (pid, control, pipe) = (live.pid(), *self, Some(pipe));
+        Ok(Injected { pid, control, pipe, pause: None, interrupted: None, victim: None, view })
     }
 
     fn wait_for(
@@ -110,11 +108,7 @@ impl Control {
             if Instant::now() > until {
                 return Err(InjectError::Silent);
             }
-            std::thread::sleep(Duration::from_micros(if begun.elapsed() < Duration::from_millis(20) {
-                50
-            } else {
-                1000
-            }));
+            super::wait_a_little(begun);
         }
     }
 }
@@ -158,11 +152,6 @@ pub struct Injected {
 }
 
 impl Injected {
-    pub(super) fn by(mut self, victim: Lwp) -> Self {
-        self.victim = Some(victim);
-        self
-    }
-
     /// The process.
     pub fn pid(&self) -> Pid {
         self.pid
@@ -213,7 +202,7 @@ pub fn detach(pid: Pid) -> Result<bool, InjectError> {
     match view.state {
         attached::NO | attached::FAILED => return Ok(false),
         attached::BY_HAND => {
-            return Err(InjectError::Inside("a debugger has switched the agent on (in gdb: `locks track off`)"));
+            return Err(InjectError::Inside(BY_HAND));
         }
         attached::LEAVING => {}
         _ => {

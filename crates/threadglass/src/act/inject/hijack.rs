@@ -80,15 +80,19 @@ impl Drop for Hijacked<'_> {
 
 impl<'a> Hijacked<'a> {
     fn new(
+        prepared: &Prepared<'_>,
+        victim: &Victim,
         stopped: &'a StoppedThread,
-        regs: GeneralRegisters,
         mem: &'a File,
-        code: &Code,
     ) -> Result<Self, InjectError> {
         let lwp = stopped.lwp();
+        let regs = general_registers(stopped)?;
+        if !victim.has_room(prepared.live, regs.sp()) || is_in_sequence(prepared.live, lwp) {
+            return Err(InjectError::NoVictim);
+        }
         let mask = get_signal_mask(lwp).map_err(|errno| ControlError::System(lwp, errno))?;
         let float = stopped.registers(RegisterSet::Extended)?;
-        let frame = frame(&regs.resumed(), mask.0, &float, code.sigreturn.0).ok_or(InjectError::NoVictim)?;
+        let frame = frame(&regs.resumed(), mask.0, &float, prepared.code.sigreturn.0).ok_or(InjectError::NoVictim)?;
         mem.write_all_at(&frame.bytes, frame.at).map_err(|_| InjectError::NoVictim)?;
         tell_syscalls(lwp).map_err(|errno| ControlError::System(lwp, errno))?;
         Ok(Self { stopped, mem, regs, mask, is_masked: std::cell::Cell::new(false), frame })
@@ -104,8 +108,7 @@ impl<'a> Hijacked<'a> {
         for _ in 0..TRIES {
             self.to_syscall()?;
             self.to_syscall()?;
-            let bytes = self.stopped.registers(RegisterSet::General)?;
-            let after = GeneralRegisters::from_bytes(&bytes).ok_or(InjectError::NoVictim)?;
+            let after = general_registers(self.stopped)?;
             match after.result() {
                 // Stopped in the middle (SIGSTOP cannot be blocked), and nothing was done: once more.
                 _ if after.restart().is_some() => self.stopped.set_registers(RegisterSet::General, &regs.bytes())?,
@@ -174,11 +177,14 @@ impl<'a> Hijacked<'a> {
     }
 }
 
+fn general_registers(stopped: &StoppedThread) -> Result<GeneralRegisters, InjectError> {
+    GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)
+}
+
 /// The memory of the target, for writing also where the target itself may only read.
 pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
     let path = format!("/proc/{pid}/task/{lwp}/mem");
-    let file = OpenOptions::new().read(true).write(true).open(path);
-    file.map_err(|error| InjectError::Write(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))
+    OpenOptions::new().read(true).write(true).open(path).map_err(InjectError::writing)
 }
 
 /// **Stops** a thread, makes a raw thread by it, and lets it go.
@@ -193,11 +199,7 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     let begun = stopped.asked();
     // It goes by numbers up to here. Now that one of its threads is ours, they cannot become another process's.
     live.check_identity()?;
-    let regs = GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
-    if !victim.has_room(live, regs.sp()) || is_in_sequence(live, victim.lwp) {
-        return Err(InjectError::NoVictim);
-    }
-    let hijacked = Hijacked::new(&stopped, regs, mem, code)?;
+    let hijacked = Hijacked::new(prepared, victim, &stopped, mem)?;
     let (start, size) = hijacked.map(prepared)?;
     let made = hijacked
         .write(&room.fill((start, size), layout, code, shared, *wanted))
@@ -258,6 +260,7 @@ mod tests {
     /// What is learned of a program before one of its threads is stopped.
     struct Known {
         live: Live,
+        mem: File,
         layout: Layout,
         code: Code,
         room: Room,
@@ -269,11 +272,12 @@ mod tests {
             let layout = Layout::discover(&live, &live, &[]).unwrap();
             let code = code::find(&live, &layout).unwrap();
             let room = Room::new(&live, &layout, 0);
-            Self { live, layout, code, room }
+            let mem = open_memory(live.pid(), live.witness()).unwrap();
+            Self { live, mem, layout, code, room }
         }
 
         fn prepared(&self) -> Prepared<'_> {
-            let Self { live, layout, code, room } = self;
+            let Self { live, layout, code, room, .. } = self;
             let wanted = Wanted { mode: 1, objects: 0, attach: None };
             Prepared { live, force: false, leftover: None, layout, code, room, wanted }
         }
@@ -302,28 +306,22 @@ mod tests {
         crate::proc::map_at(&crate::proc::parse_maps(&text).0, at).is_some()
     }
 
-    /// Its registers are ours, and the way back is there.
-    fn hijack<'a>(known: &Known, stopped: &'a StoppedThread, mem: &'a File) -> Hijacked<'a> {
-        let regs = GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General).unwrap()).unwrap();
-        Hijacked::new(stopped, regs, mem, &known.code).unwrap()
-    }
-
     /// The new thread and all it has made may have ended, and its memory be gone, before the thread that made it wakes.
     #[test]
     fn a_thread_finds_its_way_back_when_the_memory_has_gone() {
         let mut fixture = sleeping();
         let known = Known::of(&fixture);
         let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
-        let mem = open_memory(live.pid(), live.witness()).unwrap();
         let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
-        let hijacked = std::mem::ManuallyDrop::new(hijack(&known, &stopped, &mem));
+        let hijacked = Hijacked::new(&prepared, &victim, &stopped, &known.mem).unwrap();
+        let hijacked = std::mem::ManuallyDrop::new(hijacked);
         let place = hijacked.map(&prepared).unwrap();
         let shared = shared(live, victim.pointer).unwrap();
         hijacked.write(&known.room.fill(place, &known.layout, &known.code, shared, prepared.wanted)).unwrap();
         hijacked.clone_into(&prepared, place.0).unwrap();
         // As another tool would, for which an agent is at work already.
         let go = Room::mail(place.0).offset(std::mem::offset_of!(table::control::Mail, go) as u64);
-        mem.write_all_at(&table::control::go::AWAY.to_le_bytes(), go.0).unwrap();
+        known.mem.write_all_at(&table::control::go::AWAY.to_le_bytes(), go.0).unwrap();
         eventually("the memory should be given back", || !is_mapped(live, place.0));
         drop(stopped);
         assert_eq!(fixture.ask("alive"), "alive");
@@ -338,10 +336,9 @@ mod tests {
     fn a_stop_that_comes_meanwhile_is_not_lost() {
         let mut fixture = sleeping();
         let known = Known::of(&fixture);
-        let (live, victim) = (&known.live, known.victim());
-        let mem = open_memory(live.pid(), live.witness()).unwrap();
+        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
         let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
-        let hijacked = hijack(&known, &stopped, &mem);
+        let hijacked = Hijacked::new(&prepared, &victim, &stopped, &known.mem).unwrap();
         crate::sys::task::send_signal(live.pid(), victim.lwp, libc::SIGSTOP as u32).unwrap();
         hijacked.call(&known.code, syscall::GETPID, [0; 6], 0).unwrap();
         drop(hijacked);
@@ -360,9 +357,8 @@ mod tests {
         let mut fixture = sleeping();
         let known = Known::of(&fixture);
         let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
-        let mem = open_memory(live.pid(), live.witness()).unwrap();
         let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
-        let hijacked = hijack(&known, &stopped, &mem);
+        let hijacked = Hijacked::new(&prepared, &victim, &stopped, &known.mem).unwrap();
         let (start, _) = hijacked.map(&prepared).unwrap();
         drop(hijacked);
         drop(stopped);
@@ -383,10 +379,9 @@ mod tests {
         let mut fixture = sleeping();
         let known = Known::of(&fixture);
         let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
-        let mem = open_memory(live.pid(), live.witness()).unwrap();
         let expected: Vec<_> = places::free(live.maps()).take(2).collect();
         let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
-        let hijacked = hijack(&known, &stopped, &mem);
+        let hijacked = Hijacked::new(&prepared, &victim, &stopped, &known.mem).unwrap();
         // The second does not know of the first.
         let made = [hijacked.map(&prepared).unwrap(), hijacked.map(&prepared).unwrap()];
         for (start, size) in made {
@@ -401,15 +396,10 @@ mod tests {
     /// Leaves a hijacked thread as the death of its tracer would, after so many steps.
     fn abandon(prepared: &Prepared<'_>, victim: &Victim, mem: &File, steps: u32) -> Result<(), InjectError> {
         let stopped = StoppedThread::stop(prepared.live.pid(), victim.lwp)?;
-        let regs =
-            GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)?;
-        if !victim.has_room(prepared.live, regs.sp()) || is_in_sequence(prepared.live, victim.lwp) {
-            return Err(InjectError::NoVictim);
-        }
-        let hijacked = std::mem::ManuallyDrop::new(Hijacked::new(&stopped, regs, mem, prepared.code)?);
+        let hijacked = std::mem::ManuallyDrop::new(Hijacked::new(prepared, victim, &stopped, mem)?);
         // A call that changes nothing.
         let args = [1, 2, 3, 4, 5, 6];
-        let calling = regs.calling(prepared.code.syscall_ret.0, hijacked.frame.at, syscall::GETPID, args, 7);
+        let calling = hijacked.regs.calling(prepared.code.syscall_ret.0, hijacked.frame.at, syscall::GETPID, args, 7);
         if steps > 0 {
             stopped.set_registers(RegisterSet::General, &calling.bytes())?;
         }
@@ -428,14 +418,13 @@ mod tests {
         let mut fixture = Fixture::start(&program, &[]);
         let known = Known::of(&fixture);
         let (live, prepared) = (&known.live, known.prepared());
-        let mem = open_memory(live.pid(), live.witness()).unwrap();
         let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
         let mut done = [0_u32; 5];
         for round in 0..40 {
             let snapshot = crate::look::look(live, crate::look::Scope::Threads, crate::look::Names::None).unwrap();
             for victim in victim::candidates(live, &snapshot) {
                 let steps = (round + victim.lwp.0 as u32) % 5;
-                done[steps as usize] += u32::from(abandon(&prepared, &victim, &mem, steps).is_ok());
+                done[steps as usize] += u32::from(abandon(&prepared, &victim, &known.mem, steps).is_ok());
             }
             let before = ask();
             eventually("everything should go on", || {

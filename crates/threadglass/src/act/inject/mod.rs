@@ -28,11 +28,12 @@ use crate::look::{Names, Scope, look};
 use crate::memory::{Memory, ReadError};
 use crate::model::Remedy;
 use crate::runtimes::glibc::{Layout, LayoutError};
+use crate::runtimes::{u32_at, u64_at};
 use crate::table::TrackError;
 use crate::target::{Live, TargetError};
 use crate::{Pid, RemoteAddr};
 use control::Control;
-use hijack::{Made, Prepared};
+use hijack::Prepared;
 use nix::errno::Errno;
 use places::Leftover;
 use room::{Room, Wanted};
@@ -130,6 +131,10 @@ pub enum InjectError {
 }
 
 impl InjectError {
+    fn writing(error: std::io::Error) -> Self {
+        Self::Write(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+    }
+
     /// What could be done, where that takes a command of the face.
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
@@ -174,7 +179,7 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
             }
             Some(view) if matches!(view.state, attached::WAITING | attached::YES) => {
                 // Another tool has it at work: join, unless it leaves this very moment.
-                if let Some(injected) = there.and_then(|control| control.join(&live, until, None, None).ok()) {
+                if let Some(injected) = there.and_then(|control| control.join(&live, until).ok()) {
                     return Ok(injected);
                 }
                 if Instant::now() > until {
@@ -182,7 +187,7 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
                 }
             }
             Some(view) if view.state == attached::BY_HAND => {
-                return Err(InjectError::Inside("a debugger has switched the agent on (in gdb: `locks track off`)"));
+                return Err(InjectError::Inside(control::BY_HAND));
             }
             Some(view) if view.state == attached::LEAVING => {}
             _ => return load(&live, there, options, until),
@@ -205,40 +210,35 @@ fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) 
     let room = Room::new(live, &layout, payload);
     let mem = hijack::open_memory(live.pid(), live.witness())?;
     let leftover = Leftover::find(live);
-    let mut tried = 0;
+    let prepared = Prepared { live, force: options.force, leftover, layout: &layout, code: &code, room: &room, wanted };
     let mut filtered = None;
-    let (made, victim) = loop {
+    for _ in 0..TRIES {
         let snapshot = look(live, Scope::Threads, Names::None)?;
-        let prepared =
-            Prepared { live, force: options.force, leftover, layout: &layout, code: &code, room: &room, wanted };
-        let mut made = None;
         for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
-            match hijack::make_thread(&prepared, &victim, &mem) {
+            let made = match hijack::make_thread(&prepared, &victim, &mem) {
                 // It moved to another stack, or has ended.
-                Err(InjectError::NoVictim | InjectError::Control(ControlError::NoThread(..))) => {}
+                Err(InjectError::NoVictim | InjectError::Control(ControlError::NoThread(..))) => continue,
                 // Another may be in a call that it may repeat.
-                Err(InjectError::Control(ControlError::Filtered(_, danger))) => filtered = Some(danger),
-                other => {
-                    made = Some((other?, victim.lwp));
-                    break;
+                Err(InjectError::Control(ControlError::Filtered(_, danger))) => {
+                    filtered = Some(danger);
+                    continue;
                 }
-            }
+                made => made?,
+            };
+            let mut injected = settle(live, &mem, made.start, &room, until)?;
+            injected.pause = Some(made.pause);
+            injected.interrupted = made.interrupted;
+            injected.victim = Some(victim.lwp);
+            return Ok(injected);
         }
-        tried += 1;
-        match made {
-            Some(made) => break made,
-            None if tried == TRIES => {
-                return Err(filtered.map_or(InjectError::NoVictim, |danger| InjectError::Seccomp(live.pid(), danger)));
-            }
-            None => std::thread::sleep(Duration::from_millis(5)),
-        }
-    };
-    settle(live, &mem, &made, &room, until).map(|it| it.by(victim))
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(filtered.map_or(InjectError::NoVictim, |danger| InjectError::Seccomp(live.pid(), danger)))
 }
 
-/// Follows the threads inside until the agent is at work.
-fn settle(live: &Live, mem: &File, made: &Made, room: &Room, until: Instant) -> Result<Injected, InjectError> {
-    let mail = Room::mail(made.start);
+/// Follows the threads inside, whose memory begins at `start`, until the agent is at work.
+fn settle(live: &Live, mem: &File, start: RemoteAddr, room: &Room, until: Instant) -> Result<Injected, InjectError> {
+    let mail = Room::mail(start);
     let at = |field: usize| mail.offset(field as u64);
     let tell = |what: u32| write(mem, at(offset_of!(Mail, go)), &what.to_le_bytes());
     let begun = Instant::now();
@@ -246,17 +246,17 @@ fn settle(live: &Live, mem: &File, made: &Made, room: &Room, until: Instant) -> 
     loop {
         let mut bytes = [0; MAIL_SIZE];
         let is_there = live.read_exact(mail, &mut bytes).is_ok();
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| u32_at(&bytes, at).unwrap_or(0);
         let state = word(offset_of!(Mail, state));
         match state {
             _ if !is_there => {
                 // The agent has given the memory back: it has been told to go on, or somebody else is served.
                 let live = Live::open(live.pid())?;
                 let control = Control::find(&live)?.ok_or(InjectError::Silent)?;
-                return control.join(&live, until, Some(made.pause), made.interrupted);
+                return control.join(&live, until);
             }
             step::FILE if !is_filled => {
-                if let Err(error) = bring(mem, made.start, room, word(offset_of!(Mail, file))) {
+                if let Err(error) = bring(mem, start, room, word(offset_of!(Mail, file))) {
                     let _ = tell(go::AWAY);
                     return Err(error);
                 }
@@ -264,10 +264,8 @@ fn settle(live: &Live, mem: &File, made: &Made, room: &Room, until: Instant) -> 
                 is_filled = true;
             }
             step::ENTERED => {
-                let at = offset_of!(Mail, thread);
-                let address = bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
-                let control = Control::at(RemoteAddr(address), RemoteAddr(0));
-                return control.join(live, until, Some(made.pause), made.interrupted);
+                let address = u64_at(&bytes, offset_of!(Mail, thread)).unwrap_or(0);
+                return Control::at(RemoteAddr(address), RemoteAddr(0)).join(live, until);
             }
             failed if failed >= step::FAILED => {
                 let _ = tell(go::AWAY);
@@ -287,15 +285,20 @@ fn settle(live: &Live, mem: &File, made: &Made, room: &Room, until: Instant) -> 
             let _ = tell(go::AWAY);
             return Err(InjectError::Silent);
         }
-        std::thread::sleep(Duration::from_micros(if begun.elapsed() < Duration::from_millis(20) { 50 } else { 1000 }));
+        wait_a_little(begun);
     }
+}
+
+/// Waits for something that usually comes soon after `begun`.
+fn wait_a_little(begun: Instant) {
+    let is_soon = begun.elapsed() < Duration::from_millis(20);
+    std::thread::sleep(Duration::from_micros(if is_soon { 50 } else { 1000 }));
 }
 
 /// Writes into the address space that was opened at the beginning, and no other: by now the process may have executed
 /// another program, or its number be another process's.
 fn write(mem: &File, at: RemoteAddr, bytes: &[u8]) -> Result<(), InjectError> {
-    let written = mem.write_all_at(bytes, at.0);
-    written.map_err(|error| InjectError::Write(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))
+    mem.write_all_at(bytes, at.0).map_err(InjectError::writing)
 }
 
 /// Writes the agent into the program's memory, from where its own thread puts it into the file that it has made. No

@@ -1,7 +1,7 @@
 //! Which processes are left alone, and why: told before anything is changed.
 
 use super::{InjectError, calls, cgroup};
-use crate::act::fits::is_sanitizer;
+use crate::act::fits::{is_sanitizer, misfit_file};
 use crate::elf::Image;
 use crate::memory::Memory;
 use crate::proc::{KernelState, parse_file_limit, parse_status};
@@ -16,26 +16,23 @@ const LOCKED: u64 = 1 << 20;
 /// Why nothing may be put into this process.
 pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
     let pid = live.pid();
+    let misfit = |why: &str| Err(InjectError::Misfit(why.to_owned()));
     if let Some(denial) = live.denial() {
         return Err(InjectError::Denied(pid, denial.to_string()));
     }
     let exe = format!("/proc/{pid}/exe");
-    if let Some(why) = crate::act::fits::misfit_file(exe.as_ref(), &live.identity().exe.unwrap_or_else(|| exe.clone()))
-    {
-        return Err(InjectError::Misfit(why));
+    if let Some(why) = misfit_file(exe.as_ref(), &live.identity().exe.unwrap_or_else(|| exe.clone())) {
+        return misfit(&why);
     }
     if live.modules().iter().any(|module| module.library() == Library::Musl) {
-        return Err(InjectError::Misfit(
-            "the program uses the C library musl, which the agent does not know".to_owned(),
-        ));
+        return misfit("the program uses the C library musl, which the agent does not know");
     }
     // Their allocators know their own threads only.
     if live.modules().iter().any(|module| is_sanitizer(&module.name())) || has_own_threads(live) {
-        return Err(InjectError::Misfit(
+        return misfit(
             "the program is built with a sanitizer, or has an allocator and a pthread_create of its own: it must know all \
-             threads"
-                .to_owned(),
-        ));
+             threads",
+        );
     }
     // libc forgoes its locks while there is but one thread: another would come upon it in the middle of something.
     let is_single = match single_thread_word(live).and_then(|word| live.read_u32(word).ok()) {
@@ -43,15 +40,15 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         None => live.lwps()?.len() < 2,
     };
     if is_single {
-        return Err(InjectError::Misfit(format!("process {pid} has only one thread: nobody waits for its locks")));
+        return misfit(&format!("process {pid} has only one thread: nobody waits for its locks"));
     }
     // Its own thread writes the file that is loaded.
     let limits = std::fs::read(format!("/proc/{pid}/limits")).unwrap_or_default();
     if let Some(limit) = parse_file_limit(&limits).filter(|limit| *limit < agent::AGENT.len() as u64) {
-        return Err(InjectError::Misfit(format!(
+        return misfit(&format!(
             "process {pid} may write no file larger than {limit} bytes (RLIMIT_FSIZE), and the agent has {}",
             agent::AGENT.len()
-        )));
+        ));
     }
     let mut threads = Vec::new();
     let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
@@ -66,7 +63,7 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
             return Err(InjectError::Stopped(pid));
         }
         if status.has_shadow_stack {
-            return Err(InjectError::Misfit("the processor guards its return addresses (shadow stacks)".to_owned()));
+            return misfit("the processor guards its return addresses (shadow stacks)");
         }
         if !force && status.locked > LOCKED {
             return Err(InjectError::Locked(pid));

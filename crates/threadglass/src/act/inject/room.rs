@@ -145,33 +145,30 @@ impl Room {
         text(offset_of!(Mail, name), table::control::ATTACH_SYMBOL);
         text(offset_of!(Mail, file_name), crate::table::FILE_NAME);
         // The table of thread-local blocks: its length, its age, and for each object that it has none yet.
-        let mut blocks = Vec::new();
-        for word in [self.slots - 1, 0, shared.generation, 0] {
-            blocks.extend_from_slice(&u64::to_le_bytes(word));
-        }
-        for _ in 0..self.slots - 1 {
-            blocks.extend_from_slice(&u64::MAX.to_le_bytes());
-            blocks.extend_from_slice(&0_u64.to_le_bytes());
-        }
-        // The head of the descriptor is part of the ABI; the place in the list of threads is a list of one.
-        let mut head = vec![0; 0x38];
-        let mut put = |at: usize, value: u64| head[at..at + 8].copy_from_slice(&value.to_le_bytes());
-        put(0, tcb.0);
-        put(8, table.offset(16).0);
-        put(16, tcb.0);
-        put(24, 1); // there is more than one thread
-        put(0x28, shared.guards[0]);
-        put(0x30, shared.guards[1]);
+        let blocks = [self.slots - 1, 0, shared.generation, 0].into_iter();
+        let blocks = blocks.chain((1..self.slots).flat_map(|_| [u64::MAX, 0]));
+        mail.resize(MAIL_SIZE.next_multiple_of(64), 0);
+        mail.extend(bytes_of(blocks));
+        // The head of the descriptor is part of the ABI: here, that there is more than one thread.
+        let [stack_guard, pointer_guard] = shared.guards;
+        let head = [tcb.0, table.offset(16).0, tcb.0, 1, 0, stack_guard, pointer_guard];
+        // The place in the list of threads is a list of one.
         let node = tcb.offset(layout.list);
-        let list: Vec<u8> = [node.0; 2].iter().flat_map(|word| word.to_le_bytes()).collect();
-        mail.extend(std::iter::repeat_n(0, (MAIL_SIZE.next_multiple_of(64)) - MAIL_SIZE));
-        mail.extend(blocks);
-        let entry = (self.entry(start), start.0.to_le_bytes().to_vec());
-        let mut parts = vec![(start, stub().to_vec()), (mail_at, mail), (tcb, head), (node, list), entry];
+        let mut parts = vec![
+            (start, stub().to_vec()),
+            (mail_at, mail),
+            (tcb, bytes_of(head)),
+            (node, bytes_of([node.0; 2])),
+            (self.entry(start), bytes_of([start.0])),
+        ];
         let data = self.data.iter().filter_map(|(below, bytes)| Some((tcb.checked_sub(*below)?, bytes.clone())));
         parts.extend(data);
         parts
     }
+}
+
+fn bytes_of(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
 /// A number that no other injection has.

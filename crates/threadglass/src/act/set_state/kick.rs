@@ -38,14 +38,14 @@ impl Kicked {
         self.longest = self.longest.max(other.longest);
     }
 
-    fn pause(&mut self, pause: Duration) {
-        self.total += pause;
-        self.longest = self.longest.max(pause);
-    }
-
-    fn count(&mut self, thread: &StoppedThread) {
+    /// Lets a thread go that was asked to stop at `started`.
+    fn let_go(&mut self, thread: StoppedThread, started: Instant) {
         self.kicked.push(thread.lwp());
         self.interrupted.extend(thread.visible_interruption().map(|call| (thread.lwp(), call)));
+        drop(thread);
+        let pause = started.elapsed();
+        self.total += pause;
+        self.longest = self.longest.max(pause);
     }
 
     fn refuse(&mut self, pid: Pid, lwp: Lwp, why: String) {
@@ -85,9 +85,7 @@ impl Held {
     pub(super) fn release(self) -> Kicked {
         let Self { threads, rest, mut report } = self;
         for (thread, started) in threads {
-            report.count(&thread);
-            drop(thread);
-            report.pause(started.elapsed());
+            report.let_go(thread, started);
         }
         kick_into(&mut report, &rest);
         report
@@ -106,11 +104,7 @@ fn kick_into(report: &mut Kicked, threads: &[(Pid, Lwp)]) {
     for (pid, lwp) in threads {
         let started = Instant::now();
         match stop(*pid, *lwp) {
-            Ok(thread) => {
-                report.count(&thread);
-                drop(thread);
-                report.pause(started.elapsed());
-            }
+            Ok(thread) => report.let_go(thread, started),
             Err(why) => report.refuse(*pid, *lwp, why),
         }
     }

@@ -1,7 +1,7 @@
 //! Back to the bytes from before.
 
 use crate::model::{Family, SetPlan, SyncKind, WordWrite};
-use crate::runtimes::SetError;
+use crate::runtimes::{SetError, u32_at};
 use crate::{Lwp, RemoteAddr};
 
 /// What it takes to give an object of which `words` were written its old bytes again, which are `old`. Refuses if it
@@ -19,7 +19,7 @@ pub fn undo_plan(
     if old.len() != new.len() || old.len() != now.len() || !old.len().is_multiple_of(4) {
         return Err(changed);
     }
-    let word = |bytes: &[u8]| <[u8; 4]>::try_from(bytes).map_or(0, u32::from_le_bytes);
+    let word = |bytes: &[u8]| u32_at(bytes, 0).unwrap_or(0);
     let mut words = Vec::new();
     for (index, ((old, new), now)) in old.chunks(4).zip(new.chunks(4)).zip(now.chunks(4)).enumerate() {
         if now != new && !(is_partial && now == old) {
