@@ -79,25 +79,23 @@ impl Tracer {
         lwp: Lwp,
         act: impl FnOnce(&mut Held) -> Result<R, ControlError> + Send + 'static,
     ) -> Result<R, ControlError> {
-        let failed = |errno| ControlError::System(lwp, errno);
+        let failed = || ControlError::System(lwp, Errno::EAGAIN);
         let (answer, result) = channel();
         {
             // No callback or other foreign code runs while this is held.
             let mut worker = self.worker.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if !worker.as_ref().is_some_and(Worker::exists) {
-                // Nothing of one that was left in the parent may be touched: its memory was given to others.
-                std::mem::forget(worker.take());
-                *worker = Some(Worker::start(self.pid).map_err(|_| failed(Errno::EAGAIN))?);
-            }
+            // Nothing of one that was left in the parent may be touched: its memory was given to others.
+            std::mem::forget(worker.take_if(|worker| !worker.exists()));
+            let worker = match &mut *worker {
+                Some(worker) => worker,
+                none => none.insert(Worker::start(self.pid).map_err(|_| failed())?),
+            };
             let job: Job = Box::new(move |held| {
                 let _ = answer.send(act(held));
             });
-            match worker.as_ref() {
-                Some(worker) => worker.jobs.send(job).map_err(|_| failed(Errno::EAGAIN))?,
-                None => return Err(failed(Errno::EAGAIN)),
-            }
+            worker.jobs.send(job).map_err(|_| failed())?;
         }
-        result.recv().unwrap_or(Err(failed(Errno::EAGAIN)))
+        result.recv().unwrap_or(Err(failed()))
     }
 
     /// Suspends a thread until [`Self::resume`], or until the tracer goes. Suspending twice is the

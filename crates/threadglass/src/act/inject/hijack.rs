@@ -293,6 +293,13 @@ mod tests {
             });
             found.unwrap()
         }
+
+        /// What `act` returns, done while a thread of it is ours.
+        fn while_hijacked<R>(&self, act: impl FnOnce(&Hijacked<'_>) -> R) -> R {
+            let victim = self.victim();
+            let stopped = StoppedThread::stop(self.live.pid(), victim.lwp).unwrap();
+            act(&Hijacked::new(&self.prepared(), &victim, &stopped, &self.mem).unwrap())
+        }
     }
 
     /// A program whose threads sleep.
@@ -336,13 +343,11 @@ mod tests {
     fn a_stop_that_comes_meanwhile_is_not_lost() {
         let mut fixture = sleeping();
         let known = Known::of(&fixture);
-        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
-        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
-        let hijacked = Hijacked::new(&prepared, &victim, &stopped, &known.mem).unwrap();
-        crate::sys::task::send_signal(live.pid(), victim.lwp, libc::SIGSTOP as u32).unwrap();
-        hijacked.call(&known.code, syscall::GETPID, [0; 6], 0).unwrap();
-        drop(hijacked);
-        drop(stopped);
+        known.while_hijacked(|hijacked| {
+            let lwp = hijacked.stopped.lwp();
+            crate::sys::task::send_signal(known.live.pid(), lwp, libc::SIGSTOP as u32).unwrap();
+            hijacked.call(&known.code, syscall::GETPID, [0; 6], 0).unwrap();
+        });
         eventually("the program should be stopped", || {
             testkit::task_state(fixture.pid(), fixture.pid()).is_some_and(|task| task.letter == 'T')
         });
@@ -356,12 +361,8 @@ mod tests {
     fn what_a_thread_may_still_come_to_is_left_alone() {
         let mut fixture = sleeping();
         let known = Known::of(&fixture);
-        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
-        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
-        let hijacked = Hijacked::new(&prepared, &victim, &stopped, &known.mem).unwrap();
-        let (start, _) = hijacked.map(&prepared).unwrap();
-        drop(hijacked);
-        drop(stopped);
+        let live = &known.live;
+        let (start, _) = known.while_hijacked(|hijacked| hijacked.map(&known.prepared()).unwrap());
         let is_found = || Leftover::find(live).is_some_and(|left| left.start == start);
         eventually("it should be found", is_found);
         testkit::signal(fixture.pid(), testkit::Signal::SIGSTOP);
@@ -378,17 +379,16 @@ mod tests {
     fn memory_is_at_a_place_of_ours_also_if_another_tool_was_quicker() {
         let mut fixture = sleeping();
         let known = Known::of(&fixture);
-        let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
+        let live = &known.live;
         let expected: Vec<_> = places::free(live.maps()).take(2).collect();
-        let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
-        let hijacked = Hijacked::new(&prepared, &victim, &stopped, &known.mem).unwrap();
-        // The second does not know of the first.
-        let made = [hijacked.map(&prepared).unwrap(), hijacked.map(&prepared).unwrap()];
-        for (start, size) in made {
-            hijacked.call(&known.code, syscall::MUNMAP, [start.0, size, 0, 0, 0, 0], 0).unwrap();
-        }
-        drop(hijacked);
-        drop(stopped);
+        let made = known.while_hijacked(|hijacked| {
+            // The second does not know of the first.
+            let made = [(); 2].map(|()| hijacked.map(&known.prepared()).unwrap());
+            for (start, size) in made {
+                hijacked.call(&known.code, syscall::MUNMAP, [start.0, size, 0, 0, 0, 0], 0).unwrap();
+            }
+            made
+        });
         assert_eq!(made.map(|(start, _)| start).to_vec(), expected);
         assert_eq!(fixture.ask("alive"), "alive");
     }

@@ -7,7 +7,6 @@ use crate::memory::Memory;
 use crate::proc::{KernelState, parse_file_limit, parse_status};
 use crate::target::{KernelFacts, Library, Live, Module, Target};
 use crate::{Lwp, RemoteAddr};
-use nix::errno::Errno;
 use std::collections::HashSet;
 
 /// Locked memory beyond this is a program that has locked all of it, rather than a few secrets.
@@ -51,11 +50,9 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         ));
     }
     let mut threads = Vec::new();
-    let task = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| InjectError::System(Errno::ESRCH))?;
-    for entry in task.flatten() {
-        let Some(status) = std::fs::read(entry.path().join("status")).ok().and_then(|read| parse_status(&read)) else {
-            continue;
-        };
+    for lwp in live.lwps()? {
+        let status = std::fs::read(format!("/proc/{pid}/task/{lwp}/status")).unwrap_or_default();
+        let Some(status) = parse_status(&status) else { continue };
         if status.tracer != 0 {
             return Err(InjectError::Traced(pid, status.tracer));
         }
@@ -71,9 +68,7 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         if !force && status.seccomp == 1 {
             return Err(InjectError::Seccomp(pid, "it is confined to four system calls".to_owned()));
         }
-        let lwp = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(Lwp);
-        let kind = (status.seccomp != 0).then_some((status.seccomp, status.seccomp_filters));
-        threads.extend(lwp.map(|lwp| (lwp, kind)));
+        threads.push((lwp, (status.seccomp != 0).then_some((status.seccomp, status.seccomp_filters))));
     }
     if !force && let Some(spare) = cgroup::spare(pid).filter(|spare| spare.bytes < cgroup::NEEDED) {
         let group = spare.group.display().to_string();

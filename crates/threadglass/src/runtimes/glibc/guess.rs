@@ -36,20 +36,17 @@ impl Around<'_> {
     }
 
     fn candidates(&self, wait: &FutexWait) -> Vec<Class> {
-        let word = wait.word;
+        let (word, value) = (wait.word, wait.value);
         let inferred = |kind, address: Option<RemoteAddr>, side| {
             address.and_then(|address| self.fits(kind, address, side, Evidence::Inferred))
         };
         let mut found = Vec::new();
-        match (wait.op, wait.value) {
-            // Without a deadline, a mutex is waited for by the plain call.
-            (op, 2) if op == FutexOp::Wait || wait.timed => {
-                found.extend(inferred(SyncKind::Mutex, Some(word), None));
-            }
-            _ => {}
+        // Without a deadline, a mutex is waited for by the plain call.
+        if value == 2 && (wait.op == FutexOp::Wait || wait.timed) {
+            found.extend(inferred(SyncKind::Mutex, Some(word), None));
         }
-        match (wait.op, wait.value) {
-            (FutexOp::Wait, value) => {
+        match wait.op {
+            FutexOp::Wait => {
                 found.extend(inferred(SyncKind::Barrier, word.checked_sub(4), None));
                 if value & 3 == 1 {
                     found.extend(inferred(SyncKind::Once, Some(word), None));
@@ -58,7 +55,7 @@ impl Around<'_> {
                     found.extend(self.conds(word));
                 }
             }
-            (FutexOp::WaitBitset, value) => {
+            FutexOp::WaitBitset => {
                 if value == 0 {
                     found.extend(inferred(SyncKind::Semaphore, Some(word), None));
                 }
@@ -74,7 +71,7 @@ impl Around<'_> {
                     found.extend(inferred(SyncKind::Rwlock, Some(word), Some(Side::Read)));
                 }
             }
-            _ => {}
+            FutexOp::LockPi | FutexOp::WaitRequeuePi => {}
         }
         found
     }

@@ -9,8 +9,8 @@ const SHARED: u32 = 128;
 
 pub(super) fn decode(bytes: &[u8]) -> Option<Content> {
     bytes.get(..SIZE)?;
-    let [entered, round, needed, shared, left] = [0, 4, 8, 12, 16].map(|at| u32_at(bytes, at));
-    let (entered, round, needed, shared, left) = (entered?, round?, needed?, shared?, left?);
+    let word = |at| u32_at(bytes, at);
+    let (entered, round, needed, shared, left) = (word(0)?, word(4)?, word(8)?, word(12)?, word(16)?);
     let arrived = entered.wrapping_sub(round);
     let state = if arrived == 0 { SyncState::Idle } else { SyncState::Waiting };
     Some(Content {

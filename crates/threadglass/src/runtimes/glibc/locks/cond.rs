@@ -44,32 +44,20 @@ pub(super) fn decode(bytes: &[u8], layout: CondLayout) -> Option<Content> {
     bytes.get(..SIZE)?;
     let references = u32_at(bytes, layout.inside()?)?;
     let inside = references >> INSIDE_SHIFT;
+    let (sequence, start) = (u64_at(bytes, 0)? >> 1, u64_at(bytes, 8)?);
+    let fits = match layout {
+        CondLayout::Old => {
+            let users = [u32_at(bytes, 16)? >> 1, u32_at(bytes, 20)? >> 1];
+            start >> 1 <= sequence && users.iter().all(|users| *users <= inside)
+        }
+        CondLayout::New => start <= sequence && u64_at(bytes, 40)? == 0,
+        CondLayout::Unknown => false,
+    };
     let state = if inside == 0 { SyncState::Idle } else { SyncState::Waiting };
     Some(Content {
         shared: Some(references & SHARED != 0),
         has_waiters: inside != 0,
-        is_plausible: is_plausible(bytes, layout)?,
+        is_plausible: inside < 1 << 22 && u64::from(inside) <= sequence && fits,
         ..Content::plain(bytes, Some(SIZE as u64), state, Detail::Cond { inside, mutex: None })
-    })
-}
-
-/// Whether a condition variable of this layout can have these bytes.
-fn is_plausible(bytes: &[u8], layout: CondLayout) -> Option<bool> {
-    let inside = u32_at(bytes, layout.inside()?)? >> INSIDE_SHIFT;
-    let sequence = u64_at(bytes, 0)? >> 1;
-    let start = u64_at(bytes, 8)?;
-    Some(match layout {
-        CondLayout::Old => {
-            let users = [u32_at(bytes, 16)? >> 1, u32_at(bytes, 20)? >> 1];
-            inside < 1 << 22
-                && start >> 1 <= sequence
-                && u64::from(inside) <= sequence
-                && users.iter().all(|users| *users <= inside)
-        }
-        CondLayout::New => {
-            let unused = u64_at(bytes, 40)?;
-            inside < 1 << 22 && start <= sequence && u64::from(inside) <= sequence && unused == 0
-        }
-        CondLayout::Unknown => false,
     })
 }
