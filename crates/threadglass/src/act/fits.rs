@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The file that a shell would run under this name.
 fn find(program: &OsStr) -> Option<PathBuf> {
-    if Path::new(program).components().count() > 1 || program.as_encoded_bytes().contains(&b'/') {
+    if program.as_encoded_bytes().contains(&b'/') {
         return Some(program.into());
     }
     let path = std::env::var_os("PATH")?;

@@ -32,12 +32,8 @@ impl MemoryWrite for LiveWriter<'_> {
         let written = match through(self.0.witness()) {
             // It has ended, but others of the process may go on.
             Err(Errno::ESRCH) => {
-                let others = self.0.lwps().unwrap_or_default();
-                others
-                    .into_iter()
-                    .map(through)
-                    .find(|written| *written != Err(Errno::ESRCH))
-                    .unwrap_or(Err(Errno::ESRCH))
+                let mut others = self.0.lwps().unwrap_or_default().into_iter().map(through);
+                others.find(|written| *written != Err(Errno::ESRCH)).unwrap_or(Err(Errno::ESRCH))
             }
             written => written,
         };

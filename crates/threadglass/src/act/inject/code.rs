@@ -56,16 +56,13 @@ pub(super) fn find(live: &Live, layout: &Layout) -> Result<Code, InjectError> {
         let own = threads.as_ref().and_then(|image| image.address_of(name));
         own.or_else(|| libc.address_of(name)).ok_or(InjectError::Missing(name))
     };
-    let new = libc.address_of("dlopen").zip(libc.address_of("dlsym"));
-    let old = || libc.address_of("__libc_dlopen_mode").zip(libc.address_of("__libc_dlsym"));
     const NOW: u64 = 2;
     // How libc called itself: as if `dlopen` had been called.
     const OLD_NOW: u64 = NOW | 0x8000_0000;
-    let (open, symbol, open_mode) = match (new, old()) {
-        (Some((open, symbol)), _) => (open, symbol, NOW),
-        (None, Some((open, symbol))) => (open, symbol, OLD_NOW),
-        (None, None) => return Err(InjectError::Missing("dlopen")),
-    };
+    let loader = |open, symbol, mode| Some((libc.address_of(open)?, libc.address_of(symbol)?, mode));
+    let (open, symbol, open_mode) = loader("dlopen", "dlsym", NOW)
+        .or_else(|| loader("__libc_dlopen_mode", "__libc_dlsym", OLD_NOW))
+        .ok_or(InjectError::Missing("dlopen"))?;
     let in_libc = |map: &&crate::proc::MapEntry| map.exec && map.read && module.contains(map.start);
     let text = live.maps().iter().find(in_libc).ok_or(InjectError::NoGlibc)?;
     let mut bytes = vec![0; (text.end.0 - text.start.0).min(MOST) as usize];

@@ -35,14 +35,12 @@ impl Control {
     }
 
     /// That of the agent in the process, if one is loaded that can be attached.
-    pub(super) fn find(live: &Live) -> Result<Option<Self>, InjectError> {
-        for module in live.modules().iter().filter(|module| module.name().contains(crate::table::FILE_NAME)) {
-            let Ok(image) = Image::with_symbols(live, module.base, live.limits()) else { continue };
-            if let (Some(address), Some(attach)) = (image.address_of(CONTROL_SYMBOL), image.address_of(ATTACH_SYMBOL)) {
-                return Ok(Some(Self { address, attach }));
-            }
-        }
-        Ok(None)
+    pub(super) fn find(live: &Live) -> Option<Self> {
+        let mut agents = live.modules().iter().filter(|module| module.name().contains(crate::table::FILE_NAME));
+        agents.find_map(|module| {
+            let image = Image::with_symbols(live, module.base, live.limits()).ok()?;
+            Some(Self { address: image.address_of(CONTROL_SYMBOL)?, attach: image.address_of(ATTACH_SYMBOL)? })
+        })
     }
 
     pub(super) fn view(&self, live: &Live) -> Result<ControlView, InjectError> {
@@ -197,7 +195,7 @@ pub fn detach(pid: Pid) -> Result<bool, InjectError> {
     if let Some(denial) = live.denial() {
         return Err(InjectError::Denied(pid, denial.to_string()));
     }
-    let Some(control) = Control::find(&live)? else { return Ok(false) };
+    let Some(control) = Control::find(&live) else { return Ok(false) };
     let view = control.view(&live)?;
     match view.state {
         attached::NO | attached::FAILED => return Ok(false),
@@ -219,6 +217,6 @@ pub fn detach(pid: Pid) -> Result<bool, InjectError> {
 
 /// Whether a process was started with the agent in it, which then needs no injection.
 pub fn is_preloaded(live: &Live) -> bool {
-    let view = Control::find(live).ok().flatten().and_then(|control| control.view(live).ok());
+    let view = Control::find(live).and_then(|control| control.view(live).ok());
     view.is_some_and(|view| !view.is_late)
 }

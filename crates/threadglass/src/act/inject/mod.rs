@@ -172,7 +172,7 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
     let until = Instant::now() + PATIENCE;
     for _ in 0..3 {
         let live = Live::open(pid)?;
-        let there = Control::find(&live)?;
+        let there = Control::find(&live);
         match there.as_ref().map(|control| control.view(&live)).transpose()? {
             Some(view) if !view.is_late => {
                 return Err(InjectError::Inside("the program was started with the agent in it, which needs no other"));
@@ -252,7 +252,7 @@ fn settle(live: &Live, mem: &File, start: RemoteAddr, room: &Room, until: Instan
             _ if !is_there => {
                 // The agent has given the memory back: it has been told to go on, or somebody else is served.
                 let live = Live::open(live.pid())?;
-                let control = Control::find(&live)?.ok_or(InjectError::Silent)?;
+                let control = Control::find(&live).ok_or(InjectError::Silent)?;
                 return control.join(&live, until);
             }
             step::FILE if !is_filled => {

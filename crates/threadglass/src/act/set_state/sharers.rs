@@ -28,9 +28,7 @@ pub fn find_sharers(target: &dyn Target, address: RemoteAddr, size: u64) -> Shar
             Ok(maps) => {
                 let maps = parse_maps(&maps).0;
                 let places = maps.iter().filter_map(|map| place(mine, map, offset));
-                for place in places {
-                    sharers.waiters.extend(waiters(pid, place, size).map(|lwp| (pid, lwp)));
-                }
+                sharers.waiters.extend(places.flat_map(|place| waiters(pid, place, size)).map(|lwp| (pid, lwp)));
             }
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => sharers.unread += 1,
             Err(_) => {}

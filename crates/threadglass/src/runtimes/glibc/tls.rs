@@ -121,21 +121,17 @@ impl TlsLayout {
         /// More modules than any program has.
         const MOST: u64 = 4096;
         let mut found = Vec::new();
-        let (mut unused, mut modid) = (0, 1);
-        // Numbers of modules that were unloaded are free for a time: the end is where many in a row are.
-        while modid < MOST && unused < 64 {
+        let mut unused = 0;
+        for modid in 1..MOST {
             let place = self.slot(memory, modid).ok().and_then(|(_, map)| {
                 Some((memory.read_u64(map).ok()?, memory.read_u64(map.offset(self.map_offset)).ok()?))
             });
-            match place {
-                None => unused += 1,
-                Some((_, NO_OFFSET | FORCED_DYNAMIC)) => unused = 0,
-                Some(place) => {
-                    unused = 0;
-                    found.push(place);
-                }
+            // Numbers of modules that were unloaded are free for a time: the end is where many in a row are.
+            unused = if place.is_none() { unused + 1 } else { 0 };
+            if unused == 64 {
+                break;
             }
-            modid += 1;
+            found.extend(place.filter(|(_, offset)| !matches!(*offset, NO_OFFSET | FORCED_DYNAMIC)));
         }
         found
     }
