@@ -12,7 +12,7 @@ use crate::sessions;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use threadglass::act::inject::{InjectError, Injected};
-use threadglass::act::{Wanted, inject};
+use threadglass::act::{ControllerSlot, inject};
 use threadglass::internals::{Agent, Tracked};
 use threadglass::model::{Evidence, SyncKind, SyncStats as Counted};
 use threadglass::target::{Live, Target};
@@ -25,7 +25,7 @@ pub(crate) enum Tracking {
     #[default]
     Untouched,
     /// Counting since then; with this place, where the agent in the program had to be switched on for it.
-    Since(HashMap<RemoteAddr, Tracked>, Option<Wanted>),
+    Since(HashMap<RemoteAddr, Tracked>, Option<ControllerSlot>),
     /// What was counted until it was switched off.
     Kept(HashMap<RemoteAddr, Tracked>),
 }
@@ -102,7 +102,11 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
 }
 
 /// Switches the agent of a program that was started with it; what it has counted so far, and our place in it.
-fn by_switch(session: &Session, on: bool, place: Option<Wanted>) -> Td<(HashMap<RemoteAddr, Tracked>, Option<Wanted>)> {
+fn by_switch(
+    session: &Session,
+    on: bool,
+    place: Option<ControllerSlot>,
+) -> Td<(HashMap<RemoteAddr, Tracked>, Option<ControllerSlot>)> {
     session.looking(session.live().as_deref(), |target| {
         let found = Agent::find(target).map_err(|_| TdErr::NoCapab)?;
         let inside = found.ok_or(TdErr::NoCapab)?;

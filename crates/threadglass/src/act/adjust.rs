@@ -16,8 +16,8 @@ pub enum AdjustError {
     Refused(Errno),
 }
 
-/// Sets the priority of a thread of `pid` within its present policy. The kernel is told the thread alone, and which one it is
-/// may be what the process says of itself: so it must be one of its own.
+/// Sets the priority of a thread of `pid` within its present policy. The kernel takes any thread's id, and the process may
+/// have lied about this one: so the thread must be one of its own.
 pub fn set_priority(pid: Pid, lwp: Lwp, priority: i32) -> Result<(), AdjustError> {
     if !std::path::Path::new(&format!("/proc/{pid}/task/{lwp}")).exists() {
         return Err(AdjustError::Refused(Errno::ESRCH));

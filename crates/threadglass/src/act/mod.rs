@@ -27,6 +27,6 @@ pub use place::{NoPlace, environment, place};
 pub(crate) use stopped::nap;
 pub use stopped::{ControlError, StoppedThread};
 pub use suspend::{HoldEnd, Suspended};
-pub use switch::Wanted;
+pub use switch::ControllerSlot;
 pub use tracer::Tracer;
 pub use write::LiveWriter;

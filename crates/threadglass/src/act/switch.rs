@@ -10,32 +10,30 @@ use crate::table::{Agent, TrackError};
 use std::mem::offset_of;
 use table::{Header, LEASE, mode};
 
-/// The place of one who wants an agent on.
+/// The slot, among those of an agent, of a process that wants the agent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted(usize);
+pub struct ControllerSlot(usize);
 
 impl Agent {
-    /// Switches it on for process `controller`, or tells it that this one still wants it: `place` is what the last call
-    /// gave. `None` if it is on for good.
-    ///
-    /// The program runs on meanwhile, and is not stopped.
+    /// Switches the agent on for process `controller`, or tells it that this process still wants it: `slot` is what the
+    /// last call returned. `None` if the agent is on for good. The program runs on meanwhile.
     pub fn switch_on(
         &self,
         memory: &dyn MemoryWrite,
         controller: u32,
-        place: Option<Wanted>,
-    ) -> Result<Option<Wanted>, TrackError> {
+        slot: Option<ControllerSlot>,
+    ) -> Result<Option<ControllerSlot>, TrackError> {
         let view = &self.view;
         if self.is_on() && view.lease == 0 {
             return Ok(None);
         }
-        let kept = place.filter(|place| view.controllers.get(place.0) == Some(&controller));
-        let place = match kept {
-            Some(place) => place,
+        let kept = slot.filter(|slot| view.controllers.get(slot.0) == Some(&controller));
+        let slot = match kept {
+            Some(slot) => slot,
             None => {
                 let free = view.controllers.iter().position(|pid| *pid == 0).ok_or(TrackError::Crowded)?;
                 memory.write_at(self.controller(free)?, &controller.to_le_bytes())?;
-                Wanted(free)
+                ControllerSlot(free)
             }
         };
         let now = self.now();
@@ -47,17 +45,22 @@ impl Agent {
             memory.write_at(self.field(offset_of!(Header, mode))?, &wanted.to_le_bytes())?;
             self.track(memory, true)?;
         }
-        Ok(Some(place))
+        Ok(Some(slot))
     }
 
-    /// It is no longer wanted by the one that got `place`; the last one switches it off. What was counted stays.
-    pub fn switch_off(&self, memory: &dyn MemoryWrite, controller: u32, place: Wanted) -> Result<(), TrackError> {
+    /// Gives back the `slot` of process `controller`; the last process switches the agent off. What was counted stays.
+    pub fn switch_off(
+        &self,
+        memory: &dyn MemoryWrite,
+        controller: u32,
+        slot: ControllerSlot,
+    ) -> Result<(), TrackError> {
         let view = &self.view;
-        if view.controllers.get(place.0) != Some(&controller) {
+        if view.controllers.get(slot.0) != Some(&controller) {
             return Ok(());
         }
-        memory.write_at(self.controller(place.0)?, &[0; 4])?;
-        let is_wanted = view.controllers.iter().enumerate().any(|(number, pid)| *pid != 0 && number != place.0);
+        memory.write_at(self.controller(slot.0)?, &[0; 4])?;
+        let is_wanted = view.controllers.iter().enumerate().any(|(number, pid)| *pid != 0 && number != slot.0);
         if !is_wanted && view.lease != 0 && self.is_on() {
             self.track(memory, false)?;
             memory.write_at(self.field(offset_of!(Header, mode))?, &mode::OFF.to_le_bytes())?;

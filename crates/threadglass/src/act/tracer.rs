@@ -18,15 +18,15 @@ use std::time::Duration;
 /// How often held threads are looked after.
 const WATCH: Duration = Duration::from_millis(50);
 
-type Job = Box<dyn FnOnce(&mut Held) + Send>;
+type Job = Box<dyn FnOnce(&mut SuspendedThreads) + Send>;
 
 /// The threads held suspended, on the tracing thread.
-struct Held {
+struct SuspendedThreads {
     pid: Pid,
     threads: HashMap<Lwp, StoppedThread>,
 }
 
-impl Held {
+impl SuspendedThreads {
     /// Runs `act` on a stopped `lwp`: one that is held anyway, or one stopped just for this.
     fn with<R>(
         &mut self,
@@ -77,7 +77,7 @@ impl Tracer {
     fn ask<R: Send + 'static>(
         &self,
         lwp: Lwp,
-        act: impl FnOnce(&mut Held) -> Result<R, ControlError> + Send + 'static,
+        act: impl FnOnce(&mut SuspendedThreads) -> Result<R, ControlError> + Send + 'static,
     ) -> Result<R, ControlError> {
         let failed = || ControlError::System(lwp, Errno::EAGAIN);
         let (answer, result) = channel();
@@ -158,7 +158,7 @@ fn work(pid: Pid, queue: &Receiver<Job>) {
     // No signal of the host program is to be handled here.
     let _ = nix::sys::signal::SigSet::all().thread_block();
     name_suspender();
-    let mut held = Held { pid, threads: HashMap::new() };
+    let mut held = SuspendedThreads { pid, threads: HashMap::new() };
     loop {
         let job = match held.threads.is_empty() {
             true => queue.recv().map_err(RecvTimeoutError::from),

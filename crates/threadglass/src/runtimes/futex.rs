@@ -41,9 +41,9 @@ pub struct FutexWait {
 }
 
 impl FutexWait {
-    /// Whether a wait that libc made to lock a mutex is none for that mutex, but the sleep into which it puts whoever
-    /// can never have it: on a word of its own that is 0, which a mutex is not while it is waited for.
-    pub(crate) fn is_put_off(&self) -> bool {
+    /// Whether libc sleeps here in place of locking a mutex, which this thread can never have: on a word of its own that
+    /// is 0. The word of a mutex is not 0 while a thread waits for it.
+    pub(crate) fn is_hopeless(&self) -> bool {
         self.op == FutexOp::WaitBitset && self.value == 0
     }
 

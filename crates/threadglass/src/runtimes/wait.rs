@@ -1,7 +1,6 @@
 //! A wait as it was seen, and what a runtime makes of it.
 
 use super::FutexWait;
-use crate::limits::Limits;
 use crate::model::{CallSite, Evidence, Family, Side, SyncKind};
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::glibc::locks::CondLayout;
@@ -85,11 +84,6 @@ impl<'a> Context<'a> {
             ids.extend(id.map(|id| id.0));
         }
         Self { target, layout, threads: inner, ids }
-    }
-
-    /// What looking may cost.
-    pub(crate) fn limits(&self) -> &'a Limits {
-        self.target.limits()
     }
 
     /// Whether the target has a thread of this id.

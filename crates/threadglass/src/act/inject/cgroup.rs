@@ -8,7 +8,7 @@ pub(super) const NEEDED: u64 = 4 << 20;
 
 /// What is left in the tightest group, and which that is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spare {
+pub(super) struct SpareMemory {
     pub(super) bytes: u64,
     pub(super) limit: u64,
     pub(super) group: PathBuf,
@@ -31,7 +31,7 @@ const V2: Hierarchy =
     Hierarchy { limit: "memory.max", usage: "memory.current", cache: ["inactive_file", "active_file"] };
 
 /// What the groups of `pid` leave it; `None` where nothing limits it, as far as can be seen from here.
-pub(super) fn spare(pid: Pid) -> Option<Spare> {
+pub(super) fn spare(pid: Pid) -> Option<SpareMemory> {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let dirs = directories(&groups, &mounts);
@@ -72,7 +72,7 @@ fn mounted(line: &str, is_v2: bool) -> Option<(PathBuf, PathBuf)> {
     is_it.then(|| (root.into(), mount.into()))
 }
 
-fn left_in(hierarchy: &Hierarchy, group: &Path) -> Option<Spare> {
+fn left_in(hierarchy: &Hierarchy, group: &Path) -> Option<SpareMemory> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
     // `max` is no number; the other kind has one that is larger than any memory.
@@ -86,7 +86,7 @@ fn left_in(hierarchy: &Hierarchy, group: &Path) -> Option<Spare> {
         .filter_map(|(_, value)| value.parse::<u64>().ok())
         .fold(0, u64::saturating_add);
     let bytes = limit.saturating_sub(usage.saturating_sub(cache.min(usage)));
-    Some(Spare { bytes, limit, group: group.to_owned() })
+    Some(SpareMemory { bytes, limit, group: group.to_owned() })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use table::control::KEYS;
 
 /// Addresses in the target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Code {
+pub(super) struct LibcCode {
     pub(super) create: RemoteAddr,
     pub(super) attr_init: RemoteAddr,
     pub(super) set_stack_size: RemoteAddr,
@@ -40,7 +40,7 @@ fn are_pairs(keys: &KeyLayout) -> bool {
 }
 
 /// Finds all of it.
-pub(super) fn find(live: &Live, layout: &Layout) -> Result<Code, InjectError> {
+pub(super) fn find(live: &Live, layout: &Layout) -> Result<LibcCode, InjectError> {
     let keys = layout.keys.filter(are_pairs).ok_or(InjectError::Missing("keys of thread-specific data"))?.table;
     let image = |any: &[Library]| {
         let module = live.modules().iter().find(|module| any.contains(&module.library()))?;
@@ -71,7 +71,7 @@ pub(super) fn find(live: &Live, layout: &Layout) -> Result<Code, InjectError> {
         let found = memchr::memmem::find(&bytes, wanted);
         found.map(|at| text.start.offset(at as u64)).ok_or(InjectError::Missing(what))
     };
-    Ok(Code {
+    Ok(LibcCode {
         // Not in a program that has no threads library: it has no threads either.
         create: in_threads("pthread_create")?,
         attr_init: in_threads("pthread_attr_init")?,

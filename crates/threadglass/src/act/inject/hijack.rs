@@ -3,9 +3,9 @@
 //! It may hold any lock, so it runs nothing but two system calls. At every moment between them we may be killed:
 //! see `arch::signal_frame`.
 
-use super::code::Code;
+use super::code::LibcCode;
 use super::places::{self, Leftover};
-use super::room::{Room, Shared, Wanted, shared};
+use super::room::{AgentRequest, Room, SharedWords, shared};
 use super::victim::Victim;
 use super::{InjectError, calls};
 use crate::act::{ControlError, StoppedThread, nap};
@@ -30,15 +30,15 @@ use std::time::{Duration, Instant};
 /// VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, CHILD_CLEARTID: a thread like others.
 const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x20_0000;
 
-/// So often a call is made again that was stopped in the middle.
+/// How often a call that was stopped in the middle is made again.
 const TRIES: usize = 64;
 
-/// A system call takes so long only if the kernel waits for something.
+/// How long a system call may take. It takes longer only if the kernel waits for something.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made {
+pub(super) struct MadeThread {
     /// The memory.
     pub(super) start: RemoteAddr,
     /// For how long the thread was stopped.
@@ -55,9 +55,9 @@ pub(super) struct Prepared<'a> {
     /// What an earlier injection has left in it.
     pub(super) leftover: Option<Leftover>,
     pub(super) layout: &'a Layout,
-    pub(super) code: &'a Code,
+    pub(super) code: &'a LibcCode,
     pub(super) room: &'a Room,
-    pub(super) wanted: Wanted,
+    pub(super) request: AgentRequest,
 }
 
 /// A stopped thread whose registers are ours; put back when this is dropped, in whatever way.
@@ -99,7 +99,7 @@ impl<'a> Hijacked<'a> {
     }
 
     /// One system call, in the C library, by the return behind which the thread finds back without us.
-    fn call(&self, code: &Code, number: i64, args: [u64; 6], kept: u64) -> Result<u64, InjectError> {
+    fn call(&self, code: &LibcCode, number: i64, args: [u64; 6], kept: u64) -> Result<u64, InjectError> {
         let regs = self.regs.calling(code.syscall_ret.0, self.frame.at, number, args, kept);
         self.stopped.set_registers(RegisterSet::General, &regs.bytes())?;
         if !self.is_masked.replace(true) {
@@ -188,9 +188,9 @@ pub(super) fn open_memory(pid: Pid, lwp: Lwp) -> Result<File, InjectError> {
 }
 
 /// **Stops** a thread, makes a raw thread by it, and lets it go.
-pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<Made, InjectError> {
-    let Prepared { live, force, layout, code, room, wanted, .. } = prepared;
-    let shared: Shared = shared(*live, victim.pointer).ok_or(InjectError::NoVictim)?;
+pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) -> Result<MadeThread, InjectError> {
+    let Prepared { live, force, layout, code, room, request, .. } = prepared;
+    let shared: SharedWords = shared(*live, victim.pointer).ok_or(InjectError::NoVictim)?;
     let hurry = Hurry::new();
     let stopped = match force {
         false => stop_if_allowed(live, victim.lwp)?,
@@ -202,7 +202,7 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     let hijacked = Hijacked::new(prepared, victim, &stopped, mem)?;
     let (start, size) = hijacked.map(prepared)?;
     let made = hijacked
-        .write(&room.fill((start, size), layout, code, shared, *wanted))
+        .write(&room.fill((start, size), layout, code, shared, *request))
         .and_then(|()| hijacked.clone_into(prepared, start));
     if made.is_err() {
         let _ = hijacked.call(code, syscall::MUNMAP, [start.0, size, 0, 0, 0, 0], 0);
@@ -212,7 +212,7 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim, mem: &File) 
     drop(stopped);
     let pause = begun.elapsed();
     drop(hurry);
-    made.map(|_| Made { start, pause, interrupted })
+    made.map(|_| MadeThread { start, pause, interrupted })
 }
 
 /// **Stops** a thread whose seccomp filters, which its new threads inherit, allow all that is to be done. It may have
@@ -258,15 +258,15 @@ mod tests {
     use testkit::{Build, Fixture, Value, Variant, eventually, serde_json};
 
     /// What is learned of a program before one of its threads is stopped.
-    struct Known {
+    struct Learned {
         live: Live,
         mem: File,
         layout: Layout,
-        code: Code,
+        code: LibcCode,
         room: Room,
     }
 
-    impl Known {
+    impl Learned {
         fn of(fixture: &Fixture) -> Self {
             let live = Live::open(Pid(fixture.pid())).unwrap();
             let layout = Layout::discover(&live, &live, &[]).unwrap();
@@ -278,8 +278,8 @@ mod tests {
 
         fn prepared(&self) -> Prepared<'_> {
             let Self { live, layout, code, room, .. } = self;
-            let wanted = Wanted { mode: 1, objects: 0, attach: None };
-            Prepared { live, force: false, leftover: None, layout, code, room, wanted }
+            let request = AgentRequest { mode: 1, objects: 0, attach: None };
+            Prepared { live, force: false, leftover: None, layout, code, room, request }
         }
 
         /// Some thread of it, once one can be had.
@@ -317,14 +317,14 @@ mod tests {
     #[test]
     fn a_thread_finds_its_way_back_when_the_memory_has_gone() {
         let mut fixture = sleeping();
-        let known = Known::of(&fixture);
+        let known = Learned::of(&fixture);
         let (live, prepared, victim) = (&known.live, known.prepared(), known.victim());
         let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
         let hijacked = Hijacked::new(&prepared, &victim, &stopped, &known.mem).unwrap();
         let hijacked = std::mem::ManuallyDrop::new(hijacked);
         let place = hijacked.map(&prepared).unwrap();
         let shared = shared(live, victim.pointer).unwrap();
-        hijacked.write(&known.room.fill(place, &known.layout, &known.code, shared, prepared.wanted)).unwrap();
+        hijacked.write(&known.room.fill(place, &known.layout, &known.code, shared, prepared.request)).unwrap();
         hijacked.clone_into(&prepared, place.0).unwrap();
         // As another tool would, for which an agent is at work already.
         let go = Room::mail(place.0).offset(std::mem::offset_of!(table::control::Mail, go) as u64);
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_stop_that_comes_meanwhile_is_not_lost() {
         let mut fixture = sleeping();
-        let known = Known::of(&fixture);
+        let known = Learned::of(&fixture);
         known.while_hijacked(|hijacked| {
             let lwp = hijacked.stopped.lwp();
             crate::sys::task::send_signal(known.live.pid(), lwp, libc::SIGSTOP as u32).unwrap();
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn what_a_thread_may_still_come_to_is_left_alone() {
         let mut fixture = sleeping();
-        let known = Known::of(&fixture);
+        let known = Learned::of(&fixture);
         let live = &known.live;
         let (start, _) = known.while_hijacked(|hijacked| hijacked.map(&known.prepared()).unwrap());
         let is_found = || Leftover::find(live).is_some_and(|left| left.start == start);
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn memory_is_at_a_place_of_ours_also_if_another_tool_was_quicker() {
         let mut fixture = sleeping();
-        let known = Known::of(&fixture);
+        let known = Learned::of(&fixture);
         let live = &known.live;
         let expected: Vec<_> = places::free(live.maps()).take(2).collect();
         let made = known.while_hijacked(|hijacked| {
@@ -416,7 +416,7 @@ mod tests {
     fn a_thread_finds_its_way_back_without_us() {
         let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
         let mut fixture = Fixture::start(&program, &[]);
-        let known = Known::of(&fixture);
+        let known = Learned::of(&fixture);
         let (live, prepared) = (&known.live, known.prepared());
         let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).unwrap() };
         let mut done = [0_u32; 5];

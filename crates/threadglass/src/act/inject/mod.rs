@@ -36,7 +36,7 @@ use control::Control;
 use hijack::Prepared;
 use nix::errno::Errno;
 use places::Leftover;
-use room::{Room, Wanted};
+use room::{AgentRequest, Room};
 use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
@@ -162,7 +162,7 @@ fn refused(number: i64, errno: Errno) -> String {
 /// How long an injection waits for the program, all in all: locks of the allocator and the loader may be waited for, and a
 /// program may be slow at every step on purpose.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many threads are tried.
+/// How many threads are tried after one look, and how many looks are taken.
 const TRIES: usize = 16;
 
 /// Puts the agent into a process, or finds it there, and lets it count until what is returned is dropped.
@@ -205,12 +205,13 @@ fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) 
     let code = code::find(live, &layout)?;
     let attach = there.as_ref().map(|control| control.attach);
     let mode = if options.exact { table::mode::EXACT } else { table::mode::SAMPLED };
-    let wanted = Wanted { mode, objects: options.size.unwrap_or(0), attach };
+    let request = AgentRequest { mode, objects: options.size.unwrap_or(0), attach };
     let payload = if attach.is_some() { 0 } else { agent::AGENT.len() };
     let room = Room::new(live, &layout, payload);
     let mem = hijack::open_memory(live.pid(), live.witness())?;
     let leftover = Leftover::find(live);
-    let prepared = Prepared { live, force: options.force, leftover, layout: &layout, code: &code, room: &room, wanted };
+    let prepared =
+        Prepared { live, force: options.force, leftover, layout: &layout, code: &code, room: &room, request };
     let mut filtered = None;
     for _ in 0..TRIES {
         let snapshot = look(live, Scope::Threads, Names::None)?;

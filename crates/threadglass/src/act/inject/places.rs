@@ -20,7 +20,7 @@ const COUNT: u64 = 4;
 
 /// One of the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RoomPlace {
     /// Nothing is there.
     Free(RemoteAddr),
     /// What an injection has left behind, and how long it is.
@@ -36,15 +36,15 @@ pub(super) struct Leftover {
     nonce: Option<u64>,
 }
 
-fn places(maps: &[MapEntry]) -> impl Iterator<Item = Place> {
+fn places(maps: &[MapEntry]) -> impl Iterator<Item = RoomPlace> {
     (0..COUNT).filter_map(|n| look(maps, RemoteAddr(FIRST + n * STRIDE)))
 }
 
 /// Those that are free.
 pub(super) fn free(maps: &[MapEntry]) -> impl Iterator<Item = RemoteAddr> {
     places(maps).filter_map(|place| match place {
-        Place::Free(start) => Some(start),
-        Place::Left(..) => None,
+        RoomPlace::Free(start) => Some(start),
+        RoomPlace::Left(..) => None,
     })
 }
 
@@ -52,9 +52,9 @@ impl Leftover {
     fn read(live: &Live, maps: &[MapEntry]) -> Option<Self> {
         places(maps).find_map(|place| match place {
             // A thread that has begun gives it back itself.
-            Place::Left(start, _) if live.read_u32(Room::mail(start)).is_ok_and(|state| state != 0) => None,
-            Place::Left(start, size) => Some(Self { start, size, nonce: live.read_u64(Room::nonce(start)).ok() }),
-            Place::Free(_) => None,
+            RoomPlace::Left(start, _) if live.read_u32(Room::mail(start)).is_ok_and(|state| state != 0) => None,
+            RoomPlace::Left(start, size) => Some(Self { start, size, nonce: live.read_u64(Room::nonce(start)).ok() }),
+            RoomPlace::Free(_) => None,
         })
     }
 
@@ -109,15 +109,15 @@ fn may_use_it(live: &Live, lwp: Lwp, before: Option<SchedCounters>) -> bool {
 /// How long a thread takes to begin, to end, or to get a CPU.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Read anew, whatever is known of them.
+/// The maps of the process, read anew.
 fn maps_now(live: &Live) -> Option<Vec<MapEntry>> {
     let text = std::fs::read(format!("/proc/{}/task/{}/maps", live.pid(), live.witness())).ok()?;
     Some(parse_maps(&text).0)
 }
 
-fn look(maps: &[MapEntry], start: RemoteAddr) -> Option<Place> {
+fn look(maps: &[MapEntry], start: RemoteAddr) -> Option<RoomPlace> {
     let mut here = maps.iter().filter(|map| map.end > start && map.start.0 < start.0 + STRIDE).peekable();
-    let Some(first) = here.peek() else { return Some(Place::Free(start)) };
+    let Some(first) = here.peek() else { return Some(RoomPlace::Free(start)) };
     // Its code comes first. It is never writable and executable at once.
     if first.start != start || !first.exec {
         return None;
@@ -134,14 +134,14 @@ fn look(maps: &[MapEntry], start: RemoteAddr) -> Option<Place> {
         }
         end = map.end;
     }
-    Some(Place::Left(start, end.0 - start.0))
+    Some(RoomPlace::Left(start, end.0 - start.0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn find_in(text: &str) -> Option<Place> {
+    fn find_in(text: &str) -> Option<RoomPlace> {
         let text = format!("{text}7f0000000000-7f0000001000 r-xp 00000000 08:01 5 /lib/x.so\n");
         places(&parse_maps(text.as_bytes()).0).next()
     }
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn what_was_left_is_told_from_what_is_not_ours() {
         let first = RemoteAddr(FIRST);
-        assert_eq!(find_in(""), Some(Place::Free(first)));
-        assert_eq!(find_in("207467000000-207467001000 r-xp 00000000 00:00 0 \n"), Some(Place::Left(first, 4096)));
+        assert_eq!(find_in(""), Some(RoomPlace::Free(first)));
+        assert_eq!(find_in("207467000000-207467001000 r-xp 00000000 00:00 0 \n"), Some(RoomPlace::Left(first, 4096)));
         let two =
             "207467000000-207467001000 r-xp 00000000 00:00 0 \n207467001000-207467040000 rw-p 00000000 00:00 0 \n";
-        assert_eq!(find_in(two), Some(Place::Left(first, 0x40000)));
+        assert_eq!(find_in(two), Some(RoomPlace::Left(first, 0x40000)));
         let second = RemoteAddr(FIRST + STRIDE);
         for other in [
             "207467000000-207467001000 r-xp 00000000 08:01 7 /tmp/file\n",
@@ -164,7 +164,7 @@ mod tests {
             "207466fff000-207467002000 r-xp 00000000 00:00 0 \n",
             "207467000000-207467001000 r-xp 00000000 00:00 0 \n207467002000-207467003000 rw-p 00000000 00:00 0 \n",
         ] {
-            assert_eq!(find_in(other), Some(Place::Free(second)), "{other}");
+            assert_eq!(find_in(other), Some(RoomPlace::Free(second)), "{other}");
         }
     }
 }

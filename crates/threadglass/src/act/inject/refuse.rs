@@ -77,7 +77,7 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
     if force { Ok(()) } else { check_filters(live, &threads) }
 }
 
-/// So many threads are asked for their filters. Of more, those that have as many as another have the same.
+/// Threads whose filters are read. The rest have the filters of a thread that has as many.
 const ASKED: usize = 64;
 
 /// Refuses a process with a thread that may not do what the agent does. Its new threads have the filters of the one that is

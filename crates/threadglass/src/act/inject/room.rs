@@ -1,6 +1,6 @@
 //! What the raw thread finds in its memory: the stub, the mail, a descriptor of zeros, a stack, and room for the agent.
 
-use super::code::Code;
+use super::code::LibcCode;
 use crate::RemoteAddr;
 use crate::arch::stub::stub;
 use crate::elf::Image;
@@ -37,7 +37,7 @@ pub(super) struct Room {
 
 /// What is the same for all threads of a process.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedWords {
     /// Two secrets of the process: against overwritten stacks and pointers.
     pub(super) guards: [u64; 2],
     /// How often the loader has changed the thread-local data.
@@ -46,7 +46,7 @@ pub(super) struct Shared {
 
 /// What the agent is to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct AgentRequest {
     pub(super) mode: u32,
     pub(super) objects: u64,
     /// The agent's function, if it is loaded already.
@@ -104,9 +104,9 @@ impl Room {
         &self,
         (start, size): (RemoteAddr, u64),
         layout: &Layout,
-        code: &Code,
-        shared: Shared,
-        wanted: Wanted,
+        code: &LibcCode,
+        shared: SharedWords,
+        request: AgentRequest,
     ) -> Vec<(RemoteAddr, Vec<u8>)> {
         let mail_at = Self::mail(start);
         let tcb = start.offset(self.tcb);
@@ -126,7 +126,7 @@ impl Room {
         put(offset_of!(Mail, open), code.open.0);
         put(offset_of!(Mail, open_mode), code.open_mode);
         put(offset_of!(Mail, symbol), code.symbol.0);
-        put(offset_of!(Mail, attach), wanted.attach.map_or(0, |at| at.0));
+        put(offset_of!(Mail, attach), request.attach.map_or(0, |at| at.0));
         // All but the two that the C library sends to itself: others wait until they have been handled.
         put(offset_of!(Mail, mask), !(1 << 31 | 1 << 32));
         // Two seconds, and not much more: a nap is never much longer than it should be.
@@ -135,8 +135,8 @@ impl Room {
         put(offset_of!(Mail, payload), self.payload(start).0);
         put(offset_of!(Mail, payload_size), self.payload.1);
         put(offset_of!(Mail, nonce), nonce());
-        put(offset_of!(Mail, mode), u64::from(wanted.mode));
-        put(offset_of!(Mail, objects), wanted.objects);
+        put(offset_of!(Mail, mode), u64::from(request.mode));
+        put(offset_of!(Mail, objects), request.objects);
         put(offset_of!(Mail, end_objects), code.end_objects.0);
         put(offset_of!(Mail, keys), code.keys.0);
         // In a descriptor the first values lie before the pointers to blocks of more.
@@ -178,9 +178,9 @@ fn nonce() -> u64 {
 }
 
 /// What a thread shares with all others, from its descriptor.
-pub(super) fn shared(memory: &dyn Memory, thread_pointer: RemoteAddr) -> Option<Shared> {
+pub(super) fn shared(memory: &dyn Memory, thread_pointer: RemoteAddr) -> Option<SharedWords> {
     let guards = [0x28, 0x30].map(|at| memory.read_u64(thread_pointer.offset(at)));
     let table = memory.read_addr(thread_pointer.offset(8)).ok()?;
     let generation = memory.read_u64(table).ok()?;
-    Some(Shared { guards: [guards[0].ok()?, guards[1].ok()?], generation })
+    Some(SharedWords { guards: [guards[0].ok()?, guards[1].ok()?], generation })
 }

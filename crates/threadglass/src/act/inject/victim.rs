@@ -5,8 +5,7 @@ use crate::model::{Snapshot, Stack, Thread, ThreadState};
 use crate::target::Live;
 use crate::{Lwp, RemoteAddr};
 
-/// So much of its stack must be free below: the frame by which it finds back, with the largest state that processors
-/// have.
+/// Bytes of its stack that must be free: for the frame by which it finds back, with the largest state of processors.
 pub(super) const FREE: u64 = 24 << 10;
 
 /// A thread that could be stopped.

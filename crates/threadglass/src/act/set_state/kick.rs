@@ -55,16 +55,16 @@ impl Kicked {
 
 /// Threads that stand still, until they are let go or this is dropped, or our process ends.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldThreads {
     threads: Vec<(StoppedThread, Instant)>,
     rest: Vec<(Pid, Lwp)>,
     report: Kicked,
 }
 
 /// **Stops** `threads`, the first of them at least, and keeps them so.
-pub(super) fn hold(threads: &[(Pid, Lwp)]) -> Held {
+pub(super) fn hold(threads: &[(Pid, Lwp)]) -> HeldThreads {
     let (now, later) = threads.split_at(threads.len().min(MAX_HELD));
-    let mut held = Held { threads: Vec::new(), rest: later.to_vec(), report: Kicked::default() };
+    let mut held = HeldThreads { threads: Vec::new(), rest: later.to_vec(), report: Kicked::default() };
     for (pid, lwp) in now {
         let started = Instant::now();
         match stop(*pid, *lwp) {
@@ -75,7 +75,7 @@ pub(super) fn hold(threads: &[(Pid, Lwp)]) -> Held {
     held
 }
 
-impl Held {
+impl HeldThreads {
     /// Those that could not be stopped.
     pub(super) fn refused(&self) -> &[NotKicked] {
         &self.report.not_kicked

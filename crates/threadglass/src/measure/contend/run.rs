@@ -5,7 +5,7 @@ use super::samples::Samples;
 use super::watch::Contention;
 use crate::Pid;
 use crate::act::inject::{InjectError, Options};
-use crate::act::{LiveWriter, Wanted};
+use crate::act::{ControllerSlot, LiveWriter};
 use crate::look::{Names, Scope, look};
 use crate::model::{ContentionReport, Remedy, SCHEMA, Snapshot};
 use crate::sys::interrupt::Interrupt;
@@ -143,7 +143,7 @@ pub fn contend(
 struct ContentionWatch {
     live: Live,
     agent: Agent,
-    place: Option<Wanted>,
+    place: Option<ControllerSlot>,
     counted: Contention,
     samples: Samples,
     names: Option<Snapshot>,

@@ -12,14 +12,14 @@ use crate::runtimes::{Class, Content, FutexOp, FutexWait};
 use crate::{InnerTid, RemoteAddr};
 
 /// What the guess may know of the target.
-pub(super) struct Around<'a> {
+pub(super) struct Guesser<'a> {
     pub(super) memory: &'a dyn Memory,
     pub(super) cond: CondLayout,
     /// Whether a thread of the target has this id.
     pub(super) is_thread: &'a dyn Fn(InnerTid) -> bool,
 }
 
-impl Around<'_> {
+impl Guesser<'_> {
     /// The object of `wait`; `None` when nothing fits, or more than one thing does.
     pub(super) fn guess(&self, wait: &FutexWait) -> Option<Class> {
         // Only priority-inheriting mutexes make the kernel the judge, and only robust ones are waited for in the second form.
@@ -83,8 +83,8 @@ impl Around<'_> {
             known => vec![known],
         };
         let fit = |layout| {
-            let around = Around { cond: layout, ..*self };
-            around.fits(SyncKind::Cond, cond_around(word, layout)?, None, Evidence::Inferred)
+            let guesser = Guesser { cond: layout, ..*self };
+            guesser.fits(SyncKind::Cond, cond_around(word, layout)?, None, Evidence::Inferred)
         };
         layouts.into_iter().filter_map(fit).collect()
     }

@@ -92,7 +92,7 @@ pub struct Layout {
 
 /// Where something of the dynamic linker's lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LinkerPlace {
     /// At this address.
     At(RemoteAddr),
     /// At an offset behind a pointer. The pointer is read each time: early in a program's life it is
@@ -105,7 +105,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl LinkerPlace {
     /// The address now, or `None` while it cannot be told.
     pub fn resolve(&self, memory: &dyn Memory) -> Result<Option<RemoteAddr>, ReadError> {
         match *self {
@@ -121,7 +121,7 @@ impl Place {
 /// Heads of the thread lists. The nodes of a list lead to its head as well, so a program without
 /// symbols may have none of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heads(pub Vec<Place>);
+pub struct Heads(pub Vec<LinkerPlace>);
 
 impl Heads {
     /// The heads that can be told now.
@@ -193,7 +193,7 @@ impl Layout {
     fn structural(memory: &dyn Memory, symbols: &dyn Symbols, hints: &[Hint]) -> Result<Self, LayoutError> {
         // Main has no start routine and so fits more than one family: other threads decide first.
         for hint in hints.iter().rev().take(64) {
-            for known in super::versions::KNOWN {
+            for known in super::versions::KNOWN_VERSIONS {
                 let Some(base) = hint.anchor.base(Some(known.tid + 16)) else { continue };
                 if known.fits(memory, base, *hint) {
                     return Ok(known.layout(version(memory, symbols)));
@@ -270,13 +270,13 @@ fn version(memory: &dyn Memory, symbols: &dyn Symbols) -> Option<String> {
 
 /// Where members of the dynamic linker's global structure are: from 2.34 on libc points to it, in
 /// 2.33 and before it is a symbol, and a static program has each member as a symbol of its own.
-pub(super) fn rtld_place(symbols: &dyn Symbols, fields: &Fields, member: &str) -> Option<Place> {
+pub(super) fn rtld_place(symbols: &dyn Symbols, fields: &Fields, member: &str) -> Option<LinkerPlace> {
     let offset = fields.offset(&format!("rtld_global_{member}"));
     let pointer = symbols.address_of("__nptl_rtld_global");
     match (offset, pointer) {
-        (Some(offset), Some(pointer)) => Some(Place::Behind { pointer, offset }),
-        (Some(offset), None) => symbols.address_of("_rtld_global")?.checked_add(offset).map(Place::At),
-        (None, _) => symbols.address_of(member).map(Place::At),
+        (Some(offset), Some(pointer)) => Some(LinkerPlace::Behind { pointer, offset }),
+        (Some(offset), None) => symbols.address_of("_rtld_global")?.checked_add(offset).map(LinkerPlace::At),
+        (None, _) => symbols.address_of(member).map(LinkerPlace::At),
     }
 }
 
@@ -288,7 +288,11 @@ fn heads(symbols: &dyn Symbols, fields: &Fields) -> Heads {
     }
     // libpthread up to 2.32.
     Heads(
-        ["__stack_user", "stack_used"].into_iter().filter_map(|name| symbols.address_of(name)).map(Place::At).collect(),
+        ["__stack_user", "stack_used"]
+            .into_iter()
+            .filter_map(|name| symbols.address_of(name))
+            .map(LinkerPlace::At)
+            .collect(),
     )
 }
 

@@ -19,7 +19,7 @@ mod versions;
 mod waits;
 
 pub use concurrency::requested_concurrency;
-pub use descriptor::{CancelBits, Descriptor, DescriptorReader};
-pub use layout::{Heads, KeyLayout, Layout, LayoutError, Place};
+pub use descriptor::{Descriptor, DescriptorReader};
+pub use layout::{KeyLayout, Layout, LayoutError};
 pub use list::{ListFault, ListWalk, MAX_NODES, walk};
 pub(crate) use runtime::Glibc;

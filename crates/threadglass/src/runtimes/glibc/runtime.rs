@@ -1,6 +1,6 @@
 //! glibc's locks, behind the contract of [`crate::runtimes`].
 
-use super::guess::{Around, held_mutex, held_rwlock, is_waited_mutex};
+use super::guess::{Guesser, held_mutex, held_rwlock, is_waited_mutex};
 use super::locks::{CondLayout, Mutex, decode, size_of};
 use super::waits::{Waiting, classify};
 use super::{recipes, robust};
@@ -40,8 +40,8 @@ impl Runtime for Glibc {
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class> {
         let (Spot::Entry(name, evidence) | Spot::Frame(name, evidence)) = spot else { return None };
         let waiting = Waiting::in_libc(name).filter(|_| may_be_glibc(seen, context))?;
-        if waiting == Waiting::Mutex && seen.futex.is_put_off() && matches!(spot, Spot::Entry(..)) {
-            return Some(put_off(seen, evidence, context));
+        if waiting == Waiting::Mutex && seen.futex.is_hopeless() && matches!(spot, Spot::Entry(..)) {
+            return Some(hopeless_wait(seen, evidence, context));
         }
         classify(waiting, &seen.futex, evidence, context.cond(), &mut |addr| is_waited_mutex(context.target, addr))
     }
@@ -59,11 +59,11 @@ impl Runtime for Glibc {
             return None;
         }
         let is_thread = |tid| context.has_thread(tid);
-        let around = Around { memory: context.target, cond: context.cond(), is_thread: &is_thread };
+        let guesser = Guesser { memory: context.target, cond: context.cond(), is_thread: &is_thread };
         // Some other function of libc waits: for a lock that libc keeps for itself.
         let is_own = seen.call.is_some() && futex.private && futex.op == FutexOp::Wait && futex.value == 2;
         let own = Class::new(SyncKind::Mutex, Family::Libc, futex.word, Evidence::Inferred);
-        around.guess(futex).or(is_own.then_some(own))
+        guesser.guess(futex).or(is_own.then_some(own))
     }
 
     fn passes_on(&self, function: &str) -> bool {
@@ -258,7 +258,7 @@ fn joined(word: RemoteAddr, context: &Context<'_>) -> Option<RemoteAddr> {
 /// What a thread waits for that libc has put to sleep for ever (or until its time is over), because the kernel
 /// found that the mutex it wants can never be had: it waits on a word of its own, and only the argument of the
 /// call says for which mutex.
-fn put_off(seen: &SeenWait<'_>, evidence: Evidence, context: &Context<'_>) -> Class {
+fn hopeless_wait(seen: &SeenWait<'_>, evidence: Evidence, context: &Context<'_>) -> Class {
     let inherits =
         |mutex: Mutex| mutex.is_plausible() && mutex.protocol() == MutexProtocol::Inherit && mutex.owner().is_some();
     match (seen.first_argument)().filter(|addr| read_mutex(*addr, context).is_some_and(inherits)) {

@@ -1,6 +1,6 @@
 //! Thread-local storage: where a thread keeps its copy of a module's variables.
 
-use super::layout::{Fields, Place, rtld_place};
+use super::layout::{Fields, LinkerPlace, rtld_place};
 use crate::memory::{Memory, ReadError};
 use crate::target::Symbols;
 use crate::{PthreadId, RemoteAddr};
@@ -9,7 +9,7 @@ use crate::{PthreadId, RemoteAddr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsLayout {
     /// Head of the list of modules with TLS.
-    modules: Place,
+    modules: LinkerPlace,
     /// Offsets in one node of that list: number of slots, next node, first slot.
     node_len: u64,
     node_next: u64,

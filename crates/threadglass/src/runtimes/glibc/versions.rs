@@ -11,7 +11,7 @@ use crate::model::Provenance;
 use crate::target::Hint;
 
 /// One family of versions.
-pub(super) struct Known {
+pub(super) struct KnownVersion {
     pub(super) tid: u64,
     specific_1stblock: u64,
     /// `schedparam`; `start_routine` follows 8 bytes later, `joinid` stands 16 before.
@@ -19,12 +19,12 @@ pub(super) struct Known {
 }
 
 /// 2.36 to 2.41, then 2.31 to 2.35 and 2.42 on.
-pub(super) const KNOWN: [Known; 2] = [
-    Known { tid: 720, specific_1stblock: 784, schedparam: 1584 },
-    Known { tid: 720, specific_1stblock: 784, schedparam: 1592 },
+pub(super) const KNOWN_VERSIONS: [KnownVersion; 2] = [
+    KnownVersion { tid: 720, specific_1stblock: 784, schedparam: 1584 },
+    KnownVersion { tid: 720, specific_1stblock: 784, schedparam: 1592 },
 ];
 
-impl Known {
+impl KnownVersion {
     /// Whether the thread of `hint` has its descriptor at `base` with this layout.
     pub(super) fn fits(&self, memory: &dyn Memory, base: RemoteAddr, hint: Hint) -> bool {
         let word = |at: u64| memory.read_u64(base.offset(at)).ok();

@@ -88,7 +88,7 @@ pub(super) fn classify(
     let word = wait.word;
     match waiting {
         // Nobody waits for the end of 0 there: this word is none of a mutex.
-        Waiting::Mutex if wait.is_put_off() => None,
+        Waiting::Mutex if wait.is_hopeless() => None,
         Waiting::Mutex => class(SyncKind::Mutex, Some(word), None),
         // Awake again, it takes its mutex back: a wait of another form, on another word.
         Waiting::Cond if wait.op != FutexOp::WaitBitset && wait.value != 0 && is_mutex(word) => {

@@ -22,7 +22,7 @@ const MAX_READERS: u32 = 1 << 22;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Now {
     Free,
-    /// By this many; and whether a writer waits for them.
+    /// And whether a writer waits for the readers to leave.
     Read {
         writer_waits: bool,
     },
