@@ -3,7 +3,7 @@
 use crate::cli::SuspendArgs;
 use anyhow::{Result, anyhow};
 use std::process::ExitCode;
-use threadglass::act::{ControlError, HoldEnd, Suspended};
+use threadglass::act::{ControlError, HoldEnd, StoppedThread};
 use threadglass::target::Live;
 use threadglass::{Lwp, Pid, syscall_name};
 
@@ -12,9 +12,9 @@ pub fn run(args: &SuspendArgs) -> Result<ExitCode> {
     // Opened first for its errors: a zombie or kernel thread is named as such.
     Live::open(pid)?;
     let held = match args.force {
-        true => Suspended::suspend_by_force(pid, lwp)?,
-        false => Suspended::suspend(pid, lwp).map_err(|error| match error {
-            ControlError::Filtered(..) => anyhow!("{error} (--force suspends it anyway)"),
+        true => StoppedThread::suspend_by_force(pid, lwp)?,
+        false => StoppedThread::suspend(pid, lwp).map_err(|error| match error {
+            ControlError::Filtered(..) => anyhow!("{error} (--force suspends it all the same)"),
             error => error.into(),
         })?,
     };

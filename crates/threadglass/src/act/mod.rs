@@ -26,7 +26,7 @@ pub use place::{NoPlace, environment, place};
 #[cfg(feature = "agent")]
 pub(crate) use stopped::nap;
 pub use stopped::{ControlError, StoppedThread};
-pub use suspend::{HoldEnd, Suspended};
+pub use suspend::HoldEnd;
 pub use switch::ControllerSlot;
 pub use tracer::Tracer;
 pub use write::LiveWriter;

@@ -106,10 +106,9 @@ pub fn environment(agent: &Path, exact: bool, off: bool, size: Option<u64>) -> [
         preload.push(OsStr::new(":"));
         preload.push(agent);
     }
-    let mut words: Vec<String> = Vec::new();
-    words.extend(off.then(|| "off".to_owned()));
-    words.extend(exact.then(|| "exact".to_owned()));
-    words.extend(size.map(|size| format!("size={size}")));
+    let size = size.map(|size| format!("size={size}"));
+    let words = [off.then_some("off"), exact.then_some("exact"), size.as_deref()];
+    let words: Vec<_> = words.into_iter().flatten().collect();
     [("LD_PRELOAD", preload), (agent::VARIABLE, words.join(",").into())]
 }
 

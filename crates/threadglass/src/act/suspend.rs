@@ -7,12 +7,6 @@ use crate::{Lwp, Pid};
 use nix::errno::Errno;
 use std::time::{Duration, Instant};
 
-/// A thread held suspended: a [`StoppedThread`] that other observers can tell from a debugger's stop.
-#[derive(Debug)]
-pub struct Suspended {
-    stopped: StoppedThread,
-}
-
 /// Why a hold came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldEnd {
@@ -24,36 +18,31 @@ pub enum HoldEnd {
     Ended,
 }
 
-impl Suspended {
-    /// Suspends thread `lwp` of `pid`, and nothing else. Renames the calling thread for good: its name
-    /// is what tells other observers who holds the thread.
+impl StoppedThread {
+    /// [`Self::stop`], in a way that other observers can tell from a debugger's stop. Renames the calling thread for
+    /// good: its name is what tells them who holds the thread.
     pub fn suspend(pid: Pid, lwp: Lwp) -> Result<Self, ControlError> {
         // Before the stop, so that no observer ever sees it under another name.
         name_suspender();
-        StoppedThread::stop(pid, lwp).map(|stopped| Self { stopped })
+        Self::stop(pid, lwp)
     }
 
     /// The same, though a seccomp filter may kill the thread when it goes on.
     pub fn suspend_by_force(pid: Pid, lwp: Lwp) -> Result<Self, ControlError> {
         name_suspender();
-        StoppedThread::stop_by_force(pid, lwp).map(|stopped| Self { stopped })
-    }
-
-    /// See [`StoppedThread::visible_interruption`].
-    pub fn visible_interruption(&self) -> Option<i64> {
-        self.stopped.visible_interruption()
+        Self::stop_by_force(pid, lwp)
     }
 
     /// Holds the thread until `limit` is over (if there is one), a signal asks us to stop, or the
     /// thread ends; then resumes it. Takes SIGINT, SIGTERM and SIGHUP of the calling thread meanwhile.
     pub fn hold(self, limit: Option<Duration>) -> Result<HoldEnd, ControlError> {
-        let lwp = self.stopped.lwp();
+        let lwp = self.lwp();
         let failed = |error: std::io::Error| {
             ControlError::System(lwp, Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
         };
         let interrupt = Interrupt::watch().map_err(failed)?;
         // Resumed before signals can end us again.
-        let mut stopped = self.stopped;
+        let mut stopped = self;
         let started = Instant::now();
         loop {
             let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(started.elapsed()));

@@ -26,7 +26,7 @@ const fn map(protection: u64, flags: u64) -> Args {
     [None, None, Some(protection), Some(flags), None, None]
 }
 
-/// openat for reading, at a directory that the descriptor stands for.
+/// openat for reading, below the current directory (AT_FDCWD, as 64 bits or 32).
 const fn open(directory: u64) -> Args {
     [Some(directory), None, Some(0x8_0000), None, None, None]
 }

@@ -30,43 +30,20 @@ impl Waiting {
         let name = function.trim_start_matches('_');
         let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
         let name = name.split(['@', '.']).next().unwrap_or(name);
-        // With 64 bits of time: all that differs between these is their name.
-        Some(match name.trim_end_matches("64") {
-            "pthread_mutex_lock"
-            | "pthread_mutex_timedlock"
-            | "pthread_mutex_clocklock"
-            | "pthread_mutex_lock_full"
-            | "pthread_mutex_cond_lock"
-            | "pthread_mutex_cond_lock_full"
-            | "pthread_mutex_clocklock_common"
-            | "mtx_lock"
-            | "mtx_timedlock" => Self::Mutex,
-            "pthread_cond_wait"
-            | "pthread_cond_timedwait"
-            | "pthread_cond_clockwait"
-            | "cnd_wait"
-            | "cnd_timedwait" => Self::Cond,
-            "pthread_cond_signal"
-            | "pthread_cond_broadcast"
-            | "pthread_cond_destroy"
-            | "cnd_signal"
-            | "cnd_broadcast"
-            | "cnd_destroy" => Self::CondSignal,
-            "pthread_rwlock_rdlock" | "pthread_rwlock_timedrdlock" | "pthread_rwlock_clockrdlock" => {
-                Self::Rwlock(Side::Read)
-            }
-            "pthread_rwlock_wrlock" | "pthread_rwlock_timedwrlock" | "pthread_rwlock_clockwrlock" => {
-                Self::Rwlock(Side::Write)
-            }
-            "sem_wait" | "sem_timedwait" | "sem_clockwait" | "new_sem_wait" | "new_sem_wait_slow" => Self::Semaphore,
+        // With a deadline, by any clock and with 64 bits of time: what is waited for is the same.
+        let name = name.trim_end_matches("64").replace("timed", "").replace("clock", "");
+        Some(match name.as_str() {
+            "pthread_mutex_lock" | "pthread_mutex_lock_full" | "pthread_mutex_lock_common" | "mtx_lock" => Self::Mutex,
+            "pthread_mutex_cond_lock" | "pthread_mutex_cond_lock_full" => Self::Mutex,
+            "pthread_cond_wait" | "cnd_wait" => Self::Cond,
+            "pthread_cond_signal" | "pthread_cond_broadcast" | "pthread_cond_destroy" => Self::CondSignal,
+            "cnd_signal" | "cnd_broadcast" | "cnd_destroy" => Self::CondSignal,
+            "pthread_rwlock_rdlock" => Self::Rwlock(Side::Read),
+            "pthread_rwlock_wrlock" => Self::Rwlock(Side::Write),
+            "sem_wait" | "new_sem_wait" | "new_sem_wait_slow" => Self::Semaphore,
             "pthread_barrier_wait" => Self::Barrier,
             "pthread_once" | "pthread_once_slow" | "call_once" => Self::Once,
-            "pthread_join"
-            | "pthread_timedjoin_np"
-            | "pthread_clockjoin_np"
-            | "pthread_timedjoin_ex"
-            | "pthread_clockjoin_ex"
-            | "thrd_join" => Self::Join,
+            "pthread_join" | "pthread_join_np" | "pthread_join_ex" | "thrd_join" => Self::Join,
             "syscall" => Self::Raw,
             _ => return None,
         })
