@@ -34,6 +34,7 @@ pub(crate) mod table {
     /// Those that a function may change.
     pub(crate) const CHANGED_BY_CALL: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
     pub(crate) const CHANGED_BY_SYSCALL: [usize; 3] = [RESULT, 1, 11];
+    pub(crate) const CHANGED_BY_STRING: [usize; 4] = [RESULT, 1, 6, 7];
     /// The numbers that DWARF has for each.
     pub(crate) const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
 }
@@ -114,7 +115,9 @@ pub(crate) enum Op {
     Syscall,
     /// The accumulator's sign into its upper half, or into rdx.
     Extend,
-    /// Anything else: the destination is not known afterwards, nor rax and rdx.
+    /// Works through memory, and moves its pointers and counter.
+    String,
+    /// Anything else: the operands are not known afterwards, nor rax and rdx.
     Other,
 }
 
@@ -165,6 +168,8 @@ struct Prefix {
     repeat: u8,
     lock: bool,
     segment: bool,
+    /// Addresses have 32 bits.
+    short_address: bool,
 }
 
 impl Prefix {
@@ -232,7 +237,8 @@ pub(crate) fn decode(code: &[u8]) -> Option<Insn> {
             byte @ (0xf2 | 0xf3) => prefix.repeat = byte,
             0xf0 => prefix.lock = true,
             0x64 | 0x65 => prefix.segment = true,
-            0x26 | 0x2e | 0x36 | 0x3e | 0x67 => {}
+            0x67 => prefix.short_address = true,
+            0x26 | 0x2e | 0x36 | 0x3e => {}
             byte @ 0x40..=0x4f => {
                 // It counts only directly before the opcode.
                 prefix.rex = byte;
@@ -249,6 +255,11 @@ pub(crate) fn decode(code: &[u8]) -> Option<Insn> {
         0xc4 | 0xc5 | 0x62 => vector_extension(&mut code, prefix, opcode)?,
         _ => one_byte(&mut code, prefix, opcode)?,
     };
+    let has_address = [insn.dst, insn.src].iter().any(|operand| matches!(operand, Operand::Mem(_)));
+    if prefix.short_address && has_address {
+        // Nobody computes those here.
+        insn = plain(Op::Other, 8, insn.dst, Operand::None);
+    }
     insn.len = code.at as u8;
     insn.lock = prefix.lock;
     Some(insn)
@@ -293,12 +304,43 @@ fn one_byte(code: &mut CodeReader<'_>, prefix: Prefix, opcode: u8) -> Option<Ins
         0x68 => plain(Op::Push, 8, none, Imm(code.signed(4)?)),
         0x6a => plain(Op::Push, 8, none, Imm(code.signed(1)?)),
         0x70..=0x7f => plain(Op::Jcc(opcode & 15), 8, none, Imm(code.signed(1)?)),
-        0x90 if prefix.rex & 1 == 0 => bare(Op::Nop),
+        0x80 | 0x81 | 0x83 => {
+            let m = modrm(code, prefix)?;
+            let value = code.signed(if opcode == 0x81 { immediate(wide) } else { 1 })?;
+            plain(Op::Alu(alu(m.field)), wide, narrow(m.rm, wide, prefix), Imm(value))
+        }
+        0x84..=0x8b => {
+            let m = modrm(code, prefix)?;
+            let (reg, rm) = (narrow(Reg(m.reg), wide, prefix), narrow(m.rm, wide, prefix));
+            match opcode {
+                0x84 | 0x85 => plain(Op::Test, wide, rm, reg),
+                0x86 | 0x87 => plain(Op::Xchg, wide, rm, reg),
+                0x88 | 0x89 => plain(Op::Mov, wide, rm, reg),
+                _ => plain(Op::Mov, wide, reg, rm),
+            }
+        }
+        0x8d => {
+            let m = modrm(code, prefix)?;
+            plain(Op::Lea, prefix.size(), Reg(m.reg), m.rm)
+        }
+        0x8c | 0x8e => other(modrm(code, prefix)?.rm),
+        0x8f => {
+            // The others of this group are vector instructions that few processors have had.
+            let m = modrm(code, prefix)?;
+            plain(Op::Pop, 8, (m.field == 0).then_some(m.rm)?, none)
+        }
+        0x90 if prefix.rex & 1 == 0 => plain(Op::Nop, 8, none, none),
         0x90..=0x97 => plain(Op::Xchg, prefix.size(), rax, Reg(low)),
         0x98 | 0x99 => plain(Op::Extend, prefix.size(), if opcode == 0x98 { rax } else { Reg(2) }, none),
-        0x9b | 0xf8..=0xfd | 0x9c..=0x9f | 0xa4..=0xa7 | 0xaa..=0xaf | 0x6c..=0x6f => other(none),
-        0xa0..=0xa3 => code.signed(8).map(|_| other(none))?,
-        0xa8 | 0xa9 => plain(Op::Test, wide, rax, Imm(code.immediate(wide)?)),
+        0xa4..=0xa7 | 0xaa..=0xaf | 0x6c..=0x6f => plain(Op::String, 8, none, none),
+        0x9b | 0xf8..=0xfd | 0x9e..=0x9f => other(none),
+        // The flags, to the stack and back.
+        0x9c | 0x9d => other(Reg(register::STACK_POINTER)),
+        0xa0..=0xa3 => {
+            code.signed(8)?;
+            other(none)
+        }
+        0xa8 | 0xa9 => plain(Op::Test, wide, rax, Imm(code.signed(immediate(wide))?)),
         0xb0..=0xb7 => plain(Op::Mov, 1, narrow(Reg(low), 1, prefix), Imm(code.signed(1)?)),
         0xb8..=0xbf => plain(Op::Mov, prefix.size(), Reg(low), Imm(code.signed(prefix.size())?)),
         0xc2 => code.signed(2).map(|_| bare(Op::Ret))?,
@@ -341,6 +383,53 @@ fn one_byte_and_modrm(code: &mut CodeReader<'_>, prefix: Prefix, opcode: u8) -> 
                 0xd0 | 0xd1 => Imm(1),
                 _ => Reg(1),
             };
+            let op = match m.field {
+                4 | 6 => Op::Shl,
+                5 => Op::Shr,
+                7 => Op::Sar,
+                _ => return Some(other(m.rm)),
+            };
+            plain(op, wide, narrow(m.rm, wide, prefix), count)
+        }
+        0xc2 => {
+            code.signed(2)?;
+            plain(Op::Ret, 8, none, none)
+        }
+        0xc3 => plain(Op::Ret, 8, none, none),
+        0xc6 | 0xc7 => {
+            let m = modrm(code, prefix)?;
+            let value = code.signed(immediate(wide))?;
+            // The others of this group begin and end transactions.
+            match m.field {
+                0 => plain(Op::Mov, wide, narrow(m.rm, wide, prefix), Imm(value)),
+                _ => other(rax),
+            }
+        }
+        0xc8 => {
+            code.signed(3)?;
+            plain(Op::Stop, 8, none, none)
+        }
+        0xc9 => plain(Op::Leave, 8, none, none),
+        0xcd => {
+            code.byte()?;
+            plain(Op::Stop, 8, none, none)
+        }
+        0xcc | 0xf4 => plain(Op::Stop, 8, none, none),
+        0xd8..=0xdf => {
+            modrm(code, prefix)?;
+            // The status word may come to rax.
+            other(rax)
+        }
+        0xe0..=0xe3 => {
+            code.byte()?;
+            plain(Op::Stop, 8, none, none)
+        }
+        0xe8 => plain(Op::Call, 8, none, Imm(code.signed(4)?)),
+        0xe9 => plain(Op::Jmp, 8, none, Imm(code.signed(4)?)),
+        0xeb => plain(Op::Jmp, 8, none, Imm(code.signed(1)?)),
+        0xf6 | 0xf7 => {
+            let m = modrm(code, prefix)?;
+            let rm = narrow(m.rm, wide, prefix);
             match m.field {
                 4 | 6 => plain(Op::Shl, wide, rm, count),
                 5 => plain(Op::Shr, wide, rm, count),
@@ -394,9 +483,15 @@ fn two_bytes(code: &mut CodeReader<'_>, prefix: Prefix) -> Option<Insn> {
         code.byte()?;
     }
     Some(match opcode {
-        0x0d | 0x18..=0x1f | 0xae => bare(Op::Nop),
-        // Without a prefix these are of the old eight-byte registers.
-        0x6f | 0x7f if prefix.repeat == 0 && !prefix.narrow => other(none),
+        0x05 => plain(Op::Syscall, 8, none, none),
+        0x0b => plain(Op::Stop, 8, none, none),
+        0x0d | 0x18..=0x1f | 0xae => {
+            modrm(code, prefix)?;
+            plain(Op::Nop, 8, none, none)
+        }
+        0x06..=0x09 | 0x30..=0x37 | 0x77 | 0xa0..=0xa1 | 0xa8..=0xaa => other(none),
+        // cpuid
+        0xa2 => plain(Op::Other, 8, Reg(3), Reg(1)),
         // Whole vectors and halves of them, to and from memory.
         0x10 | 0x28 | 0x6f if opcode != 0x10 || prefix.repeat == 0 => plain(Op::MovVector, 16, Vector(m.reg), vector),
         0x11 | 0x29 | 0x7f if opcode != 0x11 || prefix.repeat == 0 => plain(Op::MovVector, 16, vector, Vector(m.reg)),
@@ -418,13 +513,45 @@ fn two_bytes(code: &mut CodeReader<'_>, prefix: Prefix) -> Option<Insn> {
             let op = if opcode < 0xb8 { Op::Movzx(from) } else { Op::Movsx(from) };
             plain(op, prefix.size(), Reg(m.reg), narrow(m.rm, from, prefix))
         }
-        // A bit that is only tested (0xba /4) leaves its operand as it was.
-        0xba if m.field == 4 => other(none),
-        0xa4 | 0xa5 | 0xab..=0xad | 0xb3 | 0xba | 0xbb | 0xc3 | 0xc7 | 0x7e => other(m.rm),
-        // These give general registers.
-        0x02 | 0x03 | 0x2c | 0x2d | 0x38 | 0x3a | 0x50 | 0xaf | 0xb8 | 0xbc | 0xbd | 0xc5 | 0xd7 => other(Reg(m.reg)),
-        0x10..=0x17 | 0x28..=0x2f | 0x51..=0x76 | 0x78..=0x7f | 0xc2 | 0xc4 | 0xc6 | 0xd0..=0xfe => {
-            other(Vector(m.reg))
+        0xc8..=0xcf => other(Reg(opcode & 7 | (prefix.rex & 1) << 3)),
+        0x38 => {
+            code.byte()?;
+            other(Reg(modrm(code, prefix)?.reg))
+        }
+        0x3a => {
+            let operation = code.byte()?;
+            let m = modrm(code, prefix)?;
+            code.byte()?;
+            match operation {
+                // A part of a vector, to where it is wanted.
+                0x14..=0x17 => other(m.rm),
+                // Comparisons of texts give rcx.
+                0x60..=0x63 => other(Reg(1)),
+                _ => other(Reg(m.reg)),
+            }
+        }
+        0x70..=0x73 | 0xc2 | 0xc4..=0xc6 => {
+            let m = modrm(code, prefix)?;
+            code.byte()?;
+            // 0xc5 is the one of these that gives a general register.
+            other(if opcode == 0xc5 { Reg(m.reg) } else { Vector(m.reg) })
+        }
+        0xa4 | 0xac | 0xba => {
+            let m = modrm(code, prefix)?;
+            code.byte()?;
+            // A bit that is only tested (0xba /4) leaves its operand as it was.
+            other(if opcode == 0xba && m.field == 4 { none } else { m.rm })
+        }
+        0xa5 | 0xad | 0xab | 0xb3 | 0xbb | 0xc3 | 0xc7 => other(modrm(code, prefix)?.rm),
+        0xaf | 0xb8 | 0xbc | 0xbd | 0x02 | 0x03 => other(Reg(modrm(code, prefix)?.reg)),
+        0x2c | 0x2d | 0x50 | 0xd7 => other(Reg(modrm(code, prefix)?.reg)),
+        0x7e => other(modrm(code, prefix)?.rm),
+        0x10..=0x17 | 0x28..=0x2f | 0x51..=0x6f | 0x74..=0x76 | 0x78..=0x7f | 0xd0..=0xfe => {
+            other(Vector(modrm(code, prefix)?.reg))
+        }
+        0x00 | 0x01 => {
+            modrm(code, prefix)?;
+            other(Reg(0))
         }
         0x00 | 0x01 => other(Reg(0)),
         _ => return None,
@@ -436,10 +563,11 @@ fn vector_extension(code: &mut CodeReader<'_>, mut prefix: Prefix, opcode: u8) -
     let first = code.byte()?;
     // The bits that REX would have are inverted here.
     prefix.rex = (!first >> 5 & 4) | if opcode == 0xc5 { 0 } else { !first >> 5 & 3 };
+    let mut second = 0;
     let map = match opcode {
         0xc5 => 1,
         0xc4 => {
-            code.byte()?;
+            second = code.byte()?;
             first & 0x1f
         }
         _ => {
@@ -458,9 +586,15 @@ fn vector_extension(code: &mut CodeReader<'_>, mut prefix: Prefix, opcode: u8) -
     // Some give general registers (masks, bit operations of map 2); vectors are forgotten likewise.
     let general = matches!((map, operation), (1, 0x50 | 0xd7 | 0x2c | 0x2d | 0xc5 | 0x93) | (2 | 3, 0xf0..=0xf7));
     if general {
-        return Some(other(Operand::Reg(m.reg)));
+        // Some give a register that is named beside the others, instead (0xf3) or as well (0xf6).
+        let beside = match (map, operation) {
+            (2, 0xf3 | 0xf6) => Operand::Reg(!second >> 3 & 15),
+            _ => Operand::None,
+        };
+        return Some(plain(Op::Other, 8, Operand::Reg(m.reg), beside));
     }
-    let store = map == 1 && matches!(operation, 0x11 | 0x29 | 0x7f | 0xd6 | 0x7e | 0x13 | 0x17 | 0x2b | 0xe7);
+    let store = map == 1 && matches!(operation, 0x11 | 0x29 | 0x7f | 0xd6 | 0x7e | 0x13 | 0x17 | 0x2b | 0xe7)
+        || map == 3 && matches!(operation, 0x14..=0x17 | 0x19 | 0x1b | 0x1d | 0x39 | 0x3b);
     let dst = if store { m.rm } else { Operand::Vector(m.reg) };
     Some(plain(Op::Other, 32, dst, Operand::None))
 }

@@ -3,6 +3,8 @@
 pub(crate) mod code;
 mod general;
 pub(crate) mod insn;
+#[cfg(test)]
+mod insn_tests;
 pub(crate) mod prologue;
 mod registers;
 #[cfg(feature = "agent")]

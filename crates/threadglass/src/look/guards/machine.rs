@@ -3,7 +3,7 @@
 
 use super::pages::Pages;
 use crate::arch::insn::table::{
-    CHANGED_BY_CALL, CHANGED_BY_SYSCALL, FRAME_POINTER, RESULT, SECOND_RESULT, STACK_POINTER,
+    CHANGED_BY_CALL, CHANGED_BY_STRING, CHANGED_BY_SYSCALL, FRAME_POINTER, RESULT, SECOND_RESULT, STACK_POINTER,
 };
 use crate::arch::insn::{Alu, Insn, Mem, Op, Operand, register};
 
@@ -421,7 +421,12 @@ impl Machine {
             Op::Other => {
                 self.flags = None;
                 (self.regs[RESULT], self.regs[SECOND_RESULT]) = (Value::UNKNOWN, Value::UNKNOWN);
-                Value::UNKNOWN
+                self.write(pages, dst, size, end, Value::UNKNOWN);
+                self.write(pages, src, size, end, Value::UNKNOWN);
+            }
+            Op::String => {
+                self.flags = None;
+                CHANGED_BY_STRING.into_iter().for_each(|number| self.regs[number] = Value::UNKNOWN);
             }
         };
         self.write(pages, dst, size, to_destination);
