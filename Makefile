@@ -15,7 +15,7 @@ all: build
 build:
 	$(CARGO) build --release --workspace
 
-# Formatting, warnings, licences. cargo-deny is used where it is installed.
+# Formatting, warnings, licences.
 lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
@@ -26,16 +26,13 @@ lint:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -p threadglass --no-deps
 	@# The fuzz targets are a workspace of their own; checking them needs no fuzzer to link with.
 	CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz-lint -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1; then \
-	    $(CARGO) deny --workspace check licenses bans sources; \
-	else \
-	    echo "lint: cargo-deny is not installed, licences were not checked (cargo install cargo-deny)"; \
-	fi
+	scripts/lint-licences
 
-# Every test, with what it needs; prints how many ran and how many were skipped and why.
+# Every test, with what it needs; prints how many ran and how many were skipped and why. The oldest and the newest C library
+# are among what it needs (Debian's apt; about 30 MB, once).
 test:
 	scripts/install-test-deps
-	scripts/run-tests
+	scripts/with-glibc-roots bullseye sid -- scripts/run-tests
 
 # The fixtures on the C libraries of several distribution releases (needs Debian's apt; about 60 MB).
 test-matrix:
