@@ -12,10 +12,10 @@ fn client(file: &str, flags: &[&str]) -> PathBuf {
 }
 
 /// Runs a client, and passes on what it could not check.
-fn checks(test: &str, program: &Path, args: &[&str]) {
+fn checks(what: &str, program: &Path, args: &[&str]) {
     for line in run(program, args).lines() {
         if let Some(reason) = line.strip_prefix("SKIP ") {
-            testkit::skip(test, reason);
+            testkit::skip(testkit::part(what), reason);
         }
     }
 }

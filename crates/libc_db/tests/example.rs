@@ -41,7 +41,7 @@ fn the_example_lists_every_thread() {
 fn every_kind_of_program() {
     let example = Source::at(root().join(EXAMPLE)).with_libc_db().build();
     for variant in Variant::PROGRAMS {
-        if variant.is_static() && !testkit::has_static_libc("every_kind_of_program") {
+        if variant.is_static() && !testkit::has_static_libc(testkit::part(&format!("{variant:?}"))) {
             continue;
         }
         let fixture = Fixture::start(&Build::new("threads_truth.c").variant(variant).path(), &[]).settled();
@@ -98,11 +98,12 @@ fn the_example_says_what_is_wrong() {
 #[test]
 fn a_pid_namespace_of_its_own() {
     let test = "libc_db::a_pid_namespace_of_its_own";
-    if !testkit::is_root(test, "to make namespaces") || !testkit::have(test, "unshare") {
+    const NAMESPACE: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    if !testkit::is_root(test, "to make namespaces") || !testkit::can_unshare(test, &NAMESPACE) {
         return;
     }
     let mut command = std::process::Command::new("unshare");
-    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(Build::new("threads_truth.c").path());
+    command.args(NAMESPACE).arg(Build::new("threads_truth.c").path());
     let fixture = Fixture::command(command);
     let children = format!("/proc/{0}/task/{0}/children", fixture.pid());
     let mut pid = None;

@@ -27,7 +27,9 @@ fn calls_about_a_program_with_a_hostile_file() {
     }
     let client = Source::new("sync_dump.c").with_libc_db().build();
     let honest = Build::new("hostile_file.c").variant(Variant::Default).path();
-    for case in CASES.iter().filter(|case| NAMES.contains(&case.name)) {
+    let cases: Vec<_> = CASES.iter().filter(|case| NAMES.contains(&case.name)).collect();
+    assert_eq!(cases.len(), NAMES.len());
+    for case in cases {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hostile");
         (case.patch)(ObjectPatch::of(&honest)).write(&path);

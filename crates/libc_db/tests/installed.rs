@@ -60,7 +60,7 @@ fn programs_and_gdb_use_the_installed_files() {
     let answer = Answer::of(gdb);
     let text = answer.text();
     if answer.stderr.contains("not supported in this copy of GDB") {
-        testkit::skip(test, "this gdb has no Python");
+        testkit::skip(testkit::part("gdb's commands"), "this gdb has no Python");
     } else {
         assert!(text.contains("No deadlock"), "{text}{}", answer.stderr);
     }

@@ -6,7 +6,7 @@ mod common;
 use common::Source;
 use std::path::PathBuf;
 use std::process::Command;
-use testkit::{Answer, Build, Dumpable, Fixture, Value, Variant, address, has_static_libc};
+use testkit::{Answer, Build, Dumpable, Fixture, Value, Variant, address, has_static_libc, part};
 
 const IN_C: [&str; 3] = ["sync_mutexes.c", "sync_rwlocks.c", "sync_kinds.c"];
 const OTHERS: [&str; 2] = ["sync_cxx.cc", "sync_rust.rs"];
@@ -229,7 +229,7 @@ fn alive() {
 fn without_symbols() {
     let program = client(&[]);
     let mut variants = vec![Variant::Stripped];
-    if has_static_libc("sync::without_symbols") {
+    if has_static_libc(part("static programs")) {
         variants.extend([Variant::Static, Variant::StaticStripped]);
     }
     for file in IN_C {
@@ -250,7 +250,7 @@ fn as_cores() {
         let mut dumpable = Dumpable::start(&Build::new(file).variant(Variant::Default).path(), &[]);
         dumpable.fixture = dumpable.fixture.settled();
         let (pid, truth) = (dumpable.fixture.pid(), dumpable.fixture.truth().clone());
-        let Some(core) = dumpable.kernel_core(&test) else { continue };
+        let Some(core) = dumpable.kernel_core(part(file)) else { continue };
         let seen = look(&program, "core", &core.name(), &truth);
         agrees(&test, pid, &truth, &seen, Types::All);
     }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{case, fixture, have_perf, library_dir};
 use std::process::Command;
-use testkit::{Answer, NOBODY, Public, Variant, as_user, have, is_root};
+use testkit::{Answer, NOBODY, Public, Variant, any_of, as_user, ensure, have, is_root, part};
 
 fn program() -> Command {
     Command::new(fixture("profil_cases.c", Variant::Default))
@@ -18,7 +18,24 @@ fn both(name: &str) {
         case(command, name)
     };
     clock("timers");
-    if have_perf(name) {
+    if have_perf(part("the clock of perf")) {
+        clock("perf");
+    }
+}
+
+/// The same of a case that compares ticks with time: where the host takes a CPU away, ticks are missing. Of five tries one is
+/// undisturbed.
+fn both_by_ticks(name: &str) {
+    let clock = |clock: &str| {
+        any_of(5, || {
+            let mut command = program();
+            command.env("PROFIL_CLOCK", clock).env("PROFIL_HZ", "1000").arg(name);
+            let answer = Answer::of(command);
+            ensure(answer.code == Some(0), || format!("{clock}: {}", answer.stderr))
+        });
+    };
+    clock("timers");
+    if have_perf(part("the clock of perf")) {
         clock("perf");
     }
 }
@@ -56,22 +73,25 @@ fn threads_from_before_and_later() {
 /// What the pages say of threads that live for less than a period.
 #[test]
 fn threads_that_are_too_short_for_a_tick() {
+    // Ticks are missing where the host takes a CPU away: of five tries one is undisturbed.
     let run = |clock: &str| {
-        let mut command = program();
-        command.env("PROFIL_CLOCK", clock).env("PROFIL_HZ", "100").arg("brief");
-        let answer = Answer::of(command);
-        assert_eq!(answer.code, Some(0), "{clock}: {}", answer.stderr);
+        any_of(5, || {
+            let mut command = program();
+            command.env("PROFIL_CLOCK", clock).env("PROFIL_HZ", "100").arg("brief");
+            let answer = Answer::of(command);
+            ensure(answer.code == Some(0), || format!("{clock}: {}", answer.stderr))
+        });
     };
     run("timers");
-    if have_perf("threads_that_are_too_short_for_a_tick") {
+    if have_perf(part("the clock of perf")) {
         run("perf");
     }
-    both("brief_and_fast");
+    both_by_ticks("brief_and_fast");
 }
 
 #[test]
 fn threads_that_come_and_go_are_not_counted_twice() {
-    both("churn");
+    both_by_ticks("churn");
 }
 
 #[test]
@@ -158,10 +178,13 @@ fn the_rate_is_what_was_asked_for() {
     };
     // Margins are wide: the kernel's own bookkeeping of user time is by its clock's ticks.
     for (asked, rate) in [("100", 100.0), ("1000", 1000.0), ("5000", 5000.0)] {
-        let (told, achieved, ticks) = show(asked);
-        assert_eq!(told, rate);
-        assert!((0.7 * rate..1.4 * rate).contains(&achieved), "{asked}: {achieved}");
-        assert!(ticks > 0.5 * rate, "{asked}: {ticks}");
+        // Ticks are missing where the host takes a CPU away: of five tries one is undisturbed.
+        any_of(5, || {
+            let (told, achieved, ticks) = show(asked);
+            assert_eq!(told, rate);
+            ensure((0.8 * rate..1.25 * rate).contains(&achieved), || format!("{asked}: {achieved}"))?;
+            ensure(ticks > 0.7 * rate, || format!("{asked}: {ticks}"))
+        });
     }
     // What makes no sense is not taken.
     for asked in ["0", "10001", "-5", "", "many"] {

@@ -19,7 +19,7 @@ fn work() {
 fn profiles_belong_to_their_guards() {
     refusals();
     counts(Clock::Timers);
-    if have_perf("profiles_belong_to_their_guards") {
+    if have_perf(testkit::part("the clock of perf")) {
         counts(Clock::Perf);
         samples_of_a_thread();
     }

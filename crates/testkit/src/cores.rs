@@ -1,6 +1,6 @@
 //! Core files of fixtures, by both of those who write them.
 
-use crate::{Fixture, Signal, eventually, have, skip, task_state};
+use crate::{Extent, Fixture, Signal, eventually, have, skip, task_state};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -62,8 +62,9 @@ impl Dumpable {
     }
 
     /// Has gdb write a core; the program goes on. `None` (and a skip) where that cannot be.
-    pub fn gcore(self, test: &str) -> Option<CoreFile> {
-        if !have(test, "gcore") {
+    pub fn gcore<'a>(self, what: impl Into<Extent<'a>>) -> Option<CoreFile> {
+        let what = what.into();
+        if !have(what, "gcore") {
             return None;
         }
         let pid = self.fixture.pid();
@@ -71,17 +72,17 @@ impl Dumpable {
         let path = self.dir.path().join(format!("gdb.{pid}"));
         if !path.exists() {
             let said = output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
-            skip(test, &format!("gcore wrote no core: {}", said.lines().next().unwrap_or_default()));
+            skip(what, &format!("gcore wrote no core: {}", said.lines().next().unwrap_or_default()));
             return None;
         }
         Some(CoreFile { dir: self.dir, path })
     }
 
     /// Kills it, so that the kernel writes a core. `None` (and a skip) where the kernel does not do so.
-    pub fn kernel_core(self, test: &str) -> Option<CoreFile> {
+    pub fn kernel_core<'a>(self, what: impl Into<Extent<'a>>) -> Option<CoreFile> {
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
         if pattern.contains(['|', '/', '%', '@']) || pattern.trim().is_empty() {
-            skip(test, &format!("kernel.core_pattern is `{}`, not a plain name", pattern.trim()));
+            skip(what, &format!("kernel.core_pattern is `{}`, not a plain name", pattern.trim()));
             return None;
         }
         let pid = self.fixture.pid();
@@ -94,7 +95,7 @@ impl Dumpable {
         let named = [pattern.trim().to_owned(), format!("{}.{pid}", pattern.trim())];
         let found = named.iter().map(|name| self.dir.path().join(name)).find(|path| path.exists());
         let Some(path) = found else {
-            skip(test, "the kernel wrote no core (a hard limit on cores?)");
+            skip(what, "the kernel wrote no core (a hard limit on cores?)");
             return None;
         };
         Some(CoreFile { dir: self.dir, path })

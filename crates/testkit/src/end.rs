@@ -1,6 +1,6 @@
 //! Ending what a test started, in whatever state it is: a test may fail, but never hang.
 
-use crate::{Signal, holds_within};
+use crate::{Signal, eventually, holds_within, task_state};
 use nix::unistd::Pid;
 use std::process::Child;
 use std::time::Duration;
@@ -31,6 +31,36 @@ pub fn end_with_descendants(child: &mut Child) {
         kill(pid);
     }
     end(child);
+}
+
+/// Kills a tool at a moment when it holds a thread of process `target`, and says whether there was one before the tool ended
+/// or it was `too_late`.
+///
+/// The tool is stopped first. What is held then is held when the kill comes, whoever else has the CPU in between.
+pub fn kill_while_it_holds(tool: &mut Child, target: i32, mut too_late: impl FnMut() -> bool) -> bool {
+    let own = tool.id() as i32;
+    let mut is_held = false;
+    while !is_held && matches!(tool.try_wait(), Ok(None)) && !too_late() {
+        if holds_a_thread(target) {
+            let _ = nix::sys::signal::kill(Pid::from_raw(own), Signal::SIGSTOP);
+            eventually("the tool should stop", || {
+                task_state(own, own).is_none_or(|task| matches!(task.letter, 'T' | 'Z'))
+            });
+            is_held = task_state(own, own).is_some_and(|task| task.letter == 'T') && holds_a_thread(target);
+            if !is_held {
+                let _ = nix::sys::signal::kill(Pid::from_raw(own), Signal::SIGCONT);
+            }
+        }
+    }
+    end(tool);
+    is_held
+}
+
+/// Whether a thread of a process is stopped by who traces it.
+fn holds_a_thread(pid: i32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lwps = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+    lwps.into_iter().any(|lwp| task_state(pid, lwp).is_some_and(|task| task.letter == 't'))
 }
 
 fn collected_within(child: &mut Child, limit: Duration) -> bool {
@@ -64,7 +94,6 @@ fn status_field(pid: i32, name: &str) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task_state;
     use std::process::Command;
 
     #[test]

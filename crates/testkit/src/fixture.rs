@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// Only a fixture that hangs takes this long, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running program, ended when this is dropped.
 #[derive(Debug)]

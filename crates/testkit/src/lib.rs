@@ -21,19 +21,22 @@ mod wait;
 
 pub use build::{Build, Variant};
 pub use cores::{CoreFile, Dumpable};
-pub use end::end_with_descendants;
+pub use end::{end_with_descendants, kill_while_it_holds};
 pub use findings::{HANGS, finding_faults, is_hang};
 pub use fixture::Fixture;
 pub use hammer::{agent_threads, goes_on, hammer, plugin};
 pub use log::{Entry, Log};
-pub use roots::GlibcRoots;
+pub use roots::{GlibcRoots, can_start_inside};
 pub use serde_json::{self, Value, json};
-pub use skip::{has_static_libc, have, is_root, library, root, skip};
+pub use skip::{
+    Capability, Extent, can_trace, can_unshare, has_capability, has_static_libc, have, is_root, library, part, root,
+    skip,
+};
 pub use sync::{SyncView, sync_faults};
 pub use tool::{Answer, Tool, thread, threads};
 pub use truth::{View, differences, file_at_pc};
 pub use user::{NOBODY, Public, STRANGER, as_user};
-pub use wait::{TaskState, eventually, holds_within, task_state, wait_asleep};
+pub use wait::{TaskState, any_of, ensure, eventually, holds_within, task_state, wait_asleep};
 
 /// Sends a signal to one process that a test started.
 pub fn signal(pid: i32, signal: nix::sys::signal::Signal) {

@@ -71,7 +71,7 @@ impl Log {
     pub fn find(&mut self, id: &Value, lwp: &Value, start: u64, mark: u64) -> Option<Entry> {
         let (id, tid) = (address(id), lwp.as_u64()?);
         let mut found = None;
-        holds_within(Duration::from_secs(20), || {
+        holds_within(Duration::from_secs(60), || {
             let in_time = |entry: &&Entry| entry.index < LASTING || entry.index + RECENT > mark;
             let lives = self.by_tid.get(&tid).map(Vec::as_slice).unwrap_or_default();
             found = lives.iter().filter(in_time).find(|entry| entry.id == id && entry.start == start).copied();

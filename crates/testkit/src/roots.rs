@@ -4,11 +4,17 @@
 //! `2.31/`, `2.36/` ..; `scripts/glibc-roots` makes one). One of them with headers and start files
 //! (libc6-dev) serves to build for all: the oldest, because its programs run on every newer one.
 
-use crate::{Build, Fixture, skip};
+use crate::{Build, Extent, Fixture, can_unshare, is_root, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const LIBRARIES: &str = "lib/x86_64-linux-gnu";
+
+/// Whether a program can be started inside another root; counts a skip when not.
+pub fn can_start_inside<'a>(what: impl Into<Extent<'a>>) -> bool {
+    let what = what.into();
+    is_root(what, "to start a program inside another root") && can_unshare(what, &["--mount"])
+}
 
 /// The versions there are.
 #[derive(Debug)]
@@ -21,7 +27,10 @@ impl GlibcRoots {
     /// Those of the environment; `None` (and a skip) where there are none.
     pub fn find(test: &str) -> Option<Self> {
         let Some(dir) = std::env::var_os("TG_GLIBC_ROOTS") else {
-            skip(test, "TG_GLIBC_ROOTS does not name a directory of unpacked glibc versions (make test-matrix does)");
+            let why = std::env::var("TG_NO_GLIBC_ROOTS").unwrap_or_else(|_| {
+                "TG_GLIBC_ROOTS does not name a directory of unpacked glibc versions (make test does)".to_owned()
+            });
+            skip(test, &why);
             return None;
         };
         let mut roots: Vec<_> = std::fs::read_dir(dir)

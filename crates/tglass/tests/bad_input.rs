@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use testkit::{
     Answer, Build, Fixture, NOBODY, Public, STRANGER, Tool, Value, Variant, as_user, eventually, has_static_libc, have,
-    is_root, skip, thread, threads,
+    is_root, part, skip, thread, threads,
 };
 
 fn tool() -> Tool {
@@ -284,8 +284,8 @@ fn replaced_library(how: &str) {
     look(&fixture, tool().run(&["threads", &fixture.pid().to_string(), "--json"]));
 
     // A user who may not open the kernel's own handle on the file is led to the path.
-    let test = format!("replaced_library {how}, without privileges");
-    if !is_root(&test, "to become a user without privileges") || !have(&test, "setpriv") {
+    let what = format!("a library that was {how}, as a user without privileges");
+    if !is_root(part(&what), "to become a user without privileges") || !have(part(&what), "setpriv") {
         return;
     }
     let path = public.writable().join("library.so");

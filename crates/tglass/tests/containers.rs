@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::{
     Answer, Build, Fixture, NOBODY, Public, SyncView, Tool, Value, Variant, View, as_user, differences, eventually,
-    finding_faults, has_static_libc, have, is_root, skip, sync_faults, threads, wait_asleep,
+    finding_faults, has_static_libc, have, is_root, part, sync_faults, threads, wait_asleep,
 };
 
 fn tool() -> Tool {
@@ -42,15 +42,7 @@ fn child_of(pid: i32) -> i32 {
 
 /// Whether namespaces can be had; says why not.
 fn can_unshare(test: &str) -> bool {
-    if !is_root(test, "to make namespaces") || !have(test, "unshare") {
-        return false;
-    }
-    let works = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
-    let works = works.is_ok_and(|output| output.status.success());
-    if !works {
-        skip(test, "namespaces are not permitted here (CAP_SYS_ADMIN)");
-    }
-    works
+    is_root(test, "to make namespaces") && testkit::can_unshare(test, &["--mount", "--pid", "--fork", "--mount-proc"])
 }
 
 #[test]
@@ -158,7 +150,7 @@ fn an_executable_that_was_deleted() {
     for variant in [Variant::Default, Variant::NoPie, Variant::Stripped] {
         after(variant, |path| std::fs::remove_file(path).unwrap());
     }
-    if has_static_libc("an_executable_that_was_deleted") {
+    if has_static_libc(part("static programs")) {
         after(Variant::Static, |path| std::fs::remove_file(path).unwrap());
         after(Variant::StaticStripped, |path| std::fs::remove_file(path).unwrap());
     }
@@ -209,7 +201,7 @@ fn an_executable_that_was_replaced() {
             std::fs::rename(newer, path).unwrap();
         });
     }
-    if has_static_libc("an_executable_that_was_replaced") {
+    if has_static_libc(part("static programs")) {
         after(Variant::Static, |path| {
             let newer = path.with_extension("new");
             std::fs::copy(Build::new("pending.c").variant(Variant::Static).path(), &newer).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use testkit::{
     Answer, Build, Dumpable, Fixture, Signal, Tool, Value, Variant, eventually, finding_faults, has_static_libc,
-    is_hang, signal, task_state,
+    is_hang, part, signal, task_state,
 };
 
 fn tool() -> Tool {
@@ -116,7 +116,7 @@ fn in_core(program: &Path, scenario: &str, by_kernel: bool) -> Vec<String> {
     let mut dumpable = Dumpable::start(program, &[scenario]);
     dumpable.fixture = dumpable.fixture.settled();
     let truth = dumpable.fixture.truth().clone();
-    let core = if by_kernel { dumpable.kernel_core(&test) } else { dumpable.gcore(&test) };
+    let core = if by_kernel { dumpable.kernel_core(part(&test)) } else { dumpable.gcore(part(&test)) };
     core.map_or_else(Vec::new, |core| faults(&test, &truth, &why(&core.name())))
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use testkit::{
-    Answer, Build, Dumpable, Fixture, Public, Signal, Tool, Value, Variant, end_with_descendants, eventually, have,
-    holds_within, is_root, signal, skip,
+    Answer, Build, Dumpable, Fixture, Public, Signal, Tool, Value, Variant, can_unshare, end_with_descendants,
+    eventually, have, holds_within, is_root, part, signal, skip,
 };
 
 const TGLASS: &str = env!("CARGO_BIN_EXE_tglass");
@@ -441,15 +441,14 @@ fn processes_of_a_gdbserver() {
     let said = says(gdb(&[], &commands));
     // A gdbserver without our library may not know LWPs by number; the answer counts.
     assert!(said.of("info deadlock").starts_with("DEADLOCK, certain: "), "{}", said.0);
-    if !have(test, "unshare") || !is_root(test, "for a pid namespace") {
+    const NAMESPACE: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let elsewhere = part("a gdbserver in a pid namespace");
+    if !is_root(elsewhere, "for a pid namespace") || !can_unshare(elsewhere, &NAMESPACE) {
         return;
     }
     // Its pids mean something else there.
     let program = deadlocks();
-    let other = format!(
-        "target remote | unshare --pid --fork --kill-child --mount-proc gdbserver - {} abba",
-        program.display()
-    );
+    let other = format!("target remote | unshare {} gdbserver - {} abba", NAMESPACE.join(" "), program.display());
     let commands = ["set sysroot /", other.as_str(), "info locks", "info deadlock", "thread blocked-by", "kill"];
     let said = says(gdb(&[&program.to_string_lossy()], &commands));
     for command in ["info locks", "info deadlock", "thread blocked-by"] {

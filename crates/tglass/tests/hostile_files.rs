@@ -88,7 +88,9 @@ fn live_processes_fourth_part() {
 #[test]
 fn core_files() {
     let wanted = ["a packed section that is to be of 2^62 bytes", "a symbol table of 6 GiB", "forty million files"];
-    for case in CASES.iter().filter(|case| wanted.contains(&case.name)) {
+    let cases: Vec<_> = CASES.iter().filter(|case| wanted.contains(&case.name)).collect();
+    assert_eq!(cases.len(), wanted.len());
+    for case in cases {
         let dir = tempfile::tempdir().unwrap();
         let program = program(&dir, case);
         // A program that is not hostile wrote the core: only its file has become so since.

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use testkit::{Answer, Build, Fixture, NOBODY, Public, Tool, Variant, is_root};
+use testkit::{Answer, Build, Capability, Fixture, NOBODY, Public, Tool, Variant, has_capability, is_root};
 
 /// That of the table which the agent and its readers share.
 const TABLE_VERSION: &str = "3";
@@ -43,7 +43,10 @@ fn root_does(pid: i32) -> Vec<Answer> {
 
 #[test]
 fn a_descriptor_that_a_program_names_is_never_written_to() {
-    if !is_root("a_descriptor_that_a_program_names_is_never_written_to", "to look at another user's program") {
+    let test = "a_descriptor_that_a_program_names_is_never_written_to";
+    if !is_root(test, "to start a program as another user")
+        || !has_capability(test, Capability::Ptrace, "to look at another user's program")
+    {
         return;
     }
     let public = Public::new();
@@ -63,7 +66,11 @@ fn a_descriptor_that_a_program_names_is_never_written_to() {
 #[test]
 fn a_program_that_never_answers_is_waited_for_but_once() {
     let test = "a_program_that_never_answers_is_waited_for_but_once";
-    if !is_root(test, "to look at another user's program") || !testkit::have(test, "strace") {
+    if !is_root(test, "to start a program as another user")
+        || !has_capability(test, Capability::Ptrace, "to look at another user's program")
+        || !testkit::have(test, "strace")
+        || !testkit::can_trace(test)
+    {
         return;
     }
     let public = Public::new();
@@ -165,7 +172,7 @@ fn a_program_is_started_with_the_agent_in_a_user_namespace() {
 #[test]
 fn a_tool_killed_at_any_call_leaves_at_most_one_piece_of_memory() {
     let test = "a_tool_killed_at_any_call_leaves_at_most_one_piece_of_memory";
-    if !testkit::have(test, "strace") {
+    if !testkit::have(test, "strace") || !testkit::can_trace(test) {
         return;
     }
     let mut fixture = testkit::hammer();
@@ -189,8 +196,8 @@ fn a_tool_killed_at_any_call_leaves_at_most_one_piece_of_memory() {
         }
     }
     assert!(left > 0, "no kill came between the two calls");
-    // The last one was not killed, and has used it up.
-    assert_eq!(nameless_code(fixture.pid()), Vec::<String>::new());
+    // The last one was not killed, and has used it up: what it began in is given back a moment after it has ended.
+    testkit::eventually("no memory should be left", || nameless_code(fixture.pid()).is_empty());
 }
 
 /// A control group with a limit, for one process; it goes when this is dropped.

@@ -14,7 +14,7 @@ fn every_version_agrees_with_its_threads() {
     for (version, root) in roots.iter() {
         let build = |file: &str| roots.build(file, root);
         let mut faults = thread_faults(&tool, &Fixture::start(&build("threads_truth.c"), &[]).settled(), &version);
-        if testkit::is_root(test, "to start a program inside another root") {
+        if testkit::can_start_inside(testkit::part("programs inside another root")) {
             let inside = thread_faults(&tool, &roots.start_inside("threads_truth.c", root).settled(), &version);
             faults.extend(inside.into_iter().map(|fault| format!("inside the root: {fault}")));
         }
@@ -32,13 +32,13 @@ fn every_version_agrees_with_its_threads() {
             faults.push(format!("main has exited: {main}, seen as {leader:?}"));
         }
         faults.extend(lifecycle_faults(&tool, &build("lifecycle.c")));
-        faults.extend(core_faults(test, &tool, &build("threads_truth.c")));
+        faults.extend(core_faults(&tool, &build("threads_truth.c")));
         eprintln!("glibc {version}: {}", if faults.is_empty() { "agrees" } else { "differs" });
         wrong.extend(faults.into_iter().map(|fault| format!("{version}: {fault}")));
     }
     let (version, program) = roots.build_static("threads_truth.c");
     let mut faults = thread_faults(&tool, &Fixture::start(&program, &[]).settled(), &version);
-    faults.extend(core_faults(test, &tool, &program));
+    faults.extend(core_faults(&tool, &program));
     eprintln!("glibc {version}, static: {}", if faults.is_empty() { "agrees" } else { "differs" });
     wrong.extend(faults.into_iter().map(|fault| format!("{version}, static: {fault}")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -117,11 +117,11 @@ fn thread_faults(tool: &Tool, fixture: &Fixture, version: &str) -> Vec<String> {
 }
 
 /// What a core of the kernel keeps must be as it was alive.
-fn core_faults(test: &str, tool: &Tool, program: &Path) -> Vec<String> {
+fn core_faults(tool: &Tool, program: &Path) -> Vec<String> {
     let mut dumpable = Dumpable::start(program, &[]);
     dumpable.fixture = dumpable.fixture.settled();
     let live = tool.threads(dumpable.fixture.pid(), &[]);
-    let Some(core) = dumpable.kernel_core(test) else { return Vec::new() };
+    let Some(core) = dumpable.kernel_core(testkit::part("a core of the kernel")) else { return Vec::new() };
     let dead = tool.run(&["threads", &core.name(), "--json"]).json();
     let by_id = |of: &Value| -> Vec<(Value, Value)> {
         testkit::threads(of).iter().map(|thread| (thread["id"].clone(), thread.clone())).collect()

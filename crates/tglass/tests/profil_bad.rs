@@ -2,7 +2,10 @@
 
 use std::path::Path;
 use std::process::Command;
-use testkit::{Answer, Build, Fixture, NOBODY, Public, STRANGER, Tool, Variant, as_user, have, is_root, skip};
+use testkit::{
+    Answer, Build, Capability, Fixture, NOBODY, Public, STRANGER, Tool, Variant, as_user, eventually, has_capability,
+    have, is_root, part, skip,
+};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -78,10 +81,14 @@ fn other_users() {
     assert!(refused.assert_refused().contains("belongs to user 65534"), "{}", refused.stderr);
     let own = run(NOBODY);
     if own.stderr.contains("perf events are not permitted") {
-        return skip(test, own.stderr.trim());
+        return skip(part("one's own process"), own.stderr.trim());
     }
-    assert_eq!(own.code, Some(0), "{}", own.stderr);
-    assert!(own.text().contains("  seventy < middle < work"), "{}", own.text());
+    // The program may get no CPU in so short a time.
+    eventually("the program's functions should be told", || {
+        let own = run(NOBODY);
+        assert_eq!(own.code, Some(0), "{}", own.stderr);
+        own.text().contains("  seventy < middle < work")
+    });
 }
 
 /// The kernel ends the clock of a program that it gives other rights: that it had no ticks does not mean it did not run,
@@ -105,6 +112,9 @@ fn a_command_with_the_rights_of_another_user() {
     assert_eq!(answer.code, Some(7), "{}", answer.stderr);
     assert!(answer.stderr.contains("No tick was seen") && !answer.stderr.contains("No thread"), "{}", answer.stderr);
     assert!(answer.stderr.contains("set-user-ID"), "{}", answer.stderr);
+    if !has_capability(part("clocks of CPUs"), Capability::Perfmon, "to sample whole CPUs") {
+        return;
+    }
     let answer = tool().run(&["profil", "--", program.to_str().unwrap(), "8000"]);
     assert!(answer.stderr.contains("seventy") && answer.stderr.contains("a clock for each CPU"), "{}", answer.stderr);
 }

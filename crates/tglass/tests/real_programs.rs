@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
-use testkit::{Answer, Build, Fixture, Public, Tool, Value, eventually, have, skip, threads, wait_asleep};
+use testkit::{Answer, Build, Fixture, Public, Tool, Value, eventually, have, part, skip, threads, wait_asleep};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -67,7 +67,8 @@ fn memcached_as_the_kernel_and_gdb_see_it() {
     }
     assert_eq!(snapshot["gaps"].as_array().map(Vec::len), Some(0), "{:#}", snapshot["gaps"]);
 
-    if !have(test, "gdb") {
+    let by_gdb = part("the same by gdb");
+    if !have(by_gdb, "gdb") {
         return;
     }
     let mut command = Command::new("gdb");
@@ -75,7 +76,7 @@ fn memcached_as_the_kernel_and_gdb_see_it() {
     let text = Answer::of(command).text();
     let gdb = pairs_in(&text);
     if gdb.is_empty() {
-        return skip(test, "gdb could not attach or has no libthread_db here");
+        return skip(by_gdb, "gdb could not attach or has no libthread_db here");
     }
     assert_eq!(gdb, seen, "{text}");
 }

@@ -260,12 +260,12 @@ fn no_signal_is_lost(args: &[&str]) {
         assert_eq!(code, Some(0), "{said:?}");
     }
     let mut answer = (0, 0);
-    let all_taken = testkit::holds_within(std::time::Duration::from_secs(20), || {
+    let all_taken = testkit::holds_within(std::time::Duration::from_secs(60), || {
         let counts: Value = testkit::serde_json::from_str(&fixture.ask("?")).unwrap();
         answer = (counts[0].as_u64().unwrap(), counts[1].as_u64().unwrap());
         answer.0 == answer.1
     });
-    assert!(all_taken, "{} signals were sent, {} taken", answer.0, answer.1);
+    assert!(all_taken && answer.0 > 0, "{} signals were sent, {} taken", answer.0, answer.1);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Synchronization objects against what the fixtures know of their own: kind, state, holders, waiters.
 
 use testkit::{
-    Build, Dumpable, Fixture, SyncView, Tool, Value, Variant, address, has_static_libc, sync_faults, thread, threads,
+    Build, Dumpable, Fixture, SyncView, Tool, Value, Variant, address, has_static_libc, part, sync_faults, thread,
+    threads,
 };
 
 fn tool() -> Tool {
@@ -100,7 +101,7 @@ fn as_cores() {
             let mut dumpable = Dumpable::start(&Build::new(file).variant(Variant::Default).path(), &[]);
             dumpable.fixture = dumpable.fixture.settled();
             let truth = dumpable.fixture.truth().clone();
-            let core = if by_kernel { dumpable.kernel_core(&test) } else { dumpable.gcore(&test) };
+            let core = if by_kernel { dumpable.kernel_core(part(&test)) } else { dumpable.gcore(part(&test)) };
             let Some(core) = core else { continue };
             faults.look(&test, &truth, &core.name(), SyncView::PLAIN);
         }

@@ -155,7 +155,7 @@ fn c() {
         check("guard_c.c", flags, &[]);
     }
     // With libc linked in, nothing names what takes and releases.
-    if testkit::has_static_libc("guards") {
+    if testkit::has_static_libc(testkit::part("static programs")) {
         for flags in [&["-O2", "-static"][..], &["-O2", "-static", "-s"]] {
             check("guard_c.c", flags, &["again", "read-member"]);
         }

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use threadglass::Pid;
 use threadglass::target::{Live, TargetError};
 
@@ -18,14 +19,18 @@ fn first_change(then: &str) -> TargetError {
     std::io::Read::read_exact(shell.stdout.as_mut().expect("a pipe"), &mut ready).expect("the shell runs");
     let live = Live::open(Pid(shell.id() as i32)).expect("it runs");
     shell.stdin.take().expect("a pipe").write_all(b"\n").expect("the shell reads");
+    // Without a nap: it is the very first moment that matters.
+    let deadline = Instant::now() + Duration::from_secs(60);
     let change = loop {
-        if let Err(change) = live.check_identity() {
-            break change;
+        match live.check_identity() {
+            Err(change) => break Some(change),
+            Ok(()) if Instant::now() > deadline => break None,
+            Ok(()) => {}
         }
     };
     let _ = shell.kill();
     shell.wait().expect("it is ours");
-    change
+    change.expect("a change within a minute")
 }
 
 /// The address space goes a moment before the process does: that is an end, not an exec.

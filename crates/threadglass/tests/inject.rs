@@ -1,6 +1,8 @@
 //! The agent put into programs that run: they never notice, and what it counts is exact.
 
-use testkit::{Build, Fixture, Value, Variant, address, agent_threads, eventually, goes_on, hammer, plugin};
+use testkit::{
+    Build, Capability, Fixture, Value, Variant, address, agent_threads, eventually, goes_on, hammer, plugin,
+};
 use threadglass::act::inject;
 use threadglass::act::inject::{InjectError, Injected, Options};
 use threadglass::internals::{Agent, Tracked};
@@ -219,7 +221,7 @@ fn refusal(pid: i32) -> InjectError {
 
 #[test]
 fn what_cannot_have_it_is_refused_and_unchanged() {
-    if testkit::has_static_libc("what_cannot_have_it_is_refused_and_unchanged") {
+    if testkit::has_static_libc(testkit::part("a static program")) {
         let fixture = Fixture::start(&Build::new("many.c").variant(Variant::Static).path(), &["3"]).settled();
         assert!(refusal(fixture.pid()).to_string().contains("statically"));
     }
@@ -237,8 +239,11 @@ fn what_cannot_have_it_is_refused_and_unchanged() {
     assert!(matches!(refusal(single.id() as i32), InjectError::Target(_)));
     let _ = single.wait();
     // A thread of the kernel, and nobody.
-    if std::fs::read_link("/proc/2/exe").is_err() && std::path::Path::new("/proc/2").exists() {
-        assert!(matches!(refusal(2), InjectError::Target(_) | InjectError::Denied(..)));
+    match std::fs::read_to_string("/proc/2/comm") {
+        Ok(name) if name == "kthreadd\n" => {
+            assert!(matches!(refusal(2), InjectError::Target(_) | InjectError::Denied(..)));
+        }
+        _ => testkit::skip(testkit::part("a thread of the kernel"), "none is visible from this pid namespace"),
     }
     assert!(matches!(refusal(i32::MAX), InjectError::Target(_)));
 }
@@ -246,7 +251,7 @@ fn what_cannot_have_it_is_refused_and_unchanged() {
 /// Filters that look at what a call is to do: each kills for something that loading the agent does.
 #[test]
 fn filters_that_look_at_arguments_are_heeded() {
-    if !testkit::is_root("filters_that_look_at_arguments_are_heeded", "to read filters") {
+    if !testkit::has_capability("filters_that_look_at_arguments_are_heeded", Capability::Admin, "to read filters") {
         return;
     }
     let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
@@ -316,17 +321,23 @@ fn a_program_that_is_stopped_and_continued_all_the_time_can_have_it() {
                 }
             }
         });
-        let tries = (0..rounds(120)).map(|_| match inject::attach(Pid(pid), &Options::default()) {
-            Ok(injected) => Ok(u32::from(injected.detach().is_ok())),
-            // It happened to be stopped when it was looked at, or for too long.
-            Err(InjectError::Stopped(_) | InjectError::Silent | InjectError::NoVictim) => Ok(0),
-            Err(other) => Err(other.to_string()),
-        });
-        let done: Result<u32, String> = tries.sum();
+        let (mut done, mut tries) = (Ok(0), 0);
+        // On a busy machine it is stopped for long, and fewer tries come at a good moment.
+        while done.as_ref().is_ok_and(|done| tries < rounds(120) || *done == 0 && tries < 2000) {
+            let now = match inject::attach(Pid(pid), &Options::default()) {
+                Ok(injected) => Ok(u32::from(injected.detach().is_ok())),
+                // It happened to be stopped when it was looked at, or for too long.
+                Err(InjectError::Stopped(_) | InjectError::Silent | InjectError::NoVictim) => Ok(0),
+                Err(other) => Err(other.to_string()),
+            };
+            done = done.and_then(|done| now.map(|now| done + now));
+            tries += 1;
+        }
         is_over.store(true, Ordering::Relaxed);
-        done
+        done.map(|done| (done, tries))
     });
-    assert!(done.as_ref().is_ok_and(|done| *done > 0), "{done:?}");
+    assert!(done.as_ref().is_ok_and(|(done, _)| *done > 0), "{done:?}");
+    eprintln!("{done:?}: attached, of so many tries");
     goes_on(&mut fixture, &[]);
 }
 
@@ -336,7 +347,7 @@ fn a_thread_that_has_confined_itself_alone_is_asked_too() {
     const CLOCK_GETTIME: &str = "228";
     const REBOOT: &str = "169";
     let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
-    for (number, is_allowed) in [(CLOCK_GETTIME, false), (REBOOT, testkit::root())] {
+    for (number, is_allowed) in [(CLOCK_GETTIME, false), (REBOOT, Capability::Admin.is_ours())] {
         let mut fixture = Fixture::start(&program, &["filter-one", number]).settled();
         match is_allowed {
             true => assert!(attach(fixture.pid()).detach().unwrap()),
@@ -357,9 +368,9 @@ fn a_program_that_refuses_is_left_alone() {
     eventually("it should stop", || testkit::task_state(fixture.pid(), fixture.pid()).is_some_and(|t| t.letter == 'T'));
     assert!(matches!(refusal(fixture.pid()), InjectError::Stopped(_)));
     testkit::signal(fixture.pid(), testkit::Signal::SIGCONT);
-    // Filters: some allow all that is needed, which only root can see.
+    // Filters: some allow all that is needed, which only somebody who may read them can see.
     let killing = ["filter-kill", "filter-restart", "filter-clock", "filter-pidfd"].map(|filter| (filter, false));
-    let others = [("filter-harmless", testkit::root()), ("filter-errno", false)];
+    let others = [("filter-harmless", Capability::Admin.is_ours()), ("filter-errno", false)];
     for (filter, is_allowed) in killing.into_iter().chain(others) {
         let mut fixture = build(filter);
         match is_allowed {
@@ -390,10 +401,13 @@ fn a_program_that_refuses_is_left_alone() {
     assert!(matches!(refusal(fixture.pid()), InjectError::Locked(_)));
     assert_eq!(fixture.ask("alive"), "alive");
     let mut fixture = build("no-exec");
-    let is_refused = fixture.truth()["refuses"] == true;
-    if is_refused {
+    match fixture.truth()["refuses"] == true {
         // It may map code that nobody can write: the loader does no more.
-        assert!(attach(fixture.pid()).detach().unwrap());
+        true => assert!(attach(fixture.pid()).detach().unwrap()),
+        false => testkit::skip(
+            testkit::part("memory that may not become code"),
+            "PR_SET_MDWE is refused: needs a kernel since 6.3",
+        ),
     }
     assert_eq!(fixture.ask("alive"), "alive");
 }

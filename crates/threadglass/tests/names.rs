@@ -123,7 +123,7 @@ fn variables_and_members_of_c() {
 #[test]
 fn variables_and_members_of_c_at_fixed_addresses_and_with_libc_linked_in() {
     for variant in [Variant::NoPie, Variant::Static] {
-        if variant.is_static() && !has_static_libc("variables_and_members_of_c") {
+        if variant.is_static() && !has_static_libc(testkit::part("a static program")) {
             continue;
         }
         let fixture = Fixture::start(&Build::new("names_data.c").variant(variant).path(), &[]);

@@ -59,10 +59,7 @@ static void nothing_of_the_kernel(const char *what, td_err_e action)
         /* Registers tell a sleeper, and they are the client's. */
         if (role == FUTEX || role == MASKED || role == DETACHED) {
             /* It may be on its way back to sleep from the stop before this one. */
-            for (int i = 0; i < 1000 && ti.ti_state == TD_THR_ACTIVE; i++) {
-                usleep(1000);
-                GIVES(TD_OK, td_thr_get_info(&th, &ti));
-            }
+            EVENTUALLY(td_thr_get_info(&th, &ti) != TD_OK || ti.ti_state != TD_THR_ACTIVE);
             CHECK(ti.ti_state == TD_THR_SLEEP, "%s, role %d: state %d", what, role, ti.ti_state);
         }
         if (role == SPINNER)

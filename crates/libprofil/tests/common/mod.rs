@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use testkit::{Answer, Build, Variant, skip};
+use testkit::{Answer, Build, Extent, Variant, skip};
 
 /// The checkout.
 pub fn root() -> PathBuf {
@@ -68,12 +68,12 @@ pub fn case(mut command: Command, name: &str) -> String {
 }
 
 /// Whether this machine allows perf events; if not, the test is skipped.
-pub fn have_perf(test: &str) -> bool {
+pub fn have_perf<'a>(what: impl Into<Extent<'a>>) -> bool {
     let opened = perf::Sampler::of_threads(&[0], perf::Options::new(100));
     match opened {
         Ok(_) => true,
         Err(error) => {
-            skip(test, &error.to_string());
+            skip(what, &error.to_string());
             false
         }
     }

@@ -121,7 +121,7 @@ mod tests {
         let needs = ["-Wl,--no-as-needed", library.to_str().unwrap()];
         let program = Build::new("many.c").variant(Variant::Default).flags(&needs).path();
         assert!(misfit(program.as_os_str()).unwrap().contains("libtsan.so.2 must come before"));
-        if has_static_libc("only_what_cannot_have_the_agent_is_refused") {
+        if has_static_libc(testkit::part("a static program")) {
             let program = Build::new("many.c").variant(Variant::Static).path();
             assert!(misfit(program.as_os_str()).unwrap().contains("statically"));
         }
