@@ -9,8 +9,8 @@ use profil_files::{Pprof, folded};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use testkit::{
-    Answer, Build, Fixture, Signal, Tool, Value, Variant, any_of, ensure, eventually, have, is_root, json, part,
-    signal, skip,
+    Answer, Build, Capability, Fixture, Signal, Tool, Value, Variant, any_of, ensure, eventually, has_capability, have,
+    json, part, signal, skip,
 };
 
 fn tool() -> Tool {

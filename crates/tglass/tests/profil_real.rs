@@ -25,11 +25,12 @@ fn ticks(profile: &Value) -> HashMap<String, f64> {
 /// The same, by a recording of perf's of the same process.
 fn ticks_by_perf(data: &Path, command: &str) -> HashMap<String, f64> {
     let mut report = Command::new("perf");
-    report.args(["report", "--stdio", "-q", "--comm", command, "-F", "sample,dso", "-i"]).arg(data);
+    report.args(["report", "--stdio", "-q", "-F", "sample,comm,dso", "-i"]).arg(data);
     let text = Answer::of(report).text();
     let line = |line: &str| {
-        let (count, module) = line.trim().split_once(char::is_whitespace)?;
-        Some((module.trim().to_owned(), count.parse().ok()?))
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [count, of, module] = words[..] else { return None };
+        (of == command).then_some((module.to_owned(), count.parse().ok()?))
     };
     let user = |(module, _): &(String, f64)| !module.starts_with("[kernel");
     text.lines().filter_map(line).filter(user).collect()
