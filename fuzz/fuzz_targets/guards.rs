@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
-use threadglass::internals::{Space, Wanted, follow_bytes, landing_pad};
+use threadglass::internals::{Space, WantedLock, follow_bytes, landing_pad};
 use threadglass::model::{Family, SyncKind};
 use threadglass::target::Bytes;
 

@@ -18,7 +18,9 @@ use threadglass::act::{LiveWriter, Tracer};
 use threadglass::internals::glibc::{Layout, LayoutError};
 use threadglass::internals::{InspectError, Inspector};
 use threadglass::memory::{Memory, MemoryWrite};
-use threadglass::target::{Core, KernelFacts, Known, Live, LwpFacts, ProcService, SYMBOLS, Service, Symbols, Target};
+use threadglass::target::{
+    Core, KernelFacts, KnownProcess, Live, LwpFacts, ProcService, SYMBOLS, Service, Symbols, Target,
+};
 use threadglass::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
 /// Where a session's answers come from.

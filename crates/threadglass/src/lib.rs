@@ -126,8 +126,9 @@ pub use sys::terminal::lines as terminal_lines;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::arch::insn;
     pub use crate::elf::{DataSymbols, FileSymbols, Image, build_id_of_file, demangle};
-    pub use crate::look::guards::{Stander, Suspect, Wanted, follow_bytes, landing_pad, suspects};
+    pub use crate::look::guards::{RestingThread, Suspect, WantedLock, follow_bytes, landing_pad, suspects};
     pub use crate::look::stacks::walk_bytes;
     pub use crate::look::threads::{InspectError, Inspector};
     pub use crate::look::waits::{NoPlace, Reread, around, by_content, check_place, reread};

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use testkit::{Build, Fixture, address, wait_asleep};
-use threadglass::internals::{Space, Stander, Suspect, SyscallFile, Wanted, follow_bytes, landing_pad, suspects};
+use threadglass::internals::{
+    RestingThread, Space, Suspect, SyscallFile, WantedLock, follow_bytes, landing_pad, suspects,
+};
 use threadglass::look::{Look, Names, Scope, look};
 use threadglass::model::{Family, SyncKind};
 use threadglass::target::{Bytes, KernelFacts, Live};

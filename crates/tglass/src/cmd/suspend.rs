@@ -14,7 +14,7 @@ pub fn run(args: &SuspendArgs) -> Result<ExitCode> {
     let held = match args.force {
         true => StoppedThread::suspend_by_force(pid, lwp)?,
         false => StoppedThread::suspend(pid, lwp).map_err(|error| match error {
-            ControlError::Filtered(..) => anyhow!("{error} (--force suspends it all the same)"),
+            ControlError::Filtered(..) => anyhow!("{error} (--force suspends it anyway)"),
             error => error.into(),
         })?,
     };

@@ -33,7 +33,7 @@ pub struct HoldTime {
 
 /// Statistics of a mutex or spinlock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct LockStats {
     /// Acquisitions of every sort, but not of what the thread held already.
     pub lock: u64,
@@ -51,7 +51,7 @@ pub struct LockStats {
 
 /// Statistics of a condition variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct CondStats {
     pub wait: u32,
     pub timedwait: u32,
@@ -65,7 +65,7 @@ pub struct CondStats {
 
 /// One side of a rwlock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct SideStats {
     /// Acquisitions, without those by a try.
     pub lock: u32,
@@ -78,7 +78,7 @@ pub struct SideStats {
 
 /// Statistics of a rwlock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct RwlockStats {
     pub read: SideStats,
     pub write: SideStats,
@@ -91,7 +91,7 @@ pub struct RwlockStats {
 
 /// Statistics of a semaphore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct SemaphoreStats {
     pub wait: u32,
     /// Waits that found the count 0 as they began.
@@ -108,7 +108,7 @@ pub struct SemaphoreStats {
 
 /// Statistics of a barrier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct BarrierStats {
     pub wait: u32,
     pub sleep: u32,

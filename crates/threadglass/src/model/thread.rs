@@ -122,14 +122,14 @@ impl Policy {
 
 /// The system call a thread is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Syscall {
     /// Its number.
     pub number: i64,
     /// Its name, or `syscall_N` where this version does not know it.
     pub name: Cow<'static, str>,
     /// The six argument registers; those the call does not use hold leftovers.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "addresses"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "addresses"), schemars(with = "[RemoteAddr; 6]"))]
     pub args: [u64; 6],
 }
 

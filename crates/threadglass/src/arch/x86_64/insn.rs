@@ -4,55 +4,55 @@
 //! not known, only which register they may change.
 
 /// The longest instruction there is.
-pub(crate) const LONGEST: usize = 15;
+pub const LONGEST: usize = 15;
 
 /// Numbers of registers in the encoding's order (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 .. r15), as operands have them.
-pub(crate) mod register {
+pub mod register {
     /// What a function or a system call answers; what many instructions work on without naming it.
-    pub(crate) const RESULT: u8 = 0;
+    pub const RESULT: u8 = 0;
     /// The second half of an answer.
-    pub(crate) const SECOND_RESULT: u8 = 2;
-    pub(crate) const STACK_POINTER: u8 = 4;
-    pub(crate) const FRAME_POINTER: u8 = 5;
-    pub(crate) const SECOND_ARGUMENT: u8 = 6;
-    pub(crate) const FIRST_ARGUMENT: u8 = 7;
+    pub const SECOND_RESULT: u8 = 2;
+    pub const STACK_POINTER: u8 = 4;
+    pub const FRAME_POINTER: u8 = 5;
+    pub const SECOND_ARGUMENT: u8 = 6;
+    pub const FIRST_ARGUMENT: u8 = 7;
 }
 
 /// The same numbers, as indices of a table of all registers.
-pub(crate) mod table {
+pub mod table {
     use super::register;
 
-    pub(crate) const RESULT: usize = register::RESULT as usize;
-    pub(crate) const SECOND_RESULT: usize = register::SECOND_RESULT as usize;
-    pub(crate) const STACK_POINTER: usize = register::STACK_POINTER as usize;
-    pub(crate) const FRAME_POINTER: usize = register::FRAME_POINTER as usize;
-    pub(crate) const FIRST_ARGUMENT: usize = register::FIRST_ARGUMENT as usize;
+    pub const RESULT: usize = register::RESULT as usize;
+    pub const SECOND_RESULT: usize = register::SECOND_RESULT as usize;
+    pub const STACK_POINTER: usize = register::STACK_POINTER as usize;
+    pub const FRAME_POINTER: usize = register::FRAME_POINTER as usize;
+    pub const FIRST_ARGUMENT: usize = register::FIRST_ARGUMENT as usize;
     /// Those that a function gives back as it found them, besides the stack pointer.
-    pub(crate) const PRESERVED: [usize; 6] = [3, FRAME_POINTER, 12, 13, 14, 15];
+    pub const PRESERVED: [usize; 6] = [3, FRAME_POINTER, 12, 13, 14, 15];
     /// The same with the stack pointer.
-    pub(crate) const KEPT: [usize; 7] = [3, STACK_POINTER, FRAME_POINTER, 12, 13, 14, 15];
+    pub const KEPT: [usize; 7] = [3, STACK_POINTER, FRAME_POINTER, 12, 13, 14, 15];
     /// Those that a function may change.
-    pub(crate) const CHANGED_BY_CALL: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
-    pub(crate) const CHANGED_BY_SYSCALL: [usize; 3] = [RESULT, 1, 11];
-    pub(crate) const CHANGED_BY_STRING: [usize; 4] = [RESULT, 1, 6, 7];
+    pub const CHANGED_BY_CALL: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
+    pub const CHANGED_BY_SYSCALL: [usize; 3] = [RESULT, 1, 11];
+    pub const CHANGED_BY_STRING: [usize; 4] = [RESULT, 1, 6, 7];
     /// The numbers that DWARF has for each.
-    pub(crate) const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
+    pub const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
 }
 
 /// A place in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mem {
-    pub(crate) base: Option<u8>,
-    pub(crate) index: Option<(u8, u8)>,
-    pub(crate) disp: i64,
+pub struct Mem {
+    pub base: Option<u8>,
+    pub index: Option<(u8, u8)>,
+    pub disp: i64,
     /// Counted from the next instruction.
-    pub(crate) pc_relative: bool,
+    pub pc_relative: bool,
     /// Counted from a thread's own base, which is not known here.
-    pub(crate) segment: bool,
+    pub segment: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operand {
+pub enum Operand {
     None,
     Reg(u8),
     /// The second byte of one of the first four registers.
@@ -63,7 +63,7 @@ pub(crate) enum Operand {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Alu {
+pub enum Alu {
     Add,
     Or,
     Adc,
@@ -75,7 +75,7 @@ pub(crate) enum Alu {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
     Mov,
     /// Zero-extends from this many bytes.
     Movzx(u8),
@@ -123,14 +123,14 @@ pub(crate) enum Op {
 
 /// One instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Insn {
-    pub(crate) len: u8,
-    pub(crate) op: Op,
+pub struct Insn {
+    pub len: u8,
+    pub op: Op,
     /// Bytes of the operands.
-    pub(crate) size: u8,
-    pub(crate) dst: Operand,
-    pub(crate) src: Operand,
-    pub(crate) lock: bool,
+    pub size: u8,
+    pub dst: Operand,
+    pub src: Operand,
+    pub lock: bool,
 }
 
 struct CodeReader<'a> {
@@ -228,7 +228,7 @@ fn modrm(code: &mut CodeReader<'_>, prefix: Prefix) -> Option<ModRm> {
 }
 
 /// Decodes the instruction at the beginning of `code`; `None` when it is none, or cut off.
-pub(crate) fn decode(code: &[u8]) -> Option<Insn> {
+pub fn decode(code: &[u8]) -> Option<Insn> {
     let mut code = CodeReader { code, at: 0 };
     let mut prefix = Prefix::default();
     let opcode = loop {
@@ -304,43 +304,15 @@ fn one_byte(code: &mut CodeReader<'_>, prefix: Prefix, opcode: u8) -> Option<Ins
         0x68 => plain(Op::Push, 8, none, Imm(code.signed(4)?)),
         0x6a => plain(Op::Push, 8, none, Imm(code.signed(1)?)),
         0x70..=0x7f => plain(Op::Jcc(opcode & 15), 8, none, Imm(code.signed(1)?)),
-        0x80 | 0x81 | 0x83 => {
-            let m = modrm(code, prefix)?;
-            let value = code.signed(if opcode == 0x81 { immediate(wide) } else { 1 })?;
-            plain(Op::Alu(alu(m.field)), wide, narrow(m.rm, wide, prefix), Imm(value))
-        }
-        0x84..=0x8b => {
-            let m = modrm(code, prefix)?;
-            let (reg, rm) = (narrow(Reg(m.reg), wide, prefix), narrow(m.rm, wide, prefix));
-            match opcode {
-                0x84 | 0x85 => plain(Op::Test, wide, rm, reg),
-                0x86 | 0x87 => plain(Op::Xchg, wide, rm, reg),
-                0x88 | 0x89 => plain(Op::Mov, wide, rm, reg),
-                _ => plain(Op::Mov, wide, reg, rm),
-            }
-        }
-        0x8d => {
-            let m = modrm(code, prefix)?;
-            plain(Op::Lea, prefix.size(), Reg(m.reg), m.rm)
-        }
-        0x8c | 0x8e => other(modrm(code, prefix)?.rm),
-        0x8f => {
-            // The others of this group are vector instructions that few processors have had.
-            let m = modrm(code, prefix)?;
-            plain(Op::Pop, 8, (m.field == 0).then_some(m.rm)?, none)
-        }
-        0x90 if prefix.rex & 1 == 0 => plain(Op::Nop, 8, none, none),
+        0x90 if prefix.rex & 1 == 0 => bare(Op::Nop),
         0x90..=0x97 => plain(Op::Xchg, prefix.size(), rax, Reg(low)),
         0x98 | 0x99 => plain(Op::Extend, prefix.size(), if opcode == 0x98 { rax } else { Reg(2) }, none),
-        0xa4..=0xa7 | 0xaa..=0xaf | 0x6c..=0x6f => plain(Op::String, 8, none, none),
-        0x9b | 0xf8..=0xfd | 0x9e..=0x9f => other(none),
+        0xa4..=0xa7 | 0xaa..=0xaf | 0x6c..=0x6f => bare(Op::String),
+        0x9b | 0xf8..=0xfd | 0x9e | 0x9f => other(none),
         // The flags, to the stack and back.
         0x9c | 0x9d => other(Reg(register::STACK_POINTER)),
-        0xa0..=0xa3 => {
-            code.signed(8)?;
-            other(none)
-        }
-        0xa8 | 0xa9 => plain(Op::Test, wide, rax, Imm(code.signed(immediate(wide))?)),
+        0xa0..=0xa3 => code.signed(8).map(|_| other(none))?,
+        0xa8 | 0xa9 => plain(Op::Test, wide, rax, Imm(code.immediate(wide)?)),
         0xb0..=0xb7 => plain(Op::Mov, 1, narrow(Reg(low), 1, prefix), Imm(code.signed(1)?)),
         0xb8..=0xbf => plain(Op::Mov, prefix.size(), Reg(low), Imm(code.signed(prefix.size())?)),
         0xc2 => code.signed(2).map(|_| bare(Op::Ret))?,
@@ -376,60 +348,14 @@ fn one_byte_and_modrm(code: &mut CodeReader<'_>, prefix: Prefix, opcode: u8) -> 
         0x8a | 0x8b => plain(Op::Mov, wide, reg, rm),
         0x8c | 0x8e => other(m.rm),
         0x8d => plain(Op::Lea, prefix.size(), Reg(m.reg), m.rm),
-        0x8f => plain(Op::Pop, 8, m.rm, none),
+        // The others of this group are vector instructions that few processors have had.
+        0x8f if m.field == 0 => plain(Op::Pop, 8, m.rm, none),
         0xc0 | 0xc1 | 0xd0..=0xd3 => {
             let count = match opcode {
                 0xc0 | 0xc1 => Imm(code.signed(1)?),
                 0xd0 | 0xd1 => Imm(1),
                 _ => Reg(1),
             };
-            let op = match m.field {
-                4 | 6 => Op::Shl,
-                5 => Op::Shr,
-                7 => Op::Sar,
-                _ => return Some(other(m.rm)),
-            };
-            plain(op, wide, narrow(m.rm, wide, prefix), count)
-        }
-        0xc2 => {
-            code.signed(2)?;
-            plain(Op::Ret, 8, none, none)
-        }
-        0xc3 => plain(Op::Ret, 8, none, none),
-        0xc6 | 0xc7 => {
-            let m = modrm(code, prefix)?;
-            let value = code.signed(immediate(wide))?;
-            // The others of this group begin and end transactions.
-            match m.field {
-                0 => plain(Op::Mov, wide, narrow(m.rm, wide, prefix), Imm(value)),
-                _ => other(rax),
-            }
-        }
-        0xc8 => {
-            code.signed(3)?;
-            plain(Op::Stop, 8, none, none)
-        }
-        0xc9 => plain(Op::Leave, 8, none, none),
-        0xcd => {
-            code.byte()?;
-            plain(Op::Stop, 8, none, none)
-        }
-        0xcc | 0xf4 => plain(Op::Stop, 8, none, none),
-        0xd8..=0xdf => {
-            modrm(code, prefix)?;
-            // The status word may come to rax.
-            other(rax)
-        }
-        0xe0..=0xe3 => {
-            code.byte()?;
-            plain(Op::Stop, 8, none, none)
-        }
-        0xe8 => plain(Op::Call, 8, none, Imm(code.signed(4)?)),
-        0xe9 => plain(Op::Jmp, 8, none, Imm(code.signed(4)?)),
-        0xeb => plain(Op::Jmp, 8, none, Imm(code.signed(1)?)),
-        0xf6 | 0xf7 => {
-            let m = modrm(code, prefix)?;
-            let rm = narrow(m.rm, wide, prefix);
             match m.field {
                 4 | 6 => plain(Op::Shl, wide, rm, count),
                 5 => plain(Op::Shr, wide, rm, count),
@@ -437,7 +363,9 @@ fn one_byte_and_modrm(code: &mut CodeReader<'_>, prefix: Prefix, opcode: u8) -> 
                 _ => other(m.rm),
             }
         }
-        0xc6 | 0xc7 => plain(Op::Mov, wide, rm, Imm(code.immediate(wide)?)),
+        0xc6 | 0xc7 if m.field == 0 => plain(Op::Mov, wide, rm, Imm(code.immediate(wide)?)),
+        // The others of this group begin and end transactions.
+        0xc6 | 0xc7 => code.immediate(wide).map(|_| other(Reg(0)))?,
         // The status word may come to rax.
         0xd8..=0xdf => other(Reg(0)),
         0xf6 | 0xf7 => match m.field {
@@ -465,13 +393,15 @@ fn two_bytes(code: &mut CodeReader<'_>, prefix: Prefix) -> Option<Insn> {
     match opcode {
         0x05 => return Some(bare(Op::Syscall)),
         0x0b => return Some(bare(Op::Stop)),
-        0x06..=0x09 | 0x30..=0x37 | 0x77 | 0xa0..=0xa2 | 0xa8..=0xaa => return Some(other(none)),
+        0x06..=0x09 | 0x30..=0x37 | 0x77 | 0xa0..=0xa1 | 0xa8..=0xaa => return Some(other(none)),
+        // cpuid
+        0xa2 => return Some(plain(Op::Other, 8, Reg(3), Reg(1))),
         0x80..=0x8f => return Some(plain(Op::Jcc(opcode & 15), 8, none, Imm(code.signed(4)?))),
         0xc8..=0xcf => return Some(other(Reg(opcode & 7 | (prefix.rex & 1) << 3))),
-        // There is one more byte of the opcode.
-        0x38 | 0x3a => drop(code.byte()?),
         _ => {}
     }
+    // These have one more byte of the opcode.
+    let operation = if matches!(opcode, 0x38 | 0x3a) { code.byte()? } else { 0 };
     let wide = prefix.size_by(opcode);
     let m = modrm(code, prefix)?;
     let (reg, rm) = (narrow(Reg(m.reg), wide, prefix), narrow(m.rm, wide, prefix));
@@ -483,15 +413,9 @@ fn two_bytes(code: &mut CodeReader<'_>, prefix: Prefix) -> Option<Insn> {
         code.byte()?;
     }
     Some(match opcode {
-        0x05 => plain(Op::Syscall, 8, none, none),
-        0x0b => plain(Op::Stop, 8, none, none),
-        0x0d | 0x18..=0x1f | 0xae => {
-            modrm(code, prefix)?;
-            plain(Op::Nop, 8, none, none)
-        }
-        0x06..=0x09 | 0x30..=0x37 | 0x77 | 0xa0..=0xa1 | 0xa8..=0xaa => other(none),
-        // cpuid
-        0xa2 => plain(Op::Other, 8, Reg(3), Reg(1)),
+        0x0d | 0x18..=0x1f | 0xae => bare(Op::Nop),
+        // Without a prefix these are of the old eight-byte registers.
+        0x6f | 0x7f if prefix.repeat == 0 && !prefix.narrow => other(none),
         // Whole vectors and halves of them, to and from memory.
         0x10 | 0x28 | 0x6f if opcode != 0x10 || prefix.repeat == 0 => plain(Op::MovVector, 16, Vector(m.reg), vector),
         0x11 | 0x29 | 0x7f if opcode != 0x11 || prefix.repeat == 0 => plain(Op::MovVector, 16, vector, Vector(m.reg)),
@@ -513,45 +437,16 @@ fn two_bytes(code: &mut CodeReader<'_>, prefix: Prefix) -> Option<Insn> {
             let op = if opcode < 0xb8 { Op::Movzx(from) } else { Op::Movsx(from) };
             plain(op, prefix.size(), Reg(m.reg), narrow(m.rm, from, prefix))
         }
-        0xc8..=0xcf => other(Reg(opcode & 7 | (prefix.rex & 1) << 3)),
-        0x38 => {
-            code.byte()?;
-            other(Reg(modrm(code, prefix)?.reg))
-        }
-        0x3a => {
-            let operation = code.byte()?;
-            let m = modrm(code, prefix)?;
-            code.byte()?;
-            match operation {
-                // A part of a vector, to where it is wanted.
-                0x14..=0x17 => other(m.rm),
-                // Comparisons of texts give rcx.
-                0x60..=0x63 => other(Reg(1)),
-                _ => other(Reg(m.reg)),
-            }
-        }
-        0x70..=0x73 | 0xc2 | 0xc4..=0xc6 => {
-            let m = modrm(code, prefix)?;
-            code.byte()?;
-            // 0xc5 is the one of these that gives a general register.
-            other(if opcode == 0xc5 { Reg(m.reg) } else { Vector(m.reg) })
-        }
-        0xa4 | 0xac | 0xba => {
-            let m = modrm(code, prefix)?;
-            code.byte()?;
-            // A bit that is only tested (0xba /4) leaves its operand as it was.
-            other(if opcode == 0xba && m.field == 4 { none } else { m.rm })
-        }
-        0xa5 | 0xad | 0xab | 0xb3 | 0xbb | 0xc3 | 0xc7 => other(modrm(code, prefix)?.rm),
-        0xaf | 0xb8 | 0xbc | 0xbd | 0x02 | 0x03 => other(Reg(modrm(code, prefix)?.reg)),
-        0x2c | 0x2d | 0x50 | 0xd7 => other(Reg(modrm(code, prefix)?.reg)),
-        0x7e => other(modrm(code, prefix)?.rm),
-        0x10..=0x17 | 0x28..=0x2f | 0x51..=0x6f | 0x74..=0x76 | 0x78..=0x7f | 0xd0..=0xfe => {
-            other(Vector(modrm(code, prefix)?.reg))
-        }
-        0x00 | 0x01 => {
-            modrm(code, prefix)?;
-            other(Reg(0))
+        // A bit that is only tested (0xba /4) leaves its operand as it was.
+        0xba if m.field == 4 => other(none),
+        0xa4 | 0xa5 | 0xab..=0xad | 0xb3 | 0xba | 0xbb | 0xc3 | 0xc7 | 0x7e => other(m.rm),
+        // A part of a vector, to where it is wanted; comparisons of texts give rcx.
+        0x3a if matches!(operation, 0x14..=0x17) => other(m.rm),
+        0x3a if matches!(operation, 0x60..=0x63) => other(Reg(1)),
+        // These give general registers.
+        0x02 | 0x03 | 0x2c | 0x2d | 0x38 | 0x3a | 0x50 | 0xaf | 0xb8 | 0xbc | 0xbd | 0xc5 | 0xd7 => other(Reg(m.reg)),
+        0x10..=0x17 | 0x28..=0x2f | 0x51..=0x76 | 0x78..=0x7f | 0xc2 | 0xc4 | 0xc6 | 0xd0..=0xfe => {
+            other(Vector(m.reg))
         }
         0x00 | 0x01 => other(Reg(0)),
         _ => return None,

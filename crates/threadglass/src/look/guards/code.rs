@@ -66,7 +66,7 @@ impl<'c> Code<'c> {
         Self {
             space,
             known: Known::default(),
-            pages: Pages::new(space.memory()),
+            pages: Pages::new(space.memory),
             insns: ByAddress::default(),
             callees: ByAddress::default(),
             ends: ByAddress::default(),

@@ -80,13 +80,11 @@ pub(crate) fn first_argument(
     argument.map(RemoteAddr)
 }
 
-/// Follows code from one place, with nothing but the stack pointer known.
-pub(super) fn follow(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &Wanted) -> bool {
-    let mut regs = [Value::UNKNOWN; 16];
-    regs[STACK_POINTER] = Value::of(sp.0);
-    let mut pages = Pages::new(space.memory);
-    let machine = Machine::new(pc.0, regs);
-    let seen = Explorer::run(&mut Code::new(space), &mut pages, &[lock], machine, &[0; MAX_LOCKS], None);
+/// Follows the code at `pc` in plain memory, with nothing but the stack pointer known, for tests and fuzzing; whether
+/// it releases `lock`.
+pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &WantedLock) -> bool {
+    let machine = Machine::at(pc.0, sp.0);
+    let seen = Explorer::run(&mut Code::new(space), &[lock], machine, [0; MAX_LOCKS], None);
     seen[0].releases && !seen[0].takes
 }
 

@@ -421,12 +421,13 @@ impl Machine {
             Op::Other => {
                 self.flags = None;
                 (self.regs[RESULT], self.regs[SECOND_RESULT]) = (Value::UNKNOWN, Value::UNKNOWN);
-                self.write(pages, dst, size, end, Value::UNKNOWN);
-                self.write(pages, src, size, end, Value::UNKNOWN);
+                self.write(pages, src, size, Value::UNKNOWN);
+                Value::UNKNOWN
             }
             Op::String => {
                 self.flags = None;
                 CHANGED_BY_STRING.into_iter().for_each(|number| self.regs[number] = Value::UNKNOWN);
+                Value::UNKNOWN
             }
         };
         self.write(pages, dst, size, to_destination);

@@ -76,7 +76,7 @@ impl<'a> Survey<'a> {
 
     /// The kind of object each of `sleepers` waits for, and no more.
     pub(crate) fn kinds(&mut self, sleepers: &[Sleeper]) -> Vec<(Lwp, FutexWait, SyncKind)> {
-        let _look = self.context.limits().begin();
+        let _look = self.context.target.limits().begin();
         self.waits(sleepers).into_iter().map(|wait| (wait.lwp, wait.futex, wait.class.kind)).collect()
     }
 

@@ -208,7 +208,7 @@ mod tests {
                 "needs a kernel with BTF",
             );
         };
-        let good = Fields::find(&bytes);
+        let good = FieldOffsets::find(&bytes);
         // The parser itself has more damage done to it in its own tests; this is the real thing.
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
         let mut next = || {

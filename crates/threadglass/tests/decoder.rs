@@ -1,7 +1,6 @@
 //! Every instruction of several real programs, decoded by us and by `iced-x86`: the lengths are equal, and so is what we
 //! claim that an instruction does. Where we differ, [`DIFFERENCES`] says why.
 
-use super::insn::{Alu, Insn, Mem, Op, Operand, decode, table};
 use gimli::{BaseAddresses, CieOrFde, EhFrame, NativeEndian, UnwindSection};
 use iced_x86::{
     ConditionCode, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -9,6 +8,7 @@ use iced_x86::{
 use object::{Object, ObjectSection};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use threadglass::internals::insn::{Alu, Insn, Mem, Op, Operand, decode, table};
 
 /// What we say otherwise, by the name that iced has for the instruction and for what is different, and why.
 const DIFFERENCES: [(&str, &str, &str); 1] =
