@@ -21,9 +21,9 @@ const MAX_NAMED: usize = 16;
 /// How often the time is looked at.
 const CHECK: Duration = Duration::from_millis(5);
 
-const OUT_OF_TIME: &str = "6 s of CPU time were used up: names, lines, stacks or objects are missing (its files or its memory \
-                           are very large, or made to keep us busy)";
-const TOO_MUCH: &str = "a look keeps and decodes only so much of them";
+const OUT_OF_TIME: &str = "the look used its 6 s of CPU time: names, lines, stacks or locks are missing (the files or \
+                           the memory of the process are very large, or made to keep the tool busy)";
+const TOO_MUCH: &str = "one look decodes only a part of them";
 
 /// The budget of looks at one target. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +102,7 @@ impl Limits {
         let is_over = clock.is_over;
         if is_over {
             // In front of all others: it explains more than any of them.
-            look.left_out.insert(0, Gap::whole("what takes longer to find than the time for a look", OUT_OF_TIME));
+            look.left_out.insert(0, Gap::whole("everything that the look had no time for", OUT_OF_TIME));
         }
         is_over
     }

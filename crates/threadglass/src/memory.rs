@@ -16,7 +16,7 @@ pub enum ReadErrorKind {
     #[error("not permitted")]
     Denied,
     /// The process has gone, or executes another program now.
-    #[error("the process has gone")]
+    #[error("the process has ended")]
     Gone,
 }
 

@@ -73,7 +73,7 @@ pub fn own_dir(path: &Path, access: Access) -> io::Result<PathBuf> {
 fn without_links(path: &Path) -> io::Result<PathBuf> {
     let plain = path.is_absolute() && !path.components().any(|part| matches!(part, Component::ParentDir));
     if !plain {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a full path"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an absolute path"));
     }
     for there in path.ancestors() {
         match std::fs::canonicalize(there) {
@@ -145,7 +145,7 @@ fn check(about: &FileStat, path: &Path, users: &Users) -> io::Result<()> {
 
 fn check_own(about: &FileStat, path: &Path, users: &Users) -> io::Result<()> {
     if !users.is_mine(about.st_uid) || about.st_mode & 0o022 != 0 {
-        return Err(refused(path, "is not a directory of this user alone"));
+        return Err(refused(path, "is not a directory that only this user can write"));
     }
     Ok(())
 }

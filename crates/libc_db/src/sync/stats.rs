@@ -159,7 +159,7 @@ fn by_injection(session: &Session, pid: Pid, on: bool) -> Result<HashMap<RemoteA
     let found = Agent::find(&inside.live).ok().flatten().ok_or(None)?;
     let objects = by_address(found.objects(&inside.live));
     if !on && let Some(injected) = place.take().and_then(|inside| inside.injected) {
-        // Slots are restored when this returns, unless the process has gone.
+        // Slots are restored when this returns, unless the process has ended.
         let _ = injected.detach();
     }
     Ok(objects)

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdjustError {
     /// Linux cannot take a pending signal away.
-    #[error("a pending signal cannot be removed")]
+    #[error("Linux cannot remove a pending signal")]
     CannotRemove,
     /// The kernel refused.
     #[error("the kernel refuses: {0}")]

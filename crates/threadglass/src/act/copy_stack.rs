@@ -66,7 +66,7 @@ pub fn add_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
                     Gap::of_thread(&mut snapshot.gaps, "undisturbed thread", &why, lwp);
                 }
             }
-            Err(ControlError::NoThread(..)) => still.push(lwp, "it ended while it was looked at"),
+            Err(ControlError::NoThread(..)) => still.push(lwp, "the thread ended during the look"),
             Err(error) => {
                 let gap = Gap::whole("stack", error.to_string()).with(error.remedy());
                 gap.add_of_thread(&mut snapshot.gaps, lwp);

@@ -37,7 +37,10 @@ pub fn misfit(program: &OsStr) -> Option<String> {
     if let Ok(about) = path.metadata()
         && has_other_rights(&path, &about)
     {
-        return Some(format!("{name} runs with the rights of another user or group: the loader lets nothing into it"));
+        return Some(format!(
+            "{name} runs with the rights of another user or group: its loader accepts no other \
+                             library"
+        ));
     }
     misfit_file(&path, &name.to_string())
 }
@@ -59,9 +62,7 @@ pub(super) fn misfit_file(path: &Path, name: &str) -> Option<String> {
         return Some(format!("{name} is linked statically: nothing can be loaded into it (look at it from outside)"));
     };
     if path.windows(4).any(|window| window == b"musl") {
-        return Some(format!(
-            "{name} uses the C library musl, which the agent does not know: it needs glibc 2.31 or later"
-        ));
+        return Some(format!("{name} uses musl: the agent needs glibc 2.31 or later"));
     }
     // It would refuse to come behind the agent, or crash.
     let library = object.needed_libraries().into_iter().find(|library| is_sanitizer(library))?;

@@ -21,7 +21,7 @@ pub(crate) fn danger_of_stop(pid: Pid, lwp: Lwp, mode: u32) -> Option<String> {
         // Whatever it enters from now on its filters have allowed.
         Some(SyscallFile::Running | SyscallFile::Outside { .. }) => return None,
         Some(SyscallFile::Inside { number, args, .. }) => (number, args),
-        _ => return Some("which system call it is in cannot be read".to_owned()),
+        _ => return Some("its system call cannot be read".to_owned()),
     };
     if mode == 1 {
         let name = syscall_word(number);
@@ -30,7 +30,7 @@ pub(crate) fn danger_of_stop(pid: Pid, lwp: Lwp, mode: u32) -> Option<String> {
     }
     let filters = Live::open(pid).ok().and_then(|live| live.seccomp_filters(lwp));
     let Some(filters) = filters else {
-        return Some("its filters cannot be read from here without a stop (root can, with BPF)".to_owned());
+        return Some("only root can read its filters without a stop (with BPF)".to_owned());
     };
     let call = u32::try_from(number).ok()?;
     if verdict(&filters, call, &args.map(Some)) != Verdict::Allowed {

@@ -19,13 +19,13 @@ pub enum ControlError {
     #[error("process {0} has no thread {1}")]
     NoThread(Pid, Lwp),
     /// Somebody else traces it.
-    #[error("thread {0} is traced by {1} already (detach that debugger first)")]
+    #[error("thread {0} is already traced by {1} (detach that debugger first)")]
     Traced(Lwp, i32),
     /// Not permitted.
     #[error("not permitted to stop thread {0} (run as its user, as root, or with CAP_SYS_PTRACE)")]
     Denied(Lwp),
     /// A stop might kill it.
-    #[error("thread {0} is not stopped, since its seccomp filters might kill it for that: {1}")]
+    #[error("thread {0} was not stopped, because its seccomp filters might then kill it: {1}")]
     Filtered(Lwp, String),
     /// Anything else.
     #[error("cannot stop or change thread {0}: {1}")]

@@ -40,7 +40,7 @@ impl DataSymbols {
             let writable = writable.get(usize::from(symbol.section)).copied().unwrap_or(false);
             let has_room = found.push(name, symbol.value, symbol.size, writable);
             if !has_room {
-                object.leave_out("variables", "it has too many of them");
+                object.leave_out("variables", "there are too many of them");
             }
             has_room
         });
@@ -53,7 +53,7 @@ impl DataSymbols {
         let mut table = Self { share: limits.share(0), ..Self::default() };
         for (name, start, size) in symbols {
             if !table.push(name, start, size, true) {
-                limits.leave_out("variables of an object without a file", "it has too many of them");
+                limits.leave_out("variables of an object without a file", "there are too many of them");
                 break;
             }
         }

@@ -124,7 +124,7 @@ impl Image {
         let room = |bytes| {
             let share = limits.share(bytes);
             if share.is_none() && !limits.is_over() {
-                limits.leave_out("symbols of an object in memory", "there is no room for them in one look");
+                limits.leave_out("symbols of an object in memory", "they take more memory than one look may use");
             }
             share.map(Some)
         };

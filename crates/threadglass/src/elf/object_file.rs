@@ -199,7 +199,7 @@ impl ObjectFile {
     pub(crate) fn hold(&self, section: &Section, limit: u64, what: &str) -> Option<HeldBytes> {
         let Section { offset, size, .. } = *section;
         if offset.checked_add(size).is_none_or(|end| end > self.length) {
-            self.leave_out(what, "they would lie beyond the end of the file");
+            self.leave_out(what, "they lie beyond the end of the file");
             return None;
         }
         let share = self.room(size, limit, what)?;
@@ -209,13 +209,13 @@ impl ObjectFile {
     /// A part of the budget for `what`, or the reason why there is none.
     pub(crate) fn room(&self, size: u64, limit: u64, what: &str) -> Option<Share> {
         if size > limit.min(MAX_BYTES) {
-            self.leave_out(what, format!("{} MiB of them are more than one look reads", size >> 20));
+            self.leave_out(what, format!("{} MiB are more than one look reads", size >> 20));
             return None;
         }
         let share = self.limits.share(size);
         // A look that has no time left says that once, and for all that it does not read any more.
         if share.is_none() && !self.limits.is_over() {
-            self.leave_out(what, "what was read before them has taken all the room there is for one look");
+            self.leave_out(what, "the look has already read as much as it may");
         }
         share
     }

@@ -19,7 +19,7 @@ fn check_host() -> Vec<Check> {
         true => Check::ok("mapped files", "deleted and replaced libraries can be opened (map_files)"),
         false => limited(
             "mapped files",
-            "libraries are opened by path and compared by build id; a deleted one shows exported names only",
+            "libraries are opened by path and compared by build ID; a deleted library shows only exported names",
             "run as root, or with CAP_CHECKPOINT_RESTORE",
         ),
     };
@@ -36,10 +36,13 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
     let user = live.leader_status().uid.unwrap_or(0);
     let mut checks = vec![Check::ok("process", format!("{name} (pid {pid}) exists, user {user}"))];
     checks.push(match live.denial() {
-        None => Check::ok("memory", "readable, and with it thread ids, stacks, thread-specific data"),
-        Some(denial) => {
-            Check::bad("memory", Verdict::No, "not readable: names, states and CPU times only", denial.to_string())
-        }
+        None => Check::ok("memory", "readable: thread IDs, stacks and thread-specific data can be seen"),
+        Some(denial) => Check::bad(
+            "memory",
+            Verdict::No,
+            "not readable: only names, states and CPU times can be seen",
+            denial.to_string(),
+        ),
     });
     let snapshot = super::look(&live, super::Scope::Threads, super::Names::None)?;
     checks.push(match snapshot.target.libc {
@@ -55,9 +58,9 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
         Libc::Other { name } => limited(
             "libc",
             format!("{}: only what the kernel knows is shown", name.as_deref().unwrap_or("not glibc")),
-            "nothing to do: thread ids and locks need glibc",
+            "nothing to do: thread IDs and locks need glibc",
         ),
-        Libc::Unread => Check::bad("libc", Verdict::No, "cannot be told without reading memory", "see memory above"),
+        Libc::Unread => Check::bad("libc", Verdict::No, "unknown, because memory cannot be read", "see memory above"),
     });
     let gaps: Vec<_> = snapshot.gaps.iter().map(|gap| gap.what.as_str()).collect();
     let missing = if gaps.is_empty() { String::new() } else { format!("; not seen: {}", gaps.join("; ")) };
@@ -68,10 +71,10 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
         checks.push(Check { remedy: Some(Remedy::DetachDebugger), ..check });
     }
     if snapshot.target.in_pid_namespace {
-        checks.push(Check::ok("container", "lives in a pid namespace of its own; its ids are translated"));
+        checks.push(Check::ok("container", "has its own PID namespace; its IDs are translated"));
     }
     if live.leader_status().seccomp != 0 {
-        checks.push(Check::ok("seccomp", "the process filters its system calls; looking needs none of them"));
+        checks.push(Check::ok("seccomp", "the process filters its system calls; looking is not affected"));
     }
     Ok(checks)
 }

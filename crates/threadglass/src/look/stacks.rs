@@ -29,7 +29,7 @@ const ALL_NAMES: usize = 192 << 20;
 const WHAT: &str = "stack";
 /// Why a thread has no stack while it runs.
 const RUNS: (&str, Option<Remedy>) = ("it runs on a CPU", Some(Remedy::StopThread));
-const MOVES: (&str, Option<Remedy>) = ("it kept moving while its stack was read", Some(Remedy::RetryOrStop));
+const MOVES: (&str, Option<Remedy>) = ("it ran while its stack was read", Some(Remedy::RetryOrStop));
 
 /// Reads the stacks of a target's threads.
 pub struct Stacks<'a> {
@@ -114,7 +114,7 @@ impl<'a> Stacks<'a> {
                     self.found.insert(*lwp, found);
                 }
                 Outcome::Moving(why) => moving.0.push((*lwp, why)),
-                Outcome::Hidden => Gap::of_thread(gaps, WHAT, "nothing tells where it is in its code", *lwp),
+                Outcome::Hidden => Gap::of_thread(gaps, WHAT, "its program counter is not known", *lwp),
             }
         }
         moving
@@ -225,7 +225,7 @@ impl<'a> Stacks<'a> {
         let names = &self.names;
         let (mut bytes, limits) = (0, self.target.limits());
         if *self.frames.get_mut() >= ALL_FRAMES {
-            limits.leave_out("most frames of some stacks", format!("all together have more than {ALL_FRAMES}"));
+            limits.leave_out("most frames of some stacks", format!("all stacks together have more than {ALL_FRAMES}"));
         }
         for thread in &mut snapshot.threads {
             let Some(found) = thread.lwp.and_then(|lwp| self.found.remove(&lwp)) else { continue };
@@ -233,7 +233,7 @@ impl<'a> Stacks<'a> {
             for place in &found.walk.places {
                 if bytes > ALL_NAMES {
                     thread.frames_end = Some(StackEnd::Limit);
-                    limits.leave_out("frames of some stacks", "the names in all stacks take too much room");
+                    limits.leave_out("frames of some stacks", "the names in all stacks take too much memory");
                     break;
                 }
                 let frames = names.frames(place);

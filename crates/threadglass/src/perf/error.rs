@@ -14,7 +14,7 @@ pub enum SamplingError {
     #[error("perf events are not permitted here: {0}")]
     Forbidden(String),
     /// The rate cannot be had.
-    #[error("{rate} samples a second are not possible: {limit}")]
+    #[error("{rate} samples per second are not possible: {limit}")]
     Rate {
         /// What was asked for.
         rate: u32,
@@ -37,7 +37,8 @@ pub enum SamplingError {
     },
     /// The kernel gives no memory for samples.
     #[error(
-        "no memory for samples: {0} (kernel.perf_event_mlock_kb limits it: wait for other profilers to end, or run as root)"
+        "no memory for samples: {0} (kernel.perf_event_mlock_kb limits it: wait for other profilers to end, or run as \
+         root)"
     )]
     Ring(std::io::Error),
     /// Something else about perf.
@@ -51,7 +52,7 @@ impl SamplingError {
         match error {
             Error::TooMany { threads, cpus, limit } => Self::TooMany { threads, cpus, limit },
             Error::NoThreads => Self::Exited(TargetError::Exited(pid)),
-            Error::Rate(rate) => Self::Rate { rate, limit: format!("1 to {HIGHEST_RATE} are") },
+            Error::Rate(rate) => Self::Rate { rate, limit: format!("use 1 to {HIGHEST_RATE}") },
             Error::Map(error) => Self::Ring(error),
             Error::Open(error) => match error.raw_os_error() {
                 Some(libc::EACCES | libc::EPERM | libc::ENOSYS) => Self::Forbidden(forbidden(&error)),
@@ -66,14 +67,15 @@ fn forbidden(error: &std::io::Error) -> String {
     match (paranoid.trim().parse::<i32>(), error.raw_os_error()) {
         (Err(_), _) => "this kernel has no perf events (CONFIG_PERF_EVENTS)".to_owned(),
         (Ok(level), Some(libc::EACCES)) if level > 2 => format!(
-            "kernel.perf_event_paranoid is {level} (`sudo sysctl kernel.perf_event_paranoid=2`, run as root, or with CAP_PERFMON)"
+            "kernel.perf_event_paranoid is {level} (`sudo sysctl kernel.perf_event_paranoid=2`, run as root, or with \
+             CAP_PERFMON)"
         ),
         (Ok(_), Some(libc::EACCES)) => {
-            "the kernel refuses them for this process (run as its user, as root, or with CAP_PERFMON)".to_owned()
+            "the kernel forbids them for this process (run as its user, as root, or with CAP_PERFMON)".to_owned()
         }
         (Ok(_), _) => format!(
-            "{error} (a seccomp filter, as containers have it, or a security module refuses perf_event_open: run outside, \
-             or let the container have CAP_PERFMON)"
+            "{error} (a seccomp filter, as in containers, or a security module forbids perf_event_open: run outside, \
+             or give the container CAP_PERFMON)"
         ),
     }
 }

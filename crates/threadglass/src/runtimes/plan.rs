@@ -11,7 +11,7 @@ pub enum SetError {
     #[error("{0}")]
     NotCapable(&'static str),
     /// Objects of this kind have no state to set (`TD_ERR`).
-    #[error("a {kind} has no state that could be set ({why})", kind = .0.word(), why = .1)]
+    #[error("a {kind} has no state that can be set ({why})", kind = .0.word(), why = .1)]
     NoState(SyncKind, &'static str),
     /// The value means nothing for this kind, or not now.
     #[error("{0}")]
@@ -20,15 +20,13 @@ pub enum SetError {
     #[error("the {kind} was destroyed (pthread_{kind}_destroy): there is nothing to set", kind = .0.word())]
     Destroyed(SyncKind),
     /// Its bytes cannot be such an object.
-    #[error("what is there cannot be a {kind}: its bytes make no sense as one (freed memory, or another kind?)", kind = .0.word())]
+    #[error("there is no {kind} there: the bytes make no sense as one (freed memory, or another kind?)", kind = .0.word())]
     Implausible(SyncKind),
     /// A thread is in the middle of taking it or letting it go.
-    #[error("it changes hands at this moment: {0} (it is not stuck; look again)")]
+    #[error("the lock is being handed over: {0} (it is not stuck; look again)")]
     Moving(&'static str),
     /// It is not any more what the plan was made for.
-    #[error(
-        "the object at {0} has changed since it was looked at (it is not stuck, or somebody else changed it; look again)"
-    )]
+    #[error("the lock at {0} has changed since the look (it is not stuck, or somebody else changed it; look again)")]
     Changed(RemoteAddr),
     /// A write was accepted but is not there.
     #[error("the word at {0} does not keep what is written to it")]

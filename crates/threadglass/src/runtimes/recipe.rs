@@ -54,4 +54,4 @@ pub(super) fn living_holders(object: &SyncObject) -> Option<String> {
 }
 
 /// What is true of whatever a lock guards.
-pub(super) const HALF_WRITTEN: &str = "what it guards may be half-written: the holder had not finished";
+pub(super) const HALF_WRITTEN: &str = "the data that it protects may be half-written: the holder had not finished";

@@ -41,7 +41,7 @@ pub enum TrackError {
     #[error("the agent's table is damaged")]
     Damaged,
     /// Too many want it on.
-    #[error("the agent is off, and as many processes as it can remember have asked it to be on")]
+    #[error("the agent is off, and too many processes have asked for it to be on")]
     Crowded,
     /// Its memory cannot be read.
     #[error("the agent's table cannot be read: {0}")]
@@ -162,7 +162,7 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
     } else {
         for object in &mut snapshot.objects {
             if agent.limits.is_over() {
-                agent.limits.leave_out("lock statistics of some objects", "the look has taken as long as it may");
+                agent.limits.leave_out("statistics of some locks", "the look has used all its time");
                 break;
             }
             let known = agent.object(target, object.address).filter(|tracked| tracked.kind == object.kind);
@@ -170,8 +170,8 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
         }
     }
     if agent.view.drops > 0 {
-        let why = format!("{} uses of objects found the agent's table full", agent.view.drops);
-        snapshot.gaps.push(Gap::whole("lock statistics of some objects", why).with(Remedy::LargerTable));
+        let why = format!("the agent's table was full for {} uses of locks", agent.view.drops);
+        snapshot.gaps.push(Gap::whole("statistics of some locks", why).with(Remedy::LargerTable));
     }
 }
 

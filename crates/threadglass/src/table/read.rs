@@ -14,7 +14,7 @@ const CHUNK: u64 = 1 << 14;
 
 impl Agent {
     /// Gives all objects it knows to `take`, one after the other, until that says `false`. What is left out then, or
-    /// because the look has taken as long as it may, is a gap of the look.
+    /// because the look has used all its time, is a gap of the look.
     pub fn each(&self, memory: &dyn Memory, take: &mut dyn FnMut(Tracked) -> bool) {
         // Before the entries: see `table::words`.
         let words = MutexWords::read(memory, &self.view);
@@ -23,7 +23,7 @@ impl Agent {
         let (mut once, mut twice) = (Vec::new(), Vec::new());
         while first < taken {
             if self.limits.is_over() {
-                return self.leave_out(taken - first, "the look has taken as long as it may");
+                return self.leave_out(taken - first, "the look has used all its time");
             }
             // One unit more, for an entry whose second unit is behind the last.
             let many = CHUNK.min(taken - first) + 1;
@@ -48,7 +48,7 @@ impl Agent {
             for (unit, record) in &records {
                 let extra = more.get(&record.extra).and_then(|bytes| extra(bytes, record.key));
                 if !take(Tracked::new(*record, extra, self.scale)) {
-                    return self.leave_out(taken - unit - 1, "a look takes only so many of them");
+                    return self.leave_out(taken - unit - 1, "one look reads only a part of them");
                 }
             }
             first += CHUNK;

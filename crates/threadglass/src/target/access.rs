@@ -8,7 +8,7 @@ use nix::errno::Errno;
 pub enum Denial {
     /// It belongs to another user.
     #[error(
-        "the process belongs to user {uid} and we are user {own}: run as that user, as root, or with CAP_SYS_PTRACE"
+        "the process belongs to user {uid}, and you are user {own}: run as that user, as root, or with CAP_SYS_PTRACE"
     )]
     OtherUser {
         /// That user.
@@ -33,13 +33,13 @@ pub enum Denial {
     Other(Errno),
 }
 
-const UNTIL_BOOT: &str = "nobody may look into another process until the next boot";
+const UNTIL_BOOT: &str = "no process can be looked into until the next boot";
 const LOWER_SCOPE: &str = "run as root, or `sudo sysctl kernel.yama.ptrace_scope=0`";
-const PROTECTED: &str = "the process is protected (it changed user, has capabilities that we lack, or lives in another \
-                         user namespace): run as root";
+const PROTECTED: &str = "the process is protected (it changed its user, has more capabilities, or is in another user \
+                         namespace): run as root";
 const PROTECTED_FROM_ROOT: &str = "not even root may look into this process from here (a container without \
-                                   CAP_SYS_PTRACE, or a security module): run on the host, or give the container \
-                                   --cap-add=SYS_PTRACE";
+                                   CAP_SYS_PTRACE, or a security module): run on the host, or start the container \
+                                   with --cap-add=SYS_PTRACE";
 
 /// `kernel.yama.ptrace_scope`, `None` where the kernel has no Yama.
 pub fn yama_scope() -> Option<u32> {

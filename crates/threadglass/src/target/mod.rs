@@ -161,7 +161,7 @@ fn room_in(maps: &[MapEntry], addr: RemoteAddr, top: RemoteAddr, size: u64) -> O
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// There is no such process.
-    #[error("no process {0} (it may have exited; `ps -e` lists those that live)")]
+    #[error("no process {0} (it may have ended; `ps -e` lists the processes)")]
     NoSuchProcess(Pid),
     /// The number belongs to a thread.
     #[error("{tid} is a thread, not a process (it belongs to process {pid})")]
@@ -172,16 +172,16 @@ pub enum TargetError {
         pid: Pid,
     },
     /// It has exited; only its record is left.
-    #[error("process {0} is a zombie: it has exited and waits for its parent {1} to collect it (look at the parent)")]
+    #[error("process {0} is a zombie: it has ended, and its parent {1} has not collected it (look at the parent)")]
     Zombie(Pid, Pid),
     /// A thread of the kernel.
-    #[error("{0} is a kernel thread: it has no user memory or threads to look at (try `cat /proc/{0}/stack` as root)")]
+    #[error("{0} is a kernel thread: it has no memory or threads to look at (try `cat /proc/{0}/stack` as root)")]
     KernelThread(Pid),
     /// It went away while we looked.
-    #[error("process {0} exited while it was looked at (nothing was changed; run again if it restarts)")]
+    #[error("process {0} ended during the look (nothing was changed)")]
     Exited(Pid),
     /// It executes another program now.
-    #[error("process {0} replaced itself by another program (exec) while it was looked at (run again)")]
+    #[error("process {0} executed another program during the look (run again)")]
     Execed(Pid),
     /// Its thread-specific data cannot be read at all.
     #[error("cannot see the thread-specific data of process {pid}: {why}")]
@@ -202,7 +202,7 @@ pub enum TargetError {
         why: String,
     },
     /// There is no synchronization object at an address.
-    #[error("no object at {address}: {why}")]
+    #[error("no lock at {address}: {why}")]
     NoObject {
         /// The address.
         address: RemoteAddr,

@@ -17,13 +17,13 @@ const FIRST: usize = 128;
 /// Why a table, or an entry of it, is left out although it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
-    #[error("an entry of it is longer than any that a compiler makes")]
+    #[error("one of its entries is too long")]
     TooLong,
     #[error("it has no index, and is too large to be searched without")]
     Unindexed,
-    #[error("as many objects as a look takes tables of have been looked at")]
+    #[error("the look has already read the tables of too many files")]
     TooMany,
-    #[error("the look has taken as long as it may")]
+    #[error("the look has used all its time")]
     Time,
 }
 

@@ -103,11 +103,11 @@ impl Walker<'_, '_> {
             }
             let Some(row) = row else {
                 if self.space.is_late() {
-                    return unknown("the look has taken as long as it may".into());
+                    return unknown("the look has used all its time".into());
                 }
                 return unknown(match self.space.object_at(lookup) {
                     Some(_) => format!("no unwind information for {}", registers.pc),
-                    None => format!("{} is in no object (generated code?)", registers.pc),
+                    None => format!("{} is in no mapped file (generated code?)", registers.pc),
                 });
             };
             if matches!(row.rule(RETURN), Some(Rule::Undefined)) {
@@ -117,7 +117,7 @@ impl Walker<'_, '_> {
                 let found = infer::frame_pointer(self.space, self.known, stack, &registers, &row, self.start_routine);
                 let Some(found) = found else {
                     return unknown(format!(
-                        "the frame needs {FRAME_POINTER_NAME}, which is not known of a thread that was not stopped"
+                        "the frame needs {FRAME_POINTER_NAME}, which is not known unless the thread is stopped"
                     ));
                 };
                 registers = registers.with_frame_pointer(found.pointer);
@@ -125,7 +125,7 @@ impl Walker<'_, '_> {
                 firm &= found.firm;
             }
             let Some(caller) = step(&row, &registers, stack) else {
-                return unknown(format!("the frame at {} cannot be undone", registers.sp));
+                return unknown(format!("the frame at {} cannot be unwound", registers.sp));
             };
             if caller.pc.is_null() {
                 return StackEnd::Start;
@@ -133,7 +133,7 @@ impl Walker<'_, '_> {
             if caller.sp <= registers.sp {
                 jumps += 1;
                 if !row.signal || jumps > MAX_JUMPS {
-                    return unknown(format!("the stack does not lead upwards at {}", registers.sp));
+                    return unknown(format!("the stack goes the wrong way at {}", registers.sp));
                 }
             }
             let back = caller.pc.0;
@@ -142,7 +142,7 @@ impl Walker<'_, '_> {
             }
             // What rests on a conclusion must not contradict it.
             if evidence == Evidence::Inferred && !row.signal && !self.is_called(back) {
-                return unknown(format!("no call is before the return address {}", caller.pc));
+                return unknown(format!("there is no call before the return address {}", caller.pc));
             }
             if evidence == Evidence::Recorded {
                 evidence = Evidence::Derived;

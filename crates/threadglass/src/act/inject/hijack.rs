@@ -228,7 +228,7 @@ fn stop_if_allowed(live: &Live, lwp: Lwp) -> Result<StoppedThread, InjectError> 
         return Ok(StoppedThread::stop(pid, lwp)?);
     }
     if !has_capability(CAP_SYS_ADMIN) {
-        return Err(InjectError::Seccomp(pid, "what they allow cannot be read from here (root can)".to_owned()));
+        return Err(InjectError::Seccomp(pid, "only root can read what they allow".to_owned()));
     }
     let stopped = StoppedThread::stop(pid, lwp)?;
     let mut filters = Vec::new();

@@ -68,9 +68,7 @@ pub enum InjectError {
     #[error("the program's C library lacks {0} (a program without threads, or a libc before 2.31)")]
     Missing(&'static str),
     /// No thread can be stopped without noticing it.
-    #[error(
-        "no thread of the program can be stopped without noticing it: all are in system calls that would return early (try again)"
-    )]
+    #[error("every thread is in a system call that a stop would interrupt (try again)")]
     NoVictim,
     /// Not permitted to look.
     #[error("not permitted to change process {0}: {1}")]
@@ -82,16 +80,17 @@ pub enum InjectError {
     #[error("process {0} is stopped: nothing in it can run (kill -CONT {0})")]
     Stopped(Pid),
     /// All its memory is locked.
-    #[error("process {0} locks its memory (mlockall): the agent's table would be locked too")]
+    #[error("process {0} locks its memory (mlockall), and would lock the agent's table too")]
     Locked(Pid),
     /// It would be killed for using more memory.
     #[error(
-        "process {0} has {1} KiB of memory left of the {2} KiB of its control group {3}, and the agent may need {4} KiB: the \
+        "process {0} has {1} KiB of memory left of the {2} KiB of its control group {3}, and the agent may need {4} \
+         KiB: the \
          kernel would kill it"
     )]
     NoMemory(Pid, u64, u64, String, u64),
     /// Filters.
-    #[error("process {0} has seccomp filters, which might kill it: {1}")]
+    #[error("process {0} has seccomp filters that might kill it: {1}")]
     Seccomp(Pid, String),
     /// A call that was made by the thread failed.
     #[error("{}", refused(*.0, *.1))]
@@ -104,14 +103,15 @@ pub enum InjectError {
     Inside(&'static str),
     /// It did not answer.
     #[error(
-        "the program did not answer in time: its loader or allocator may be stuck (nothing was changed in it; a thread of ours ends when they go on)"
+        "the program did not answer in time: its loader or allocator may be stuck (nothing was changed in it; a \
+         thread of ours ends when they go on)"
     )]
     Silent,
     /// Whatever it names as the agent's pipe is none, or not its own.
-    #[error("what the program names as the pipe of its agent is not that (nothing was opened or written)")]
+    #[error("the descriptor that should be the pipe of the agent is not one (nothing was opened or written)")]
     NoPipe,
     /// Something of the system.
-    #[error("cannot put the agent into the program: {0}")]
+    #[error("cannot inject the agent: {0}")]
     System(Errno),
     /// Stopping a thread failed.
     #[error(transparent)]
@@ -151,9 +151,9 @@ impl InjectError {
 fn refused(number: i64, errno: Errno) -> String {
     let name = crate::arch::syscall_word(number);
     let why = match (number, errno) {
-        (syscall::MMAP, Errno::EACCES | Errno::EPERM) => "it may not have new code in its memory",
-        (syscall::MMAP, Errno::ENOMEM | Errno::EAGAIN) => "its memory is limited, or all of it is locked",
-        (syscall::CLONE, Errno::EAGAIN) => "it may not have more threads",
+        (syscall::MMAP, Errno::EACCES | Errno::EPERM) => "it may not add executable memory",
+        (syscall::MMAP, Errno::ENOMEM | Errno::EAGAIN) => "its memory is limited or locked",
+        (syscall::CLONE, Errno::EAGAIN) => "it may not create threads",
         _ => "nothing was changed",
     };
     format!("the program was refused {name} ({errno}): {why}")
@@ -175,7 +175,7 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
         let there = Control::find(&live);
         match there.as_ref().map(|control| control.view(&live)).transpose()? {
             Some(view) if !view.is_late => {
-                return Err(InjectError::Inside("the program was started with the agent in it, which needs no other"));
+                return Err(InjectError::Inside("the program was started with the agent, so it needs no other"));
             }
             Some(view) if matches!(view.state, attached::WAITING | attached::YES) => {
                 // Another tool has it at work: join, unless it leaves this very moment.
@@ -271,13 +271,13 @@ fn settle(live: &Live, mem: &File, start: RemoteAddr, room: &Room, until: Instan
             failed if failed >= step::FAILED => {
                 let _ = tell(go::AWAY);
                 return Err(InjectError::Inside(match failed {
-                    step::NO_THREAD => "the program could not make another thread",
-                    step::NO_FILE => "the program could not make a file in memory (memfd_create)",
+                    step::NO_THREAD => "the program could not create a thread",
+                    step::NO_FILE => "the program could not create a file in memory (memfd_create)",
                     step::NOT_LOADED => {
                         "the program's loader refused the agent (is /proc mounted where the program is, and may memory \
                          be executed?)"
                     }
-                    _ => "the program waited for us in vain, or could not write a file in memory",
+                    _ => "tglass did not answer the program in time, or the program could not write a file in memory",
                 }));
             }
             _ => {}

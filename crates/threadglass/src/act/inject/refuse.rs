@@ -24,13 +24,13 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         return misfit(&why);
     }
     if live.modules().iter().any(|module| module.library() == Library::Musl) {
-        return misfit("the program uses the C library musl, which the agent does not know");
+        return misfit("the program uses musl: the agent needs glibc 2.31 or later");
     }
     // Their allocators know their own threads only.
     if live.modules().iter().any(|module| is_sanitizer(&module.name())) || has_own_threads(live) {
         return misfit(
-            "the program is built with a sanitizer, or has an allocator and a pthread_create of its own: it must know all \
-             threads",
+            "the program is built with a sanitizer, or has an allocator and a pthread_create of its own: its \
+             allocator must know all threads",
         );
     }
     // libc forgoes its locks while there is but one thread: another would come upon it in the middle of something.
@@ -39,7 +39,7 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         None => live.lwps()?.len() < 2,
     };
     if is_single {
-        return misfit(&format!("process {pid} has only one thread: nobody waits for its locks"));
+        return misfit(&format!("process {pid} has only one thread: no thread waits for its locks"));
     }
     // Its own thread writes the file that is loaded.
     let limits = std::fs::read(format!("/proc/{pid}/limits")).unwrap_or_default();
@@ -101,7 +101,7 @@ fn check_filters(live: &Live, threads: &[(Lwp, Option<(u32, u32)>)]) -> Result<(
             // They cannot be read without a stop. If all are alike, it is enough to ask the one that is stopped.
             None if threads.iter().all(|(_, other)| *other == Some(kind)) => return Ok(()),
             None => {
-                let why = "its threads have different ones, which cannot be read from here (root can, with BPF)";
+                let why = "its threads have different ones, which only root can read (with BPF)";
                 return Err(InjectError::Seccomp(pid, why.to_owned()));
             }
         }

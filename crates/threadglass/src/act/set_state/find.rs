@@ -50,25 +50,25 @@ pub enum FindError {
     #[error("nothing is mapped at {0}")]
     Unmapped(RemoteAddr),
     /// The program itself could not change it.
-    #[error("the memory at {0} cannot be written by the program itself: there is no lock there")]
+    #[error("the program cannot write to the memory at {0}: there is no lock there")]
     NotWritable(RemoteAddr),
     /// No object begins there.
-    #[error("{0} is not aligned to {1} bytes: no {kind} begins there", kind = .2.word())]
+    #[error("{0} is not aligned to {1} bytes, as every {kind} is", kind = .2.word())]
     Unaligned(RemoteAddr, u64, SyncKind),
     /// It lies in the middle of an object.
-    #[error("{0} lies inside the {kind} at {2}: give the address at which it begins", kind = .1.word())]
+    #[error("{0} is inside the {kind} at {2}: give that address", kind = .1.word())]
     Inside(RemoteAddr, SyncKind, RemoteAddr),
     /// The user and the evidence disagree.
-    #[error("what is at {0} is a {is}, as its waiters show, not a {said}", is = .1.word(), said = .2.word())]
+    #[error("there is a {is} at {0}, as its waiters show, not a {said}", is = .1.word(), said = .2.word())]
     OtherKind(RemoteAddr, SyncKind, SyncKind),
     /// Nothing says that an object is there.
     #[error("no known lock at {0}: no thread waits for it and nothing names it")]
     Unknown(RemoteAddr),
     /// What it is was only guessed.
-    #[error("that there is a {kind} at {0} is only inferred", kind = .1.word())]
+    #[error("the {kind} at {0} is only inferred", kind = .1.word())]
     Inferred(RemoteAddr, SyncKind),
     /// The bytes cannot be such an object.
-    #[error("what is at {0} cannot be a {kind}: its bytes make no sense as one", kind = .1.word())]
+    #[error("there is no {kind} at {0}: the bytes there make no sense as one", kind = .1.word())]
     Implausible(RemoteAddr, SyncKind),
 }
 

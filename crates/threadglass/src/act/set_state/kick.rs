@@ -121,7 +121,7 @@ fn stop(pid: Pid, lwp: Lwp) -> Result<StoppedThread, String> {
         ControlError::NoThread(..) => "it has ended".to_owned(),
         ControlError::Traced(_, tracer) => format!("{tracer} traces it"),
         ControlError::Denied(_) => "not permitted".to_owned(),
-        ControlError::Filtered(_, danger) => format!("its seccomp filters might kill it: {danger}"),
+        ControlError::Filtered(_, danger) => format!("its seccomp filters might kill the thread: {danger}"),
         ControlError::System(_, errno) => errno.desc().to_owned(),
     })
 }

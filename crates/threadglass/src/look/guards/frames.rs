@@ -160,8 +160,8 @@ impl<'s> Search<'s> {
                 if self.code.is_spent() {
                     // A second look is a bonus, and has little to spend.
                     if !all || self.space.is_late() {
-                        let why = "their code is followed only so far, and all of that was spent on other threads";
-                        self.target.limits().leave_out("threads that may hold a lock which does not say so", why);
+                        let why = "the work that one look may do was spent on other threads";
+                        self.target.limits().leave_out("threads that may hold a lock that records no holder", why);
                     }
                     return;
                 }

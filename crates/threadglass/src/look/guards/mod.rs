@@ -80,9 +80,9 @@ pub fn suspects(look: &Look<'_>, wanted: &[WantedLock], resting: &[RestingThread
     let suspects = found.into_iter().map(|clue| {
         let function = names.entry(clue.frame).or_insert_with(|| function_of(&symbols, clue.frame));
         let why = match clue.grade {
-            Grade::Releases => format!("{function} goes on to release it"),
-            Grade::TakesAndReleases => format!("{function} took it and goes on to release it"),
-            Grade::Unwinds => format!("a guard of it lives in {function}"),
+            Grade::Releases => format!("{function} will release it"),
+            Grade::TakesAndReleases => format!("{function} took it and will release it"),
+            Grade::Unwinds => format!("{function} has a guard of it"),
         };
         Suspect { object: clue.object, lwp: clue.lwp, why }
     });

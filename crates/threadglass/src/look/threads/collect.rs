@@ -89,7 +89,7 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
             Some(_) => "the core lacks a part of libc's list of threads, or the list is corrupt".to_owned(),
             None => reason.to_string(),
         };
-        gaps.push(Gap::whole("threads that exited and were not joined", why));
+        gaps.push(Gap::whole("threads that have exited and were not joined", why));
     }
 
     running::refine(target, facts.values_mut());
@@ -132,10 +132,10 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
 /// Why a living thread of a process with glibc has no descriptor of its own.
 fn why_no_descriptor(target: &dyn Target, facts: &LwpFacts) -> &'static str {
     match facts.thread_pointer.map(|pointer| target.read_u64(pointer)) {
-        Some(Err(_)) => "the memory it is kept in is not in the core",
+        Some(Err(_)) => "the core lacks the memory that holds it",
         // gdb up to 13 (at least) gives up on a whole stack whose guard it cannot read (glibc 2.42 on).
-        Some(Ok(0)) => "the core has nothing but zeros where it is kept: its writer could not read that memory",
-        _ => "it is starting, leaving, or was not made by pthread_create",
+        Some(Ok(0)) => "the core has only zeros there: its writer could not read that memory",
+        _ => "the thread is starting or ending, or was not created by pthread_create",
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn state_of(facts: &LwpFacts, suspended: bool) -> Result<(ThreadState
         (KernelState::Traced, Some(true)) if !suspended => (Sleep, Evidence::Derived),
         (KernelState::Traced, Some(false)) if !suspended => (Active, Evidence::Derived),
         (KernelState::Traced, None) if !suspended => {
-            return Err("a debugger holds it, and what it was doing may not be read");
+            return Err("a debugger has stopped it, and its registers cannot be read");
         }
         (KernelState::Stopped | KernelState::Traced, Some(true)) => (StoppedAsleep, Evidence::Derived),
         (KernelState::Stopped, None) => (Stopped, Evidence::Inferred),

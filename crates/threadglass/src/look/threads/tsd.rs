@@ -25,11 +25,8 @@ pub fn thread_data(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
     let key_layout = layout.keys.ok_or_else(|| {
         let is_libc = |module: &Module| target.is_in_libc(module.base);
         let (why, remedy) = match target.modules().iter().any(is_libc) {
-            true => ("the libc it runs on is not here to say where the table of keys is", Some(Remedy::GiveLibc)),
-            false => (
-                "the program has no symbol for the table of keys: it is static and stripped (look at one that is not)",
-                None,
-            ),
+            true => ("its libc is not here, which would say where the table of keys is", Some(Remedy::GiveLibc)),
+            false => ("the program has no symbol for the table of keys: it is static and stripped", None),
         };
         unknown(why.to_owned(), remedy)
     })?;
@@ -40,7 +37,7 @@ pub fn thread_data(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
         let Some(id) = thread.id else { continue };
         if left == 0 || target.limits().is_over() {
             let rest = snapshot.threads.len() - number;
-            let why = format!("there are more than {MAX_VALUES} values, or it took too long to read them");
+            let why = format!("there are more than {MAX_VALUES} values, or reading them took too long");
             gaps.push(Gap::whole(format!("thread-specific data of {rest} threads"), why));
             break;
         }

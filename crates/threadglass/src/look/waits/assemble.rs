@@ -37,8 +37,8 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
         return Ok(snapshot);
     }
     if layout.is_none() {
-        let why = "without glibc a wait is only known as that for a word of memory";
-        snapshot.gaps.push(Gap::whole("kinds and holders of synchronization objects", why));
+        let why = "without glibc only the word of memory is known that a thread waits on";
+        snapshot.gaps.push(Gap::whole("kinds and holders of locks", why));
     }
     let threads = snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
     let survey = Survey::new(look, layout.as_ref(), threads);
@@ -56,7 +56,7 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
             break;
         }
         if attempt + 1 == TRIES {
-            let why = "threads moved on while a circle of them was looked at, each time: it was none";
+            let why = "the threads went on during each look: it was no deadlock";
             snapshot.gaps.push(Gap::whole("circles of waiting threads", why));
         }
         look.space.forget_walks();

@@ -27,17 +27,14 @@ pub fn look_at(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>)
         snapshot.objects.iter().any(|object| object.address == address && kind.is_none_or(|kind| object.kind == kind));
     if !known {
         if let Some(object) = around(&snapshot.objects, address) {
-            let why = format!(
-                "it is in the middle of the {} at {} (name it by that address)",
-                object.kind.word(),
-                object.address
-            );
+            let why =
+                format!("the address is inside the {} at {} (give that address)", object.kind.word(), object.address);
             return Err(no_object(address, why));
         }
         let class = by_user_or_content(target, address, kind, &snapshot);
         snapshot = collect(&look, Scope::Waited, Names::Findings, &[class])?;
         if class.evidence == Evidence::Unknown {
-            let why = "no thread waits for it, and no symbol or debug information names its type";
+            let why = "no thread waits for it, and no symbol or debug information tells its type";
             snapshot.gaps.push(Gap::whole(format!("kind of {address}"), why).with(Remedy::NameKind));
         }
     }
@@ -46,7 +43,7 @@ pub fn look_at(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>)
         && snapshot.objects.iter().all(|object| object.state == SyncState::Unknown)
         && runtimes::usual(kind).is_some()
     {
-        return Err(no_object(address, format!("what lies there cannot be a {}", kind.word())));
+        return Err(no_object(address, format!("there is no {} there: the bytes make no sense as one", kind.word())));
     }
     Ok(snapshot)
 }

@@ -85,8 +85,8 @@ impl<'a> Owners<'a> {
             return *stranger;
         }
         if known.len() >= MAX_STRANGERS || self.target.limits().is_over() {
-            let why = "more owners than a look asks for are no threads of the process";
-            self.target.limits().leave_out("processes that some locks say their owners are in", why);
+            let why = "more owners are outside the process than one look asks about";
+            self.target.limits().leave_out("processes of the owners of some locks", why);
             return Err(Elsewhere::Unknown);
         }
         let new = self.target.lwp_of_inner(inner).filter(|lwp| self.target.has_thread(*lwp));

@@ -13,13 +13,13 @@ pub enum NoPlace {
     #[error("nothing is mapped there")]
     Unmapped,
     /// It is code that the program could not change.
-    #[error("that is code (an object lies in memory that can be written)")]
+    #[error("that is code (a lock is in writable memory)")]
     Code,
     /// It is data that the program could not change.
-    #[error("that memory cannot be written, so no object of the kind can be there")]
+    #[error("that memory is read-only, so there is no lock")]
     NotWritable,
     /// Only a lock of one byte could be there, which says nothing of itself.
-    #[error("it is not aligned, as all such objects are (to 4 bytes at least)")]
+    #[error("the address is not aligned to 4 bytes, as every lock is")]
     Unaligned,
     /// It cannot be read.
     #[error(transparent)]

@@ -24,7 +24,7 @@ pub(super) fn infer(
     let target = look.target;
     let mut wanted: Vec<WantedLock> = objects.values().filter_map(wanted).collect();
     if let Some(more) = wanted.len().checked_sub(MAX_LOCKS).filter(|more| *more > 0) {
-        let why = format!("holders are looked for of the first {MAX_LOCKS} locks that do not record them");
+        let why = format!("holders are inferred only for the first {MAX_LOCKS} locks that record none");
         target.limits().leave_out(format!("threads that may hold {more} other locks"), why);
         wanted.truncate(MAX_LOCKS);
     }
@@ -55,8 +55,8 @@ pub(super) fn infer(
         match left.checked_sub(object.waiters.len().max(1)) {
             Some(rest) => left = rest,
             None => {
-                let why = "very many threads wait for locks that as many others may hold";
-                target.limits().leave_out("some threads that may hold a lock which does not say so", why);
+                let why = "too many threads wait for locks that too many others may hold";
+                target.limits().leave_out("some threads that may hold a lock that records no holder", why);
                 continue;
             }
         }

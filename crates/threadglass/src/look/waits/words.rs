@@ -39,8 +39,8 @@ impl Words<'_> {
             FindingKind::OwnerExited | FindingKind::OwnerIsForkParent => self.owner(object(0)?),
             FindingKind::OwnerDied => owner_died(object(0)?, |lwp| self.thread(lwp)),
             FindingKind::CondWithoutSignaller => format!(
-                "{} on {}, and every other thread of the process waits too: nobody is left to signal, unless a signal \
-                 handler does",
+                "{} on {}, and every other thread of the process waits too: nobody is left to signal it, unless a \
+                 signal handler does",
                 count(finding.threads.len(), "thread waits", "threads wait"),
                 label(object(0)?)
             ),
@@ -55,7 +55,7 @@ impl Words<'_> {
         let steps = finding.threads.iter().zip(next).zip(&objects);
         let mut text = match (finding.kind, objects.as_slice(), finding.threads.as_slice()) {
             (FindingKind::RecursiveRead, [object], [lwp]) => format!(
-                "{} reads {} already and wants to read it again, but a writer is queued in between",
+                "{} has {} read-locked and wants to read-lock it again, but a writer is queued in between",
                 self.thread(*lwp),
                 label(object)
             ),
@@ -83,9 +83,10 @@ impl Words<'_> {
         let holder = object.holders.iter().find(|holder| holder.recorded.is_some());
         let number = holder.and_then(|holder| holder.recorded).map_or_else(String::new, |inner| format!(" {inner}"));
         let what = match holder.and_then(|holder| holder.pid) {
-            None => format!("is held by thread{number}, which does not exist any more"),
+            None => format!("is held by thread{number}, which no longer exists"),
             Some(pid) => format!(
-                "was held by thread{number} of the parent process {pid} at the time of the fork: here nobody can release it"
+                "was held by thread{number} of the parent process {pid} at the time of the fork: here nobody can \
+                 release it"
             ),
         };
         let waiters = count(object.waiters.len(), "thread waits", "threads wait");
@@ -100,7 +101,7 @@ impl Words<'_> {
             _ => format!("holds {} and ", label(last)),
         };
         Some(format!(
-            "{} for {} in the end, which {holding}{}",
+            "{} in the end for {}, which {holding}{}",
             count(waiting, "thread waits", "threads wait"),
             self.thread(root),
             self.doing(root)
@@ -123,10 +124,10 @@ impl Words<'_> {
         let Some(thread) = self.threads.get(&lwp) else { return self.stranger_doing(lwp) };
         match thread.state {
             ThreadState::Active => "runs".to_owned(),
-            ThreadState::Run => "could run, but gets no CPU".to_owned(),
+            ThreadState::Run => "is runnable, but gets no CPU".to_owned(),
             ThreadState::Stopped => "is stopped".to_owned(),
             ThreadState::Zombie => "has ended".to_owned(),
-            ThreadState::Unknown => "is in a state that cannot be told".to_owned(),
+            ThreadState::Unknown => "is in an unknown state".to_owned(),
             ThreadState::Sleep | ThreadState::StoppedAsleep => {
                 let stopped = if thread.state == ThreadState::StoppedAsleep { "is stopped, " } else { "" };
                 let waits = self.objects.values().find(|object| object.waiters.iter().any(|waiter| waiter.lwp == lwp));
@@ -147,7 +148,7 @@ impl Words<'_> {
             Some(SyscallFile::Inside { number, .. }) => format!("is asleep in {}", syscall_word(number)),
             Some(SyscallFile::Running) => "runs".to_owned(),
             Some(SyscallFile::Outside { .. }) => "is stopped".to_owned(),
-            None => "is none of this process".to_owned(),
+            None => "is not in this process".to_owned(),
         }
     }
 }
@@ -155,8 +156,8 @@ impl Words<'_> {
 /// Of a robust mutex whose owner died.
 pub(super) fn owner_died(object: &SyncObject, name: impl Fn(Lwp) -> String) -> String {
     let now = match object.holders.first().and_then(|holder| holder.lwp) {
-        Some(lwp) => format!("{} has it now, and has not said yet that what it guards is repaired", name(lwp)),
-        None => "the next thread to lock it is told, and must repair what it guards".to_owned(),
+        Some(lwp) => format!("{} has it now, and has not yet marked it as consistent", name(lwp)),
+        None => "the next thread that locks it is told, and must repair what it protects".to_owned(),
     };
     format!("the owner of {} died: {now}", label(object))
 }

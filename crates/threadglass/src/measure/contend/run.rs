@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ContendError {
     /// Nobody counts.
-    #[error("process {0} has no agent that counts")]
+    #[error("process {0} has no active agent")]
     NoAgent(Pid),
     /// Its memory is closed to us.
     #[error("the memory of process {0} may not be read: {1}")]

@@ -21,7 +21,7 @@ pub enum ProfileError {
     #[error("{0}")]
     Region(String, Option<Remedy>),
     /// The clock of a command is used up.
-    #[error("a command can be recorded only once: start it again")]
+    #[error("a command can be recorded only once (start it again)")]
     Recorded,
     /// The command could not be started.
     #[error("cannot start {0}: {1}")]

@@ -358,8 +358,8 @@ impl<'a> Recorder<'a> {
         if let Some(used) = self.missing() {
             self.gaps.push(Gap::whole(
                 format!("most of {}.{:02} s of CPU time", used / 100, used % 100),
-                "threads that live shorter than a tick have none (a higher rate sees more of them), nor has a program that \
-                 the kernel starts with other rights than ours (set-user-ID): profile its pid, as root",
+                "threads that end before their first sample are not seen (a higher rate sees more of them), nor is a \
+                 set-user-ID program that was started as another user (profile its PID, as root)",
             ));
         }
         let mut tell = |count: u64, what: &str, why: &str| {
@@ -372,9 +372,9 @@ impl<'a> Recorder<'a> {
         tell(
             self.cut,
             "outer frames",
-            "the stack is deeper than what is copied of it, or its unwind information has an end",
+            "the stack is deeper than the part that is copied, or its unwind information ends",
         );
-        tell(self.unknown, "names", "their process had ended, or there were more programs than are followed");
+        tell(self.unknown, "names", "their process had ended, or there were too many programs");
         tell(self.dropped, "names", "there were too many different addresses");
     }
 }

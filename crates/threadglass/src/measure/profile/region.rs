@@ -56,10 +56,7 @@ impl FoundRegion {
             }),
             Some(Region::Module(name)) => code_of(live.modules().iter().find(|module| is_called(module, name)))
                 .ok_or_else(|| {
-                    missing(format!(
-                        "no object {name} with code is mapped (`cat /proc/{}/maps` shows them)",
-                        live.pid()
-                    ))
+                    missing(format!("no file {name} with code is mapped (`cat /proc/{}/maps` shows them)", live.pid()))
                 }),
             Some(Region::From(addr)) => {
                 let map = map_at(live.maps(), *addr).filter(|map| map.exec);

@@ -36,7 +36,7 @@ pub fn record_waits(
     wait: &mut dyn FnMut(Duration, &Progress) -> bool,
 ) -> Result<Profile, ProfileError> {
     if !(1..=HIGHEST_RATE).contains(&options.rate) {
-        let limit = format!("1 to {HIGHEST_RATE} looks are");
+        let limit = format!("use 1 to {HIGHEST_RATE} looks");
         return Err(SamplingError::Rate { rate: options.rate, limit }.into());
     }
     let live = Live::open(pid)?;
@@ -182,7 +182,7 @@ impl Waits<'_> {
     fn finish(mut self, options: &Options, looks: u64, duration: Duration, end: End) -> Profile {
         let mut gaps = Vec::new();
         if self.moved > 0 {
-            gaps.push(Gap::whole(format!("stacks of {} waits", self.moved), "they ended while they were looked at"));
+            gaps.push(Gap::whole(format!("stacks of {} waits", self.moved), "they ended during the look"));
         }
         let look = self.live.limits().begin();
         let places: Vec<Place> = self.stacks.keys().flat_map(|(places, _)| places.iter().copied()).collect();

@@ -48,7 +48,7 @@ pub enum SamplerError {
     #[error("no schedstat in /proc (the kernel was built without CONFIG_SCHED_INFO)")]
     NoCounters,
     /// No thread or file can be had for it.
-    #[error("cannot watch the process: {0} (too many threads or open files of ours?)")]
+    #[error("cannot watch the process: {0} (too many threads or open files?)")]
     System(Errno),
 }
 

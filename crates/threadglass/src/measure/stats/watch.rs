@@ -127,7 +127,7 @@ impl<'a> Watch<'a> {
             if let Some((_, untold)) = share
                 && untold * asleep / wall > 0.01
             {
-                let why = "the word it waits on is of a kind that is not known: counted as sleep";
+                let why = "the kind of the lock is not known, so the wait is counted as sleep";
                 Gap::of_thread(&mut gaps, "waits for locks", why, lwp);
             }
             // One that came with the last sample was never looked at.

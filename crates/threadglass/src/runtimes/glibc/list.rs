@@ -12,16 +12,16 @@ pub const MAX_NODES: usize = 1 << 17;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListFault {
     /// A link leads to memory that cannot be read.
-    #[error("the thread list leads to {0}, which cannot be read")]
+    #[error("libc's list of threads leads to {0}, which cannot be read")]
     Unreadable(RemoteAddr),
     /// A node comes twice.
-    #[error("the thread list loops at {0}")]
+    #[error("libc's list of threads loops at {0}")]
     Loops(RemoteAddr),
     /// A node does not lead back to where we came from: the list was changing, or is corrupt.
-    #[error("the thread list changed under us at {0}")]
+    #[error("libc's list of threads changed at {0} during the look")]
     Changed(RemoteAddr),
     /// More nodes than any process has threads.
-    #[error("the thread list has more than {MAX_NODES} nodes")]
+    #[error("libc's list of threads has more than {MAX_NODES} entries")]
     Endless,
 }
 

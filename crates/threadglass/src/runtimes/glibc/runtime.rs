@@ -221,7 +221,7 @@ impl Runtime for Glibc {
     fn set_state(&self, object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
         if object.family == Family::Libc {
             return Err(SetError::NotCapable(
-                "a lock that libc keeps for itself is not set: what it guards (a stream, the heap) would be damaged",
+                "a lock inside libc is not set: the data that it protects (a stream, the heap) would be damaged",
             ));
         }
         let recipe = match object.kind {

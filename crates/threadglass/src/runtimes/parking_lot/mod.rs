@@ -74,7 +74,7 @@ impl Runtime for ParkingLot {
 
     fn set_state(&self, _: &SyncObject, _: &[u8], _: i32) -> Result<SetPlan, SetError> {
         Err(SetError::NotCapable(
-            "a parking_lot lock cannot be set: its waiters stand in a queue that only the program can take them from",
+            "a parking_lot lock cannot be set: only the program can take its waiters from their queue",
         ))
     }
 }

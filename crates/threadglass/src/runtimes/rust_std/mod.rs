@@ -92,9 +92,9 @@ impl Runtime for RustStd {
     fn set_state(&self, object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
         match object.kind {
             SyncKind::Mutex => recipe::plan(object, bytes, value),
-            SyncKind::Rwlock => Err(SetError::NotCapable(
-                "a Rust RwLock cannot be set: its waiting writers count on a wake-up that only the program can give",
-            )),
+            SyncKind::Rwlock => {
+                Err(SetError::NotCapable("a Rust RwLock cannot be set: only the program can wake its waiting writers"))
+            }
             kind => Err(SetError::no_state(kind)),
         }
     }

@@ -12,16 +12,16 @@ pub(super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetP
         plan.word("futex", 0, word, 0);
         if word != 0 {
             plan.warn(HALF_WRITTEN);
-            plan.warn("two threads may have `&mut` to the same data, which Rust forbids: anything can follow");
-            plan.warn("its holder's guard will still unlock it: that frees it under whoever holds it by then");
+            plan.warn("two threads may have `&mut` to the same data, which is undefined behaviour in Rust");
+            plan.warn("its holder's guard will unlock it again, even if another thread holds it by then");
         }
         return Ok(plan);
     }
     plan.becomes = "locked".to_owned();
     if word == 0 {
-        plan.becomes = "locked by nobody".to_owned();
+        plan.becomes = "locked without a holder".to_owned();
         plan.word("futex", 0, 0, if object.waiters.is_empty() { 1 } else { 2 });
-        plan.warn("nobody owns it: who wants it waits until it is set to 0 again");
+        plan.warn("no thread owns it: threads that want it wait until it is set to 0 again");
     }
     Ok(plan)
 }

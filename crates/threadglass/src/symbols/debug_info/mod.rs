@@ -163,7 +163,7 @@ impl<'a> Query<'a> {
         }
         // A clock of CPU time costs a system call, and cannot have gone further than the other one.
         if self.time_spent() > PATIENCE && self.cpu_spent() > PATIENCE {
-            self.leave_out("parts of the debug information", "they take too long to read");
+            self.leave_out("parts of the debug information", "reading them takes too long");
             return true;
         }
         self.limits.is_over()
@@ -189,7 +189,7 @@ impl<'a> Query<'a> {
             self.decoded.bytes += bytes;
         } else if !self.decoded.is_full {
             self.decoded.is_full = true;
-            self.leave_out("parts of the debug information", "what they say takes too much memory");
+            self.leave_out("parts of the debug information", "they take too much memory");
         }
         is_granted
     }

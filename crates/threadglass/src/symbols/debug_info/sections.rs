@@ -98,7 +98,7 @@ fn contents(object: &ObjectFile, name: &str, limit: u64) -> Option<HeldBytes> {
         const ZLIB: [u8; 4] = [1, 0, 0, 0];
         let header = object.read(section.offset, section.size.min(24)).filter(|header| header.len() == 24)?;
         if header[..4] != ZLIB {
-            object.leave_out(&what, "it is packed in a way that is not known here (not by zlib)");
+            object.leave_out(&what, "it is compressed, but not by zlib");
             return None;
         }
         (u64::from_le_bytes(header[8..16].try_into().ok()?), 24)
@@ -110,13 +110,13 @@ fn contents(object: &ObjectFile, name: &str, limit: u64) -> Option<HeldBytes> {
     };
     let packed = section.size - skip;
     if size / BEST_PACKING > packed {
-        object.leave_out(&what, "it says that it is longer than it can be");
+        object.leave_out(&what, "its claimed length is impossible");
         return None;
     }
     let share = object.room(size, limit, &what)?;
     let bytes = inflate(object, section.offset + skip, packed, size);
     if bytes.is_none() {
-        object.leave_out(&what, "it cannot be unpacked");
+        object.leave_out(&what, "it cannot be decompressed");
     }
     Some(HeldBytes::new(bytes?, share))
 }

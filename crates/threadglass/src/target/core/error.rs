@@ -17,19 +17,19 @@ pub struct CoreError {
 #[derive(Debug, thiserror::Error)]
 pub enum CoreFault {
     /// It is not there.
-    #[error("no such file (a target is the pid of a process, or the path of a core file)")]
+    #[error("no such file (give the PID of a process, or the path of a core file)")]
     NotFound,
     /// It may not be read.
-    #[error("not permitted to read it (a core belongs to the user of its process: run as that user, or as root)")]
+    #[error("permission denied (run as the user of the core file, or as root)")]
     Denied,
     /// The system refuses.
     #[error("cannot read it: {0}")]
     Io(io::Error),
     /// Not a regular file.
-    #[error("is {0}, not a file (give the path of a core file, or a pid)")]
+    #[error("is {0}, not a file (give the path of a core file, or a PID)")]
     NotAFile(&'static str),
     /// There is nothing in it.
-    #[error("is empty: a limit on the size of cores or a full disk left nothing of it (`ulimit -c unlimited`)")]
+    #[error("is empty: the size of cores was limited, or the disk was full (`ulimit -c unlimited`)")]
     Empty,
     /// It has to be unpacked first.
     #[error("is compressed ({format}): unpack it first (`{command}`)")]
@@ -40,16 +40,16 @@ pub enum CoreFault {
         command: String,
     },
     /// No ELF header.
-    #[error("is not an ELF file, so it is no core (a core comes from the kernel, or from `gcore PID`)")]
+    #[error("is not an ELF file, so it is not a core (the kernel and `gcore PID` write cores)")]
     NotElf,
     /// Another kind of ELF file.
-    #[error("is {0}, not a core (give the core file, or the pid of the running process)")]
+    #[error("is {0}, not a core (give the core file, or the PID of the running process)")]
     NotACore(&'static str),
     /// A core of another kind of machine.
-    #[error("is a core of {0}: only those of x86-64 programs can be read (look at it on that machine)")]
+    #[error("is a core of {0}: only cores of x86-64 programs can be read")]
     WrongMachine(String),
     /// Its threads are not in it.
-    #[error("holds no thread: {why}")]
+    #[error("has no threads: {why}")]
     NoThreads {
         /// Why that may be, and what to do.
         why: String,

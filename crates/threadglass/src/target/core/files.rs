@@ -109,7 +109,7 @@ impl ModuleFiles {
                 ModuleFile::Different(path) => {
                     let remedy = if program(module) { Remedy::GiveExecutable } else { Remedy::GiveLibrary };
                     let why = format!(
-                        "{} is not the file the process had: its build id differs, so it is not used",
+                        "{} is not the file that the process had: its build ID differs, so the file is not used",
                         path.display()
                     );
                     gaps.push(Gap::whole(format!("code and names in {}", module.name()), why).with(remedy));
@@ -124,7 +124,7 @@ impl ModuleFiles {
             gaps.push(gap.with(Remedy::GiveFiles));
         }
         if !unchecked.is_empty() {
-            let why = "the core has no build id to compare; the files found here are used";
+            let why = "the core has no build ID to compare; the files found here are used";
             gaps.push(Gap::whole(format!("whether the same {} was mapped", listed(&unchecked)), why));
         }
         gaps

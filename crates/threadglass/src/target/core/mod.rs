@@ -129,15 +129,16 @@ impl Core {
     fn read(source: Box<dyn ByteSource>, path: &Path, options: CoreOptions) -> Result<Self, CoreFault> {
         header::check_core(&*source, path)?;
         let headers = Headers::read(&*source, MAX_OF_CORE)
-            .ok_or_else(|| CoreFault::NoThreads { why: "its program headers are of no known form".to_owned() })?;
+            .ok_or_else(|| CoreFault::NoThreads { why: "its program headers have an unknown form".to_owned() })?;
         let notes = Notes::read(&*source, &headers);
         let segments = Segments::new(&headers, source);
         let Some(first) = notes.threads.first() else {
             let cut = segments.missing > 0 || headers.claimed > headers.entries.len() as u64 || !notes.are_whole();
             let why = match cut {
                 true => header::too_short(segments.source.size()),
-                false => "no note in it is one of a thread (was it made by another system, or by a tool of its own?)"
-                    .to_owned(),
+                false => {
+                    "no note in it describes a thread (did another system or an unusual tool write it?)".to_owned()
+                }
             };
             return Err(CoreFault::NoThreads { why });
         };
@@ -207,13 +208,14 @@ impl Core {
             lack("some of the notes on threads", &format!("the core is damaged: {fault}"));
         }
         if self.notes.more_threads > 0 {
-            let why = format!("the core has more threads than a look takes; the first {} are kept", notes::MAX_THREADS);
+            let why = format!("the core has too many threads; the first {} are kept", notes::MAX_THREADS);
             lack(&format!("{} threads", self.notes.more_threads), &why);
         }
         if self.segments.missing > 0 {
             let (missing, has) = (self.segments.missing, self.segments.source.size());
             let why = format!(
-                "the core is cut short: it has {has} bytes and lacks {missing} of memory (`ulimit -c unlimited`, a larger disk)"
+                "the core is cut short: it has {has} bytes and lacks {missing} of memory (`ulimit -c unlimited`, a \
+                 larger disk)"
             );
             lack("some of the memory", &why);
         }
@@ -222,7 +224,7 @@ impl Core {
             lack("some of the memory", &why);
         }
         if self.segments.overlapping {
-            lack("some of the memory", "the core is damaged: segments overlap, and of each byte the first is taken");
+            lack("some of the memory", "the core is damaged: segments overlap (the first one is used)");
         }
         if self.notes.process.is_none() {
             lack("the process's name, user and pid", "the core has no note on the process");
@@ -283,7 +285,7 @@ impl Target for Core {
             let vdso = self.notes.auxv.and_then(|aux| aux.vdso);
             let (maps, nameless) = maps::build(&self.segments, self.mapped_files(), vdso);
             if nameless {
-                self.limits.leave_out("files of some mappings", "their names take more room than a look has for them");
+                self.limits.leave_out("files of some mappings", "their names take too much memory");
             }
             maps
         })

@@ -83,7 +83,7 @@ impl Notes {
             while let Some((kind, record)) = walk.next() {
                 left -= 1;
                 if left == 0 {
-                    notes.fault("there are more of them than any process can have");
+                    notes.fault("there are more than a process can have");
                     return notes;
                 }
                 notes.take(&mut walk, kind, record);
@@ -143,7 +143,7 @@ impl Notes {
                     let (files, torn) = decode_files(&bytes);
                     self.files = Some(files);
                     if torn {
-                        self.fault("the list of mapped files contradicts itself, or is longer than any");
+                        self.fault("the list of mapped files contradicts itself, or is too long");
                     }
                 }
                 None => self.fault("the list of mapped files cannot be read"),
@@ -229,7 +229,7 @@ impl<'a> NoteWalk<'a> {
         self.at = record.offset + len.next_multiple_of(4);
         // The last one may lack its padding, but not its bytes.
         if record.offset + len > self.end {
-            return self.stop("one of them is longer than there is room");
+            return self.stop("one of them is too long");
         }
         // Numbers mean what they mean here only under these names.
         let owner: &[u8] = if kind == EXTENDED_STATE { b"LINUX\0" } else { b"CORE\0" };

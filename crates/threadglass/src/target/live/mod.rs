@@ -30,7 +30,7 @@ use std::sync::{Mutex, OnceLock};
 #[derive(Debug)]
 pub struct Live {
     pid: Pid,
-    /// Pins the identity: once the process has gone, lookups through this answer ESRCH even when
+    /// Pins the identity: once the process has ended, lookups through this answer ESRCH even when
     /// the number is in use again.
     proc_dir: OwnedFd,
     task_dir: OwnedFd,

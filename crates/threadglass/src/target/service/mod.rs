@@ -17,7 +17,7 @@ use std::thread::{self, ThreadId};
 
 /// A routine of the debugger has failed, or there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the debugger's routine failed")]
+#[error("the debugger's function failed")]
 pub struct RoutineFailed;
 
 /// What a debugger offers of one process (`<proc_service.h>`). [`Service`] uses it only on the thread on which it was

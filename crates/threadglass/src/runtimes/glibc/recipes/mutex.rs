@@ -14,12 +14,12 @@ pub(in crate::runtimes::glibc) fn plan(object: &SyncObject, bytes: &[u8], value:
     let mutex = Mutex::new(bytes).ok_or(SetError::Implausible(SyncKind::Mutex))?;
     if mutex.is_robust() {
         return Err(SetError::NotCapable(
-            "a robust mutex cannot be set: it is on a list of its owner's that the kernel follows",
+            "a robust mutex cannot be set: it is on its owner's list, which the kernel reads",
         ));
     }
     if mutex.protocol() == MutexProtocol::Inherit {
         return Err(SetError::NotCapable(
-            "a priority-inheriting mutex cannot be set: the kernel keeps its owner and queue too",
+            "a priority-inheriting mutex cannot be set: the kernel also keeps its owner and queue",
         ));
     }
     let ceiling = match mutex.protocol() {
@@ -52,10 +52,10 @@ fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_hel
     if let Some(holder) = living_holders(object) {
         plan.warn(match mutex.mutex_type() {
             MutexType::Recursive | MutexType::Errorcheck => {
-                format!("{holder} will still unlock it when it goes on: pthread_mutex_unlock then returns EPERM")
+                format!("when {holder} goes on and unlocks it, pthread_mutex_unlock returns EPERM")
             }
             MutexType::Normal | MutexType::Adaptive => {
-                format!("{holder} will still unlock it when it goes on: that frees it under whoever holds it by then")
+                format!("when {holder} goes on, it unlocks the mutex again, even if another thread holds it by then")
             }
         });
         if mutex.protocol() == MutexProtocol::Protect {
@@ -63,7 +63,7 @@ fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_hel
         }
     }
     if plan.kick.len() > 1 {
-        plan.warn("one of the waiters takes it, the others go on waiting");
+        plan.warn("one waiter takes it, the others go on waiting");
     }
     plan
 }
@@ -86,8 +86,8 @@ fn lock(object: &SyncObject, bytes: &[u8], value: i32, mutex: &Mutex, ceiling: u
     }
     // 2 makes an unlock wake somebody.
     let locked = if object.waiters.is_empty() { 1 } else { 2 };
-    plan.becomes = "locked by nobody".to_owned();
+    plan.becomes = "locked without a holder".to_owned();
     plan.word("lock", 0, mutex.lock, ceiling | locked);
-    plan.warn("nobody owns it: who wants it waits until it is set to 0 again");
+    plan.warn("no thread owns it: threads that want it wait until it is set to 0 again");
     plan
 }

@@ -38,13 +38,16 @@ pub(in crate::runtimes::glibc) fn plan(object: &SyncObject, bytes: &[u8], value:
         Err(_) => write_lock(object, bytes, value, &lock, now),
         Ok(0) => unlock(object, bytes, &lock, now),
         Ok(readers) if readers < MAX_READERS => read_lock(object, bytes, readers, &lock, now),
-        Ok(readers) => Err(SetError::BadValue(format!("{readers} readers are more than there can be threads"))),
+        Ok(readers) => Err(SetError::BadValue(format!(
+            "there cannot be {readers} readers: that is more than there can \
+                                                       be threads"
+        ))),
     }
 }
 
 fn now(lock: &Rwlock) -> Result<Now, SetError> {
     if lock.writers & HAND_OVER != 0 {
-        return Err(SetError::Moving("one writer hands it to the next"));
+        return Err(SetError::Moving("one writer is handing it to the next"));
     }
     let count = lock.readers >> READER_SHIFT;
     match (lock.readers & WRITE_PHASE != 0, lock.readers & WRITE_LOCKED != 0, count) {
@@ -77,8 +80,8 @@ fn unlock(object: &SyncObject, bytes: &[u8], lock: &Rwlock, now: Now) -> Result<
             // Without the writer, nobody would ever unlock what it is given.
             if !has_waiters(object, Side::Write) {
                 return Err(SetError::BadValue(
-                    "its bytes say that a writer waits for the readers, but none is seen to (is it in another \
-                     process?): whom to give the lock cannot be told"
+                    "its bytes say that a writer waits for the readers, but no such thread is seen (is it in another \
+                     process?), so nobody can be given the lock"
                         .to_owned(),
                 ));
             }
@@ -127,7 +130,7 @@ fn read_lock(object: &SyncObject, bytes: &[u8], readers: u32, lock: &Rwlock, now
 }
 
 fn write_lock(object: &SyncObject, bytes: &[u8], value: i32, lock: &Rwlock, now: Now) -> Result<SetPlan, SetError> {
-    let mut plan = empty(object, bytes, value, "write-locked by nobody");
+    let mut plan = empty(object, bytes, value, "write-locked without a holder");
     match now {
         Now::Write { .. } => {
             plan.becomes = "write-locked".to_owned();
@@ -147,7 +150,7 @@ fn write_lock(object: &SyncObject, bytes: &[u8], value: i32, lock: &Rwlock, now:
     plan.word("writers_futex", WRITERS_FUTEX, lock.writers_futex, 1 | used(Side::Write));
     plan.word("wrphase_futex", PHASE_FUTEX, lock.phase_futex, 1 | used(Side::Read));
     plan.word("cur_writer", WRITER, lock.writer, 0);
-    plan.warn("nobody owns it: who wants it waits until it is set to 0 again");
+    plan.warn("no thread owns it: threads that want it wait until it is set to 0 again");
     Ok(plan)
 }
 
@@ -164,8 +167,8 @@ fn warn_writer(plan: &mut SetPlan, lock: &Rwlock) {
     let Some(writer) = lock.owner() else { return };
     plan.warn(HALF_WRITTEN);
     plan.warn(format!(
-        "its writer (lwp {} as the program sees it) will still unlock it when it goes on: the lock then counts one \
-         reader less than there are, and may let a writer in among them or never let one in again",
+        "when its writer (lwp {} as the program sees it) goes on and unlocks it, the lock counts one reader too few: \
+         it may let a writer in among readers, or never let one in again",
         writer.0
     ));
 }
@@ -173,13 +176,13 @@ fn warn_writer(plan: &mut SetPlan, lock: &Rwlock) {
 fn warn_readers(plan: &mut SetPlan, inside: u32, readers: u32) {
     if inside > readers {
         plan.warn(format!(
-            "{inside} readers are inside and will still unlock it: the count goes below zero, and no writer comes in \
-             after that until it is set to 0 again"
+            "{inside} readers are inside and will still unlock it: the count then goes below zero, and no writer \
+             comes in until it is set to 0 again"
         ));
-        plan.warn("who comes in meanwhile sees what the readers read, and may change it under them");
+        plan.warn("a writer that comes in may change the data while they read it");
     }
     if readers > inside {
         let missing = readers - inside;
-        plan.warn(format!("{missing} of these readers do not exist: writers wait until it is set to 0 again"));
+        plan.warn(format!("{missing} of these readers do not exist, so writers wait until it is set to 0 again"));
     }
 }
