@@ -56,11 +56,12 @@ pub fn kill_while_it_holds(tool: &mut Child, target: i32, mut too_late: impl FnM
     is_held
 }
 
-/// Whether a thread of a process is stopped by who traces it.
+/// Whether a thread of a process is stopped by who traces it. Nothing but `stat` is read: other files wait for threads that
+/// run.
 fn holds_a_thread(pid: i32) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lwps = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
-    lwps.into_iter().any(|lwp| task_state(pid, lwp).is_some_and(|task| task.letter == 't'))
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    stats.into_iter().any(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('t')))
 }
 
 fn collected_within(child: &mut Child, limit: Duration) -> bool {
