@@ -5,6 +5,7 @@
 //! target put under the library's name. Every number here is the target's claim and is checked.
 
 use super::object_file::{MAX_NAME, RawSymbol, SYMBOL};
+use super::program_header::{PT_DYNAMIC, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_TLS, ProgramHeader};
 use super::{Symbol, holds, name_at, plainness, u16_at, u32_at, u64_at};
 use crate::RemoteAddr;
 use crate::arch::ELF_MACHINE;
@@ -12,11 +13,6 @@ use crate::limits::{Limits, Share};
 use crate::memory::{Memory, ReadError};
 use std::cmp::Reverse;
 
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
-const PT_NOTE: u32 = 4;
-const PT_TLS: u32 = 7;
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const MAX_PHDRS: u16 = 256;
 const MAX_DYNAMIC: u64 = 64 << 10;
 const MAX_TABLE: u64 = 64 << 20;
@@ -24,6 +20,7 @@ const MAX_SYMBOLS: u64 = 2 << 20;
 /// How often, in the mean, a byte of the string table may belong to a name: names may share their ends.
 const MAX_SHARING: u64 = 8;
 const MAX_NOTES: u64 = 64 << 10;
+const MAX_NOTE_SEGMENTS: usize = 16;
 
 /// Why an image cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,13 +46,9 @@ pub enum ImageError {
 pub struct Image {
     base: RemoteAddr,
     bias: u64,
-    dynamic: Option<(RemoteAddr, u64)>,
-    notes: Vec<(RemoteAddr, u64)>,
-    eh_frame_hdr: Option<(RemoteAddr, u64)>,
-    /// What thread-local data begin as: where that is, and how long.
-    tls: Option<(RemoteAddr, u64)>,
-    /// Where its segments begin and end.
-    segments: Vec<(RemoteAddr, RemoteAddr)>,
+    headers: Vec<ProgramHeader>,
+    /// Whether the dynamic symbols were asked for.
+    is_asked: bool,
     strings: Vec<u8>,
     symbols: Vec<[u8; SYMBOL]>,
     /// Relocations of the procedure linkage table: where, and which symbol.
@@ -76,40 +69,19 @@ impl Image {
         }
         let corrupt = |what| ImageError::Corrupt { base, what };
         let (phoff, phentsize, phnum) = (u64_at(&header, 32), u16_at(&header, 54), u16_at(&header, 56));
-        if phentsize != 56 || phnum > MAX_PHDRS {
+        if usize::from(phentsize) != ProgramHeader::SIZE || phnum > MAX_PHDRS {
             return Err(corrupt("program header size or count"));
         }
-        let mut phdrs = vec![0; usize::from(phnum) * 56];
-        memory.read_exact(base.checked_add(phoff).ok_or(corrupt("program header offset"))?, &mut phdrs)?;
-
-        let mut bias = None;
-        let (mut dynamic, mut notes, mut eh_frame_hdr, mut segments) = (None, Vec::new(), None, Vec::new());
-        let mut tls = None;
-        for phdr in phdrs.chunks_exact(56) {
-            let (kind, offset, vaddr, size) = (u32_at(phdr, 0), u64_at(phdr, 8), u64_at(phdr, 16), u64_at(phdr, 40));
-            if kind == PT_LOAD {
-                segments.push((vaddr, size));
-            }
-            match kind {
-                PT_LOAD if offset == 0 && bias.is_none() => bias = Some(base.0.wrapping_sub(vaddr)),
-                PT_GNU_EH_FRAME if eh_frame_hdr.is_none() => eh_frame_hdr = Some((vaddr, size)),
-                PT_DYNAMIC if dynamic.is_none() => dynamic = Some((vaddr, size)),
-                // Only the part that is in the file: the rest is zeros.
-                PT_TLS => tls = Some((vaddr, u64_at(phdr, 32))),
-                PT_NOTE if notes.len() < 16 => notes.push((vaddr, size)),
-                _ => {}
-            }
-        }
-        let bias = bias.ok_or(corrupt("no segment holds the header"))?;
-        let place = |(vaddr, size): (u64, u64)| (RemoteAddr(vaddr.wrapping_add(bias)), size);
+        let mut table = vec![0; usize::from(phnum) * ProgramHeader::SIZE];
+        memory.read_exact(base.checked_add(phoff).ok_or(corrupt("program header offset"))?, &mut table)?;
+        let headers: Vec<_> = ProgramHeader::decode(&table).collect();
+        let first = headers.iter().find(|header| header.kind == PT_LOAD && header.offset == 0);
+        let first = first.ok_or(corrupt("no segment holds the header"))?;
         Ok(Self {
             base,
-            bias,
-            dynamic: dynamic.map(place),
-            notes: notes.into_iter().map(place).collect(),
-            eh_frame_hdr: eh_frame_hdr.map(place),
-            tls: tls.map(place),
-            segments: segments.into_iter().map(place).map(|(from, size)| (from, from.offset(size))).collect(),
+            bias: base.0.wrapping_sub(first.vaddr),
+            headers,
+            is_asked: false,
             strings: Vec::new(),
             symbols: Vec::new(),
             imports: Vec::new(),
@@ -131,6 +103,21 @@ impl Image {
         image.read_symbols(memory, room).map(|()| image)
     }
 
+    /// The segments of a kind: where each is in memory, and its header.
+    fn of_kind(&self, kind: u32) -> impl Iterator<Item = (RemoteAddr, &ProgramHeader)> {
+        let headers = self.headers.iter().filter(move |header| header.kind == kind);
+        headers.map(|header| (RemoteAddr(header.vaddr.wrapping_add(self.bias)), header))
+    }
+
+    /// Permissions of the segment that has bytes in the page at `addr`, as its header has them.
+    pub(crate) fn flags_at(&self, addr: RemoteAddr) -> Option<u32> {
+        let at = addr.0.wrapping_sub(self.bias);
+        let mut loads = self.headers.iter().filter(|header| header.kind == PT_LOAD);
+        let holds =
+            |load: &&ProgramHeader| (load.vaddr & !0xfff) <= at && at < load.vaddr.saturating_add(load.memory_size);
+        loads.find(holds).map(|load| load.flags)
+    }
+
     /// Difference between run-time and link-time addresses.
     pub fn bias(&self) -> u64 {
         self.bias
@@ -138,26 +125,28 @@ impl Image {
 
     /// What its thread-local data begin as, in each thread: where that is in memory, and how long.
     pub fn tls_image(&self) -> Option<(RemoteAddr, u64)> {
-        self.tls
+        // Only the part that is in the file: the rest is zeros.
+        self.of_kind(PT_TLS).last().map(|(addr, header)| (addr, header.file_size))
     }
 
     /// Where the index of its unwind information lies, and how long it is.
     pub fn eh_frame_hdr(&self) -> Option<(RemoteAddr, u64)> {
-        self.eh_frame_hdr
+        self.of_kind(PT_GNU_EH_FRAME).next().map(|(addr, header)| (addr, header.memory_size))
     }
 
     /// End of the segment that holds `addr`.
     pub fn segment_end(&self, addr: RemoteAddr) -> Option<RemoteAddr> {
-        self.segments.iter().find(|(from, to)| (*from..*to).contains(&addr)).map(|(_, to)| *to)
+        let mut segments = self.of_kind(PT_LOAD).map(|(from, header)| from..from.offset(header.memory_size));
+        segments.find(|segment| segment.contains(&addr)).map(|segment| segment.end)
     }
 
     /// The build id, if the object carries one.
     pub fn build_id(&self, memory: &dyn Memory) -> Option<Vec<u8>> {
         let mut left = MAX_NOTES;
-        self.notes.iter().find_map(|(addr, size)| {
-            left = left.checked_sub(*size)?;
-            let mut notes = vec![0; usize::try_from(*size).ok()?];
-            memory.read_exact(*addr, &mut notes).ok()?;
+        self.of_kind(PT_NOTE).take(MAX_NOTE_SEGMENTS).find_map(|(addr, header)| {
+            left = left.checked_sub(header.memory_size)?;
+            let mut notes = vec![0; usize::try_from(header.memory_size).ok()?];
+            memory.read_exact(addr, &mut notes).ok()?;
             build_id_in_notes(&notes)
         })
     }
@@ -172,7 +161,9 @@ impl Image {
         memory: &dyn Memory,
         room: impl FnOnce(u64) -> Option<Option<Share>>,
     ) -> Result<(), ImageError> {
-        let Some((dynamic, size)) = self.dynamic.take() else { return Ok(()) };
+        let dynamic = self.of_kind(PT_DYNAMIC).next().map(|(addr, header)| (addr, header.memory_size));
+        let Some((dynamic, size)) = dynamic.filter(|_| !self.is_asked) else { return Ok(()) };
+        self.is_asked = true;
         let corrupt = |what| ImageError::Corrupt { base: self.base, what };
         if size > MAX_DYNAMIC {
             return Err(corrupt("size of the dynamic section"));

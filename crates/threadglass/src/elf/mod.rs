@@ -5,12 +5,14 @@ mod demangle;
 mod file;
 mod image;
 mod object_file;
+mod program_header;
 
 pub use data::DataSymbols;
 pub use demangle::demangle;
 pub use file::{FileSymbols, build_id_of_file};
 pub use image::{Image, ImageError};
 pub(crate) use object_file::{HeldBytes, ObjectFile, Section};
+pub(crate) use program_header::{PT_LOAD, PT_NOTE, ProgramHeader};
 
 /// A function or a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,15 +38,15 @@ fn name_at(strings: &[u8], at: u32) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 

@@ -4,6 +4,7 @@
 //! size in it is a claim. It is believed as far as there is a file, and a file may be long and empty: so what is kept
 //! of it comes out of the budget of the look, and what is read without being kept has a limit of its own.
 
+use super::program_header::{PT_INTERP, ProgramHeader};
 use super::{name_at, u16_at, u32_at, u64_at};
 use crate::limits::{Limits, MAX_BYTES, Share};
 use crate::sys::file::name_of;
@@ -293,14 +294,12 @@ impl ObjectFile {
 
     /// The loader that it asks for; `None` where it asks for none.
     pub(crate) fn interpreter(&self) -> Option<Vec<u8>> {
-        const PT_INTERP: u32 = 3;
-        const PROGRAM_HEADER: u64 = 56;
         let header = self.read(0, HEADER as u64)?;
         let (start, count) = (u64_at(&header, 32), u64::from(u16_at(&header, 56)));
-        let headers = self.read(start, count * PROGRAM_HEADER)?;
-        let segment = headers.chunks_exact(PROGRAM_HEADER as usize).find(|header| u32_at(header, 0) == PT_INTERP)?;
+        let headers = self.read(start, count * ProgramHeader::SIZE as u64)?;
+        let segment = ProgramHeader::decode(&headers).find(|segment| segment.kind == PT_INTERP)?;
         // One that cannot be read is still one.
-        Some(self.read(u64_at(segment, 8), u64_at(segment, 32).min(MAX_PATH)).unwrap_or_default())
+        Some(self.read(segment.offset, segment.file_size.min(MAX_PATH)).unwrap_or_default())
     }
 
     /// The processor that it is for.

@@ -1,11 +1,11 @@
 //! The files that the process had mapped: what a core leaves out is still in them.
 
 use super::CoreOptions;
-use super::header::{Headers, MAX_OF_OBJECT, PF_W, PT_LOAD, ProgramHeader};
+use super::header::{Headers, MAX_OF_OBJECT, PF_W};
 use super::segments::Segments;
 use super::source::ByteSource;
 use crate::RemoteAddr;
-use crate::elf::{Image, ImageError, build_id_of_file};
+use crate::elf::{Image, ImageError, PT_LOAD, ProgramHeader, build_id_of_file};
 use crate::model::{Gap, Remedy};
 use crate::sys::file;
 use crate::target::Module;

@@ -3,10 +3,9 @@
 use super::error::{CoreFault, machine_name};
 use super::source::ByteSource;
 use crate::arch::ELF_MACHINE;
+use crate::elf::{ProgramHeader, u16_at, u32_at, u64_at};
 use std::path::Path;
 
-pub(super) const PT_LOAD: u32 = 1;
-pub(super) const PT_NOTE: u32 = 4;
 pub(super) const PF_X: u32 = 1;
 pub(super) const PF_W: u32 = 2;
 pub(super) const PF_R: u32 = 4;
@@ -15,20 +14,8 @@ pub(super) const PF_R: u32 = 4;
 pub(super) const MAX_OF_CORE: u64 = 1 << 20;
 /// No object has more segments.
 pub(super) const MAX_OF_OBJECT: u64 = 256;
-const SIZE: usize = 56;
 /// In place of a count that does not fit in 16 bits: the first section header has it then.
 const MANY: u16 = 0xffff;
-
-/// One program header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ProgramHeader {
-    pub(super) kind: u32,
-    pub(super) flags: u32,
-    pub(super) offset: u64,
-    pub(super) vaddr: u64,
-    pub(super) file_size: u64,
-    pub(super) memory_size: u64,
-}
 
 /// The table of program headers.
 #[derive(Debug)]
@@ -82,7 +69,7 @@ impl Headers {
             return None;
         }
         let offset = u64_at(&header, 32);
-        if usize::from(u16_at(&header, 54)) != SIZE {
+        if usize::from(u16_at(&header, 54)) != ProgramHeader::SIZE {
             return None;
         }
         let claimed = match u16_at(&header, 56) {
@@ -94,39 +81,13 @@ impl Headers {
             }
             count => u64::from(count),
         };
-        let there = source.size().saturating_sub(offset) / SIZE as u64;
-        let mut table = vec![0; claimed.min(most).min(there) as usize * SIZE];
+        let there = source.size().saturating_sub(offset) / ProgramHeader::SIZE as u64;
+        let mut table = vec![0; claimed.min(most).min(there) as usize * ProgramHeader::SIZE];
         let got = source.read_at(offset, &mut table);
-        let entries = table[..got].chunks_exact(SIZE).map(ProgramHeader::decode).collect();
-        Some(Self { entries, claimed })
+        Some(Self { entries: ProgramHeader::decode(&table[..got]).collect(), claimed })
     }
 
     pub(super) fn of_kind(&self, kind: u32) -> impl Iterator<Item = &ProgramHeader> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }
-}
-
-impl ProgramHeader {
-    fn decode(bytes: &[u8]) -> Self {
-        Self {
-            kind: u32_at(bytes, 0),
-            flags: u32_at(bytes, 4),
-            offset: u64_at(bytes, 8),
-            vaddr: u64_at(bytes, 16),
-            file_size: u64_at(bytes, 32),
-            memory_size: u64_at(bytes, 40),
-        }
-    }
-}
-
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
-}
-
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }

@@ -1,9 +1,10 @@
 //! The mappings of the process, as far as a core tells them.
 
-use super::header::{Headers, MAX_OF_OBJECT, PF_R, PF_W, PF_X, PT_LOAD};
+use super::header::{PF_R, PF_W, PF_X};
 use super::records::{FileMapping, MAX_NAME};
-use super::segments::{PlacedObject, Segment, Segments};
+use super::segments::{Segment, Segments};
 use crate::RemoteAddr;
+use crate::elf::Image;
 use crate::proc::MapEntry;
 use std::collections::HashMap;
 
@@ -87,7 +88,7 @@ fn entry(
 struct ObjectHeaders<'a> {
     memory: &'a Segments,
     /// By name: where it begins, and its headers once they were asked for.
-    seen: HashMap<&'a [u8], (u64, Option<Option<Headers>>)>,
+    seen: HashMap<&'a [u8], (u64, Option<Option<Image>>)>,
     /// Objects whose headers may still be read.
     left: usize,
 }
@@ -95,16 +96,11 @@ struct ObjectHeaders<'a> {
 impl ObjectHeaders<'_> {
     /// Permissions of the mapping of object `name` that starts at `addr`.
     fn flags(&mut self, name: &[u8], addr: u64) -> Option<u32> {
-        let (base, headers) = self.seen.get_mut(name)?;
-        let base = *base;
-        if headers.is_none() {
+        let (base, image) = self.seen.get_mut(name)?;
+        if image.is_none() {
             self.left = self.left.checked_sub(1)?;
         }
-        let placed = PlacedObject { memory: self.memory, base: RemoteAddr(base) };
-        let headers = headers.get_or_insert_with(|| Headers::read(&placed, MAX_OF_OBJECT)).as_ref()?;
-        let first = headers.of_kind(PT_LOAD).find(|load| load.offset == 0)?;
-        let at = addr.wrapping_sub(base.wrapping_sub(first.vaddr));
-        let holds = |vaddr: u64, size: u64| (vaddr & !0xfff) <= at && at < vaddr.saturating_add(size);
-        headers.of_kind(PT_LOAD).find(|load| holds(load.vaddr, load.memory_size)).map(|load| load.flags)
+        let load = || Image::load(self.memory, RemoteAddr(*base)).ok();
+        image.get_or_insert_with(load).as_ref()?.flags_at(RemoteAddr(addr))
     }
 }

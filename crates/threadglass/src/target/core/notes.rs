@@ -1,10 +1,11 @@
 //! A core's notes: a walk over their headers that reads only the records of use.
 
-use super::header::{Headers, PT_NOTE, u32_at};
+use super::header::Headers;
 use super::records::{FileMapping, ProcessInfo, SignalInfo, ThreadStatus, decode_files};
 use super::source::ByteSource;
 use crate::Lwp;
 use crate::arch::EXTENDED_STATE;
+use crate::elf::{PT_NOTE, u32_at};
 use crate::model::CoreWriter;
 use crate::proc::{AuxVector, parse_auxv};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! The records inside a core's notes, decoded from bytes. Layouts are those of the kernel's
 //! `elf_prstatus`, `elf_prpsinfo`, `siginfo_t` and `NT_FILE` on 64-bit machines.
 
-use super::header::{u32_at, u64_at};
 use crate::arch::GeneralRegisters;
+use crate::elf::{u16_at, u32_at, u64_at};
 use crate::model::SignalSet;
 use crate::proc::MapEntry;
 use crate::{Lwp, Pid, RemoteAddr};
@@ -29,7 +29,7 @@ impl ThreadStatus {
         let lwp = u32_at(bytes, 32) as i32;
         (lwp > 0).then(|| Self {
             lwp: Lwp(lwp),
-            signal: u32::from(u16::from_le_bytes([bytes[12], bytes[13]])),
+            signal: u32::from(u16_at(bytes, 12)),
             pending: SignalSet(u64_at(bytes, 16)),
             blocked: SignalSet(u64_at(bytes, 24)),
             cpu_ticks: (ticks(48), ticks(64)),

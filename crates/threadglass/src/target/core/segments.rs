@@ -1,8 +1,9 @@
 //! The memory that a core holds.
 
-use super::header::{Headers, PT_LOAD, ProgramHeader};
+use super::header::Headers;
 use super::source::ByteSource;
 use crate::RemoteAddr;
+use crate::elf::{PT_LOAD, ProgramHeader};
 use crate::memory::{Memory, ReadError, read_pieces};
 
 /// One mapping of the process, and the bytes of it that the core has.
@@ -106,22 +107,6 @@ impl Segments {
 impl Memory for Segments {
     fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
         read_pieces(addr, buf, |at, rest| self.read(at, rest))
-    }
-}
-
-/// An object as it lies in the core at `base`, read as if it were its file: enough for its headers.
-pub(super) struct PlacedObject<'a> {
-    pub(super) memory: &'a Segments,
-    pub(super) base: RemoteAddr,
-}
-
-impl ByteSource for PlacedObject<'_> {
-    fn size(&self) -> u64 {
-        u64::MAX - self.base.0
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize {
-        self.base.checked_add(offset).and_then(|addr| self.memory.read_at(addr, buf).ok()).unwrap_or(0)
     }
 }
 
