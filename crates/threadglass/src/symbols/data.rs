@@ -5,7 +5,6 @@ use super::objects::{MappedObject, Objects};
 use crate::RemoteAddr;
 use crate::model::{Evidence, Family, SyncKind};
 use crate::proc::map_at;
-use crate::target::Module;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -101,7 +100,8 @@ impl<'a> DataNames<'a> {
             // Unknown code ends the search: a structure of its own may look like one of its callers'.
             let objects = self.objects.clone();
             let Some(object) = objects.around(*pc) else { break };
-            if passes_on(object.module) {
+            // A runtime passes on the locks of the program.
+            if object.module.library().is_runtime() {
                 continue;
             }
             let Some(image) = object.image() else { break };
@@ -134,7 +134,7 @@ impl<'a> DataNames<'a> {
         let limits = self.objects.target.limits();
         let _look = limits.begin();
         let mut found = Vec::new();
-        for object in self.objects.all().iter().filter(|object| !passes_on(object.module)) {
+        for object in self.objects.all().iter().filter(|object| !object.module.library().is_runtime()) {
             if limits.is_over() {
                 break;
             }
@@ -159,9 +159,4 @@ fn widest<'f>(fits: impl Iterator<Item = &'f MemberFit> + Clone) -> Option<&'f S
     let holds_all =
         |fit: &&MemberFit| fits.clone().all(|other| other.names.first().is_some_and(|name| fit.names.contains(name)));
     all.find(holds_all)?.names.first()
-}
-
-/// Whether the module is a runtime: runtimes pass on the locks of the program, and their own are not shown.
-pub(super) fn passes_on(module: &Module) -> bool {
-    module.library().is_runtime()
 }

@@ -7,7 +7,6 @@ mod lock_types;
 mod object_names;
 mod objects;
 
-use data::passes_on;
 pub use data::{DataNames, LockVariable};
 pub use debug_info::FunctionAt;
 pub use lock_types::LockTypes;

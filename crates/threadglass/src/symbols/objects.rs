@@ -3,7 +3,7 @@
 use super::debug_file::find_debug_file;
 use super::debug_info::has_debug_info;
 use super::object_names::{LazyDebugInfo, ObjectNames};
-use super::{FunctionAt, LockTypes, passes_on};
+use super::{FunctionAt, LockTypes};
 use crate::RemoteAddr;
 use crate::elf::{DataSymbols, FileSymbols, Image, ObjectFile, Symbol};
 use crate::target::{Module, Target};
@@ -20,8 +20,8 @@ pub struct Objects<'t> {
 impl<'t> Objects<'t> {
     /// The objects of `target`; `lock_types` says which types are locks.
     pub fn new(target: &'t dyn Target, lock_types: &'static dyn LockTypes) -> Arc<Self> {
-        let all = target.modules().iter().map(|module| MappedObject::new(target, module, lock_types)).collect();
-        Arc::new(Self { target, all })
+        let object = |module| MappedObject { module, target, lock_types, read: ReadParts::default() };
+        Arc::new(Self { target, all: target.modules().iter().map(object).collect() })
     }
 
     pub(crate) fn all(&self) -> &[MappedObject<'t>] {
@@ -45,11 +45,17 @@ impl<'t> Objects<'t> {
     }
 }
 
-/// One object: what is in memory, its file, its separate debug file, and what was read of them.
+/// One object: what is in memory, its file, its separate debug file.
 pub(crate) struct MappedObject<'t> {
     pub(crate) module: &'t Module,
     target: &'t dyn Target,
     pub(super) lock_types: &'static dyn LockTypes,
+    read: ReadParts,
+}
+
+/// What was read of an object, each part when it was first asked for.
+#[derive(Default)]
+struct ReadParts {
     image: OnceLock<Option<Image>>,
     exports: OnceLock<Option<Image>>,
     build_id: OnceLock<Option<Vec<u8>>>,
@@ -61,36 +67,20 @@ pub(crate) struct MappedObject<'t> {
 }
 
 impl<'t> MappedObject<'t> {
-    fn new(target: &'t dyn Target, module: &'t Module, lock_types: &'static dyn LockTypes) -> Self {
-        Self {
-            module,
-            target,
-            lock_types,
-            image: OnceLock::new(),
-            exports: OnceLock::new(),
-            build_id: OnceLock::new(),
-            file: OnceLock::new(),
-            debug_file: OnceLock::new(),
-            functions: OnceLock::new(),
-            debug: OnceLock::new(),
-            names: OnceLock::new(),
-        }
-    }
-
     /// Its headers in memory; `None` where no object begins.
     pub(crate) fn image(&self) -> Option<&Image> {
-        self.image.get_or_init(|| Image::load(self.target, self.module.base).ok()).as_ref()
+        self.read.image.get_or_init(|| Image::load(self.target, self.module.base).ok()).as_ref()
     }
 
     /// Its image with the symbols that other objects may use.
     pub(crate) fn exports(&self) -> Option<&Image> {
         let load = || Image::with_symbols(self.target, self.module.base, self.target.limits()).ok();
-        self.exports.get_or_init(load).as_ref()
+        self.read.exports.get_or_init(load).as_ref()
     }
 
     /// Its file, if that can be shown to be the one that is mapped.
     pub(crate) fn file(&self) -> Option<&File> {
-        self.file.get_or_init(|| self.target.open_module(self.module)).as_ref()
+        self.read.file.get_or_init(|| self.target.open_module(self.module)).as_ref()
     }
 
     /// The file that has its debug information: its own or a separate one.
@@ -100,17 +90,17 @@ impl<'t> MappedObject<'t> {
             let own = own.and_then(|file| file.try_clone().ok());
             own.or_else(|| find_debug_file(self.module, self.file(), self.build_id()))
         };
-        self.debug_file.get_or_init(find).as_ref()
+        self.read.debug_file.get_or_init(find).as_ref()
     }
 
     fn build_id(&self) -> Option<&[u8]> {
-        self.build_id.get_or_init(|| self.image()?.build_id(self.target)).as_deref()
+        self.read.build_id.get_or_init(|| self.image()?.build_id(self.target)).as_deref()
     }
 
     /// The symbols of its file.
     pub(crate) fn functions(&self) -> Option<&FileSymbols> {
         let open = || Some(FileSymbols::new(self.file()?, self.target.limits()));
-        self.functions.get_or_init(open).as_ref()
+        self.read.functions.get_or_init(open).as_ref()
     }
 
     /// The function that holds `addr`, as the file or the image has it, at its run-time address.
@@ -123,7 +113,7 @@ impl<'t> MappedObject<'t> {
 
     /// Its debug information.
     fn debug(&self) -> &Arc<Mutex<LazyDebugInfo>> {
-        self.debug.get_or_init(|| LazyDebugInfo::of(self.debug_file().and_then(|file| file.try_clone().ok())))
+        self.read.debug.get_or_init(|| LazyDebugInfo::of(self.debug_file().and_then(|file| file.try_clone().ok())))
     }
 
     /// The functions at each of the link-time addresses `offsets`, as its debug information has them, the innermost
@@ -139,10 +129,10 @@ impl<'t> MappedObject<'t> {
     /// Names of its variables and types; `None` where no object begins.
     pub(crate) fn names(&self) -> Option<MutexGuard<'_, ObjectNames>> {
         self.image()?;
-        let names = self.names.get_or_init(|| {
+        let names = self.read.names.get_or_init(|| {
             let symbols = self.data_symbols();
             // The types of a runtime itself are not shown, and there are very many of them.
-            let debug = if passes_on(self.module) { Arc::default() } else { self.debug().clone() };
+            let debug = if self.module.library().is_runtime() { Arc::default() } else { self.debug().clone() };
             let limits = self.target.limits().clone();
             Mutex::new(ObjectNames { symbols, debug, limits, lock_types: self.lock_types })
         });

@@ -146,7 +146,7 @@ impl<'a> Query<'a> {
     fn read_units(&mut self) -> Vec<(u64, u64, usize)> {
         let covered: HashSet<usize> = self.decoded.code.table.iter().flatten().map(|(_, _, unit)| *unit).collect();
         let mut ranges = Vec::new();
-        for unit in (0..self.units.len()).filter(|unit| !covered.contains(unit)) {
+        for unit in (0..self.source.units.len()).filter(|unit| !covered.contains(unit)) {
             if self.is_exhausted() {
                 break;
             }

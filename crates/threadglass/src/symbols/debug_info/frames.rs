@@ -55,7 +55,7 @@ impl<'a> Query<'a> {
         let parsed = self.unit(unit)?;
         let root = parsed.unit.entry(parsed.unit.header.root_offset()).ok()?;
         let program = match root.attr_value(dw::DW_AT_stmt_list) {
-            Some(AttributeValue::DebugLineRef(offset)) => LineProgram::at(self.sections.lines(), offset.0),
+            Some(AttributeValue::DebugLineRef(offset)) => LineProgram::at(self.source.sections.lines(), offset.0),
             _ => None,
         };
         let pcs: Vec<u64> = wanted.iter().map(|(pc, _)| *pc).collect();

@@ -60,7 +60,7 @@ impl<'a> Query<'a> {
             return Some(index.clone());
         }
         let parsed = self.unit(unit)?;
-        let share = self.limits.share(0)?;
+        let share = self.source.limits.share(0)?;
         let mut index = UnitIndex { variables: Vec::new(), functions: Vec::new(), scopes: Vec::new(), share, bytes: 0 };
         let _ = self.scan(&parsed, &mut index);
         index.functions.sort_unstable();

@@ -59,9 +59,9 @@ impl Query<'_> {
     pub(super) fn lock_of(&mut self, found: &Type) -> Option<(SyncKind, Family)> {
         let name = found.name.as_deref()?;
         match found.shape {
-            Shape::Alias(_) => self.lock_types.alias(name),
+            Shape::Alias(_) => self.source.lock_types.alias(name),
             Shape::Struct(_) if found.language == Language::Rust => {
-                self.lock_types.in_rust(name, &mut || self.qualified_name(found.at))
+                self.source.lock_types.in_rust(name, &mut || self.qualified_name(found.at))
             }
             _ => None,
         }

@@ -55,6 +55,12 @@ pub(super) type EntryAt = usize;
 
 /// The debug information of one object. Addresses are those of link time.
 pub(super) struct DebugInfo {
+    source: Source,
+    decoded: Decoded,
+}
+
+/// What there is to decode.
+struct Source {
     sections: Arc<Sections>,
     limits: Limits,
     /// Where each unit lies in the section.
@@ -62,7 +68,6 @@ pub(super) struct DebugInfo {
     /// Types that are referred to by a number.
     signatures: HashMap<u64, EntryAt>,
     lock_types: &'static dyn LockTypes,
-    decoded: Decoded,
 }
 
 /// What has been decoded.
@@ -117,18 +122,14 @@ impl DebugInfo {
             }
         }
         let decoded = Decoded { share: Some(share), ..Decoded::default() };
-        Some(Self { sections, limits: limits.clone(), units, signatures, lock_types, decoded })
+        Some(Self { source: Source { sections, limits: limits.clone(), units, signatures, lock_types }, decoded })
     }
 
     /// Begins to answer one question.
     fn query(&mut self) -> Query<'_> {
         Query {
-            sections: &self.sections,
-            limits: &self.limits,
-            dwarf: self.sections.dwarf(),
-            units: &self.units,
-            signatures: &self.signatures,
-            lock_types: self.lock_types,
+            source: &self.source,
+            dwarf: self.source.sections.dwarf(),
             decoded: &mut self.decoded,
             parsed: HashMap::new(),
             started: (Instant::now(), own_cpu()),
@@ -138,12 +139,8 @@ impl DebugInfo {
 
 /// One question: borrows the sections, keeps the units that it has decoded.
 struct Query<'a> {
-    sections: &'a Sections,
-    limits: &'a Limits,
+    source: &'a Source,
     dwarf: Dwarf<Slice<'a>>,
-    units: &'a [Range<usize>],
-    signatures: &'a HashMap<u64, EntryAt>,
-    lock_types: &'static dyn LockTypes,
     decoded: &'a mut Decoded,
     parsed: HashMap<usize, Arc<Parsed<'a>>>,
     started: (Instant, Duration),
@@ -166,7 +163,7 @@ impl<'a> Query<'a> {
             self.leave_out("parts of the debug information", "reading them takes too long");
             return true;
         }
-        self.limits.is_over()
+        self.source.limits.is_over()
     }
 
     /// The time that all questions have taken.
@@ -196,13 +193,13 @@ impl<'a> Query<'a> {
 
     /// Says that something of the object was left out.
     fn leave_out(&self, what: &str, why: &str) {
-        self.sections.object.leave_out(what, why);
+        self.source.sections.object.leave_out(what, why);
     }
 
     /// The unit that holds the entry `at`.
     fn unit_of(&self, at: EntryAt) -> Option<usize> {
-        let index = self.units.partition_point(|unit| unit.start <= at).checked_sub(1)?;
-        self.units[index].contains(&at).then_some(index)
+        let index = self.source.units.partition_point(|unit| unit.start <= at).checked_sub(1)?;
+        self.source.units[index].contains(&at).then_some(index)
     }
 
     /// The entry `at`, and its unit.
@@ -221,7 +218,7 @@ impl<'a> Query<'a> {
         match entry.attr_value(name)? {
             AttributeValue::UnitRef(offset) => parsed.start.checked_add(offset.0),
             AttributeValue::DebugInfoRef(offset) => Some(offset.0),
-            AttributeValue::DebugTypesRef(signature) => self.signatures.get(&signature.0).copied(),
+            AttributeValue::DebugTypesRef(signature) => self.source.signatures.get(&signature.0).copied(),
             _ => None,
         }
     }

@@ -77,7 +77,7 @@ impl<'a> Query<'a> {
 
     /// What gimli does for a unit, without its line numbers: their section is not read.
     fn parse(&mut self, index: usize) -> Option<Parsed<'a>> {
-        let start = self.units.get(index)?.start;
+        let start = self.source.units.get(index)?.start;
         let header = self.dwarf.unit_header(DebugInfoOffset(start)).ok()?;
         let abbreviations = self.abbreviations(header.debug_abbrev_offset().0)?;
         let (encoding, file_type) = (header.encoding(), self.dwarf.file_type);

@@ -86,11 +86,11 @@ impl Query<'_> {
     /// Adds the variables of the next unit; `false` when there is none.
     fn scan_next(&mut self) -> bool {
         let unit = self.decoded.scanned;
-        if unit >= self.units.len() || self.is_exhausted() {
+        if unit >= self.source.units.len() || self.is_exhausted() {
             return false;
         }
         self.decoded.scanned += 1;
-        let start = self.units[unit].start;
+        let start = self.source.units[unit].start;
         if let Some(index) = self.index(unit) {
             if index.variables.is_empty() {
                 // Most units of a large program are not asked for again.
