@@ -17,7 +17,8 @@ pub use auxv::{AuxVector, parse_auxv};
 pub(crate) use limits::parse_file_limit;
 pub use limits::{StackLimit, parse_stack_limit};
 pub use maps::{MapEntry, map_at, parse_maps};
-pub use stat::{KernelState, Stat, parse_stat};
+pub(crate) use stat::parse_schedstat;
+pub use stat::{KernelState, SchedCounters, Stat, parse_stat};
 pub use status::{Status, parse_status};
 pub use syscall::{SyscallFile, parse_syscall};
 

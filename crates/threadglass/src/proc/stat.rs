@@ -145,6 +145,23 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     })
 }
 
+/// Scheduler counters of one LWP (`/proc/../schedstat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedCounters {
+    /// Nanoseconds on a CPU.
+    pub run_ns: u64,
+    /// Nanoseconds queued for one.
+    pub delay_ns: u64,
+    /// Times it got one.
+    pub timeslices: u64,
+}
+
+/// Decodes one `schedstat` line; `None` when it is not one: that of an ended thread may be empty.
+pub(crate) fn parse_schedstat(bytes: &[u8]) -> Option<SchedCounters> {
+    let mut numbers = words(bytes).map_while(decimal);
+    Some(SchedCounters { run_ns: numbers.next()?, delay_ns: numbers.next()?, timeslices: numbers.next()? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

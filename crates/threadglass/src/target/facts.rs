@@ -3,7 +3,7 @@
 use super::TargetError;
 use crate::arch::{GeneralRegisters, Registers};
 use crate::model::{Evidence, Policy, SignalSet, ThreadState};
-use crate::proc::{KernelState, Stat, Status, SyscallFile};
+use crate::proc::{KernelState, SchedCounters, Stat, Status, SyscallFile};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 
 /// A place that leads to a thread's descriptor.
@@ -155,17 +155,6 @@ impl LwpFacts {
             (_, Some(call)) => *call != SyscallFile::Running,
         }
     }
-}
-
-/// Scheduler counters of one LWP (`/proc/../schedstat`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SchedCounters {
-    /// Nanoseconds on a CPU.
-    pub run_ns: u64,
-    /// Nanoseconds queued for one.
-    pub delay_ns: u64,
-    /// Times it got one.
-    pub timeslices: u64,
 }
 
 /// A thread that is none of the target's.

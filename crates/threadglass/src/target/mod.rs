@@ -17,6 +17,8 @@ pub use self::core::{Core, CoreError, CoreFault, CoreOptions};
 #[doc(hidden)]
 pub use crate::arch::GeneralRegisters;
 #[doc(hidden)]
+pub use crate::proc::SchedCounters;
+#[doc(hidden)]
 pub use ::table::Library;
 pub use access::Denial;
 pub(crate) use access::{
@@ -27,7 +29,7 @@ pub use announced::SYMBOLS;
 #[doc(hidden)]
 pub use bytes::Bytes;
 #[doc(hidden)]
-pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, SchedCounters};
+pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts};
 pub use live::Live;
 pub use module::Module;
 pub use service::{KnownProcess, ProcService, RoutineFailed, Service, ThreadList};

@@ -1,6 +1,6 @@
 //! Reading the counters of all threads of a process, again and again.
 
-use crate::proc::{KernelState, SyscallFile, parse_syscall};
+use crate::proc::{KernelState, SyscallFile, parse_schedstat, parse_syscall};
 use crate::sys::{clock, file};
 use crate::target::{Live, SchedCounters};
 use crate::{Lwp, Pid};
@@ -96,12 +96,8 @@ impl Tasks {
 
     /// The counters of a thread; `Err(ESRCH)` when it has ended.
     pub(super) fn counters(&mut self, from: &TaskFile) -> Result<SchedCounters, Errno> {
-        let text = std::str::from_utf8(self.read(from)?).map_err(|_| Errno::EINVAL)?;
-        let mut numbers = text.split_ascii_whitespace().map(str::parse);
-        let mut next = || numbers.next().and_then(Result::ok);
-        let counters = (|| Some(SchedCounters { run_ns: next()?, delay_ns: next()?, timeslices: next()? }))();
         // An ended thread's file may be empty rather than an error.
-        counters.ok_or(Errno::ESRCH)
+        parse_schedstat(self.read(from)?).ok_or(Errno::ESRCH)
     }
 
     pub(super) fn call(&mut self, from: &TaskFile) -> Result<SyscallFile, Errno> {

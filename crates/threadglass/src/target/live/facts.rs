@@ -1,7 +1,7 @@
 //! The kernel's facts about the threads of a live process.
 
 use super::{Live, list_tasks};
-use crate::proc::{Stat, SyscallFile, parse_stat, parse_status, parse_syscall};
+use crate::proc::{Stat, SyscallFile, parse_schedstat, parse_stat, parse_status, parse_syscall};
 use crate::sys::parallel::in_parallel;
 use crate::sys::{file, robust};
 use crate::target::{Elsewhere, KernelFacts, LwpFacts, SchedCounters, TargetError};
@@ -133,11 +133,7 @@ impl KernelFacts for Live {
     }
 
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters> {
-        let mut reader = self.reader();
-        let text = std::str::from_utf8(reader.read(lwp, "schedstat").ok()?).ok()?;
-        let mut numbers = text.split_whitespace().map(str::parse);
-        let mut next = || numbers.next().and_then(Result::ok);
-        Some(SchedCounters { run_ns: next()?, delay_ns: next()?, timeslices: next()? })
+        parse_schedstat(self.reader().read(lwp, "schedstat").ok()?)
     }
 
     fn elsewhere(&self, inner: InnerTid) -> Elsewhere {
