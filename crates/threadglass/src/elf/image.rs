@@ -93,14 +93,7 @@ impl Image {
     /// The object at `base` with its dynamic symbols, on the budget `limits`.
     pub fn with_symbols(memory: &dyn Memory, base: RemoteAddr, limits: &Limits) -> Result<Self, ImageError> {
         let mut image = Self::load(memory, base)?;
-        let room = |bytes| {
-            let share = limits.share(bytes);
-            if share.is_none() && !limits.is_over() {
-                limits.leave_out("symbols of an object in memory", "they take more memory than one look may use");
-            }
-            share.map(Some)
-        };
-        image.read_symbols(memory, room).map(|()| image)
+        image.read_symbols(memory, Some(limits)).map(|()| image)
     }
 
     /// The segments of a kind: where each is in memory, and its header.
@@ -153,14 +146,10 @@ impl Image {
 
     /// Reads the dynamic symbol table into memory of ours. Does nothing the second time.
     pub fn load_symbols(&mut self, memory: &dyn Memory) -> Result<(), ImageError> {
-        self.read_symbols(memory, |_| Some(None))
+        self.read_symbols(memory, None)
     }
 
-    fn read_symbols(
-        &mut self,
-        memory: &dyn Memory,
-        room: impl FnOnce(u64) -> Option<Option<Share>>,
-    ) -> Result<(), ImageError> {
+    fn read_symbols(&mut self, memory: &dyn Memory, limits: Option<&Limits>) -> Result<(), ImageError> {
         let dynamic = self.of_kind(PT_DYNAMIC).next().map(|(addr, header)| (addr, header.memory_size));
         let Some((dynamic, size)) = dynamic.filter(|_| !self.is_asked) else { return Ok(()) };
         self.is_asked = true;
@@ -200,7 +189,13 @@ impl Image {
         }
         let imports_size = if imports_size <= MAX_TABLE { imports_size } else { 0 };
         let bytes = count * (SYMBOL + size_of::<(u32, u32)>()) as u64 + strsz + imports_size;
-        self.share = room(bytes).ok_or(corrupt("more symbols than there is room for"))?;
+        if let Some(limits) = limits {
+            self.share = limits.share(bytes);
+            if self.share.is_none() && !limits.is_over() {
+                limits.leave_out("symbols of an object in memory", "they take more memory than one look may use");
+            }
+            self.share.as_ref().ok_or(corrupt("more symbols than there is room for"))?;
+        }
         let mut symbols = vec![[0; SYMBOL]; count as usize];
         memory.read_exact(symtab, symbols.as_flattened_mut())?;
         let mut strings = vec![0; strsz as usize];
@@ -292,13 +287,9 @@ impl Image {
         Some(RemoteAddr(symbol.value.wrapping_add(self.bias)))
     }
 
-    /// Name of a dynamic function that begins at `addr`; of several, the one a program would call:
-    /// that with the fewest underscores in front.
+    /// Name of a dynamic function that begins at `addr`.
     pub fn name_of_function(&self, addr: RemoteAddr) -> Option<String> {
-        let value = addr.0.wrapping_sub(self.bias);
-        let functions = self.defined().filter(|symbol| symbol.value == value && symbol.is_function());
-        let names = functions.filter_map(|symbol| self.name_of(&symbol));
-        Some(String::from_utf8_lossy(names.min_by_key(|name| plainness(name))?).into_owned())
+        self.function_at(addr).filter(|function| function.addr == addr).map(|function| function.name)
     }
 
     /// Name of the function that the procedure linkage table has for the slot at `addr`.
@@ -309,7 +300,8 @@ impl Image {
         Some(String::from_utf8_lossy(self.name_of(&symbol)?).into_owned())
     }
 
-    /// The dynamic function that holds the run-time address `addr`.
+    /// The dynamic function that holds the run-time address `addr`; of several names, the one a program would
+    /// call: that with the fewest underscores in front.
     pub fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
         let start = |symbol: &RawSymbol| symbol.value.wrapping_add(self.bias);
         let best = self
