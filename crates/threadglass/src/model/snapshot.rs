@@ -65,10 +65,11 @@ pub struct TargetInfo {
 }
 
 /// Who wrote a core file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum CoreWriter {
     /// The kernel, when a signal killed the process.
+    #[default]
     Kernel,
     /// A debugger, of a process that may have gone on (gcore).
     Debugger,

@@ -5,8 +5,6 @@ use crate::RemoteAddr;
 /// What is used of the auxiliary vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuxVector {
-    /// AT_PHDR: the executable's program headers.
-    pub phdr: Option<RemoteAddr>,
     /// AT_ENTRY: the executable's entry point.
     pub entry: Option<RemoteAddr>,
     /// AT_RANDOM: sixteen random bytes, which tell this process image from any other.
@@ -23,7 +21,6 @@ pub fn parse_auxv(bytes: &[u8]) -> AuxVector {
         let value = Some(RemoteAddr(word(8))).filter(|addr| !addr.is_null());
         match word(0) {
             0 => break,
-            3 => aux.phdr = value,
             9 => aux.entry = value,
             25 => aux.random = value,
             33 => aux.vdso = value,
@@ -43,7 +40,7 @@ mod tests {
         let (maps, _) = crate::proc::parse_maps(&std::fs::read("/proc/self/maps").unwrap());
         let entry = aux.entry.unwrap();
         assert!(maps.iter().any(|map| map.exec && map.contains(entry)));
-        assert!(aux.random.is_some() && aux.phdr.is_some());
+        assert!(aux.random.is_some());
     }
 
     #[test]

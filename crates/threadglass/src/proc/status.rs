@@ -39,8 +39,6 @@ pub struct Status {
     pub locked: u64,
     /// Whether the processor keeps its return addresses a second time.
     pub has_shadow_stack: bool,
-    /// Whether it has an address space (kernel threads and zombies have none).
-    pub has_memory: bool,
 }
 
 /// Decodes a `status` file; `None` when the lines every kernel since 2.6 writes are missing.
@@ -66,7 +64,6 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
                 status.namespaces = words(rest).count().max(1);
                 status.inner_tid = words(rest).last().and_then(decimal).and_then(id).map(InnerTid);
             }
-            b"VmSize" => status.has_memory = true,
             b"VmLck" => status.locked = number()?.saturating_mul(1024),
             b"SigBlk" => {
                 status.blocked = SignalSet(first().and_then(hex)?);
@@ -113,7 +110,7 @@ mod tests {
         assert_eq!((status.inner_tid, status.namespaces), (Some(InnerTid(7)), 2));
         assert_eq!((status.blocked, status.pending), (SignalSet(0xa00), SignalSet(0x200)));
         assert_eq!((status.voluntary_switches, status.involuntary_switches), (5, 6));
-        assert_eq!((status.seccomp, status.seccomp_filters, status.has_memory), (2, 3, true));
+        assert_eq!((status.seccomp, status.seccomp_filters), (2, 3));
         assert_eq!((status.state, status.locked, status.has_shadow_stack), (Some(KernelState::Sleeping), 8192, true));
     }
 

@@ -47,7 +47,7 @@ pub(super) struct ThreadNotes {
 }
 
 /// All that is used of the notes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) writer: CoreWriter,
     pub(super) threads: Vec<ThreadNotes>,
@@ -67,17 +67,7 @@ pub(super) struct Notes {
 impl Notes {
     /// Reads the notes of a core.
     pub(super) fn read(source: &dyn ByteSource, headers: &Headers) -> Self {
-        let mut notes = Self {
-            writer: CoreWriter::Kernel,
-            threads: Vec::new(),
-            by_lwp: HashMap::new(),
-            process: None,
-            signal: None,
-            auxv: None,
-            files: None,
-            more_threads: 0,
-            faults: Vec::new(),
-        };
+        let mut notes = Self::default();
         let mut left = MAX_NOTES;
         for header in headers.of_kind(PT_NOTE) {
             let mut walk = NoteWalk::new(source, header.offset, header.file_size);
