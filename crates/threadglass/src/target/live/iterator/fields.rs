@@ -58,16 +58,13 @@ const _: () = assert!(RECORD <= 512);
 /// A field, the member of a structure that is read into it, and the size of that member in bytes.
 type FieldSpec = (Field, &'static [&'static str], u32);
 
-/// What tells whether the thread stayed off the CPUs, first reading. [`super::record`] has the proof.
-const BEFORE: [FieldSpec; 5] = [
+/// At first what tells whether the thread stayed off the CPUs: [`super::record`] has the proof.
+const BEFORE: [FieldSpec; 21] = [
     (Field::StateBefore, &["__state"], 4),
     (Field::OnCpuBefore, &["on_cpu"], 4),
     (Field::OnQueueBefore, &["on_rq"], 4),
     (Field::VoluntaryBefore, &["nvcsw"], 8),
     (Field::InvoluntaryBefore, &["nivcsw"], 8),
-];
-
-const BETWEEN: [FieldSpec; 16] = [
     (Field::Tid, &["pid"], 4),
     (Field::Tgid, &["tgid"], 4),
     (Field::Name, &["comm"], 16),
@@ -129,7 +126,6 @@ pub(super) struct FieldOffsets {
     pub(super) parent: i16,
     pub(super) tid: i16,
     pub(super) before: Vec<Load>,
-    pub(super) between: Vec<Load>,
     pub(super) registers: Vec<Load>,
     pub(super) after: Vec<Load>,
 }
@@ -155,7 +151,6 @@ impl FieldOffsets {
             parent: pointer(task, "parent")?,
             tid: place(&btf, task, &["pid"], 4)?,
             before: loads(&btf, task, &BEFORE)?,
-            between: loads(&btf, task, &BETWEEN)?,
             registers: loads(&btf, registers, &REGISTERS)?,
             after: loads(&btf, task, &AFTER)?,
         })
@@ -191,7 +186,7 @@ mod tests {
 
     #[test]
     fn every_word_is_filled_once() {
-        let all = [&BEFORE[..], &BETWEEN[..], &REGISTERS[..], &AFTER[..]].concat();
+        let all = [&BEFORE[..], &REGISTERS[..], &AFTER[..]].concat();
         let mut filled: Vec<_> =
             all.iter().flat_map(|(word, _, size)| (0..size.div_ceil(8) as u8).map(|i| *word as u8 + i)).collect();
         // By instructions of their own.

@@ -92,7 +92,6 @@ pub(super) fn build(fields: &FieldOffsets) -> Vec<BpfInsn> {
     // Filled in any case: the record is written whole.
     let mut body = vec![insn(STORE_8_CONSTANT, FRAME, 0, parent, 0)];
     body.extend(copy(TASK, &fields.before));
-    body.extend(copy(TASK, &fields.between));
     body.extend(probe_read(TASK, fields.robust_list, slot(Field::RobustList as usize), 8));
     // Only of a traced thread: its parent, and of that its number.
     let mut tracer: Vec<_> = probe_read(TASK, fields.parent, parent, 8).into();
