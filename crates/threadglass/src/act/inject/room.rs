@@ -6,7 +6,7 @@ use crate::arch::stub::stub;
 use crate::elf::Image;
 use crate::memory::Memory;
 use crate::runtimes::glibc::Layout;
-use crate::target::Live;
+use crate::target::{Live, Target};
 use std::mem::offset_of;
 use table::control::{KEYS, MAIL_SIZE, Mail};
 

@@ -2,7 +2,7 @@
 
 use crate::arch::syscall;
 use crate::model::{Snapshot, Stack, Thread, ThreadState};
-use crate::target::Live;
+use crate::target::{Live, Target};
 use crate::{Lwp, RemoteAddr};
 
 /// Bytes of its stack that must be free: for the frame by which it finds back, with the largest state of processors.

@@ -7,9 +7,10 @@ mod iterator;
 mod memory;
 mod modules;
 
-use super::module::Module;
+use super::module::{Module, group};
 use super::symbols::GlibcSymbols;
 use super::{Identity, Symbols, Target, TargetError, room_in};
+use crate::elf::{Image, build_id_of_file};
 use crate::limits::Limits;
 use crate::proc::{
     AuxVector, MapEntry, StackLimit, Stat, Status, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status,
@@ -24,6 +25,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
 /// A live process. Opening and reading it issues no ptrace, signal or write of any kind.
@@ -138,11 +140,6 @@ impl Live {
         self.read_stream("auxv").ok().map(|bytes| parse_auxv(&bytes))
     }
 
-    /// Its mappings, read once. Empty when they may not be read.
-    pub fn maps(&self) -> &[MapEntry] {
-        self.maps.get_or_init(|| self.read_stream("maps").map(|bytes| parse_maps(&bytes).0).unwrap_or_default())
-    }
-
     /// Whether the address space that was opened still has a user: false after an exec or the end of
     /// the process. Cheaper than [`Live::check_identity`].
     pub fn is_same_image(&self) -> bool {
@@ -219,15 +216,18 @@ impl Target for Live {
     }
 
     fn maps(&self) -> &[MapEntry] {
-        Self::maps(self)
+        self.maps.get_or_init(|| self.read_stream("maps").map(|bytes| parse_maps(&bytes).0).unwrap_or_default())
     }
 
     fn room_below(&self, addr: RemoteAddr, top: RemoteAddr, size: u64) -> Option<(RemoteAddr, u64)> {
-        self.query_room(addr, top, size).or_else(|| room_in(Self::maps(self), addr, top, size))
+        self.query_room(addr, top, size).or_else(|| room_in(self.maps(), addr, top, size))
     }
 
     fn modules(&self) -> &[Module] {
-        Self::modules(self)
+        self.modules.get_or_init(|| match self.file_mappings() {
+            Some(maps) => group(&maps),
+            None => group(self.maps()),
+        })
     }
 
     /// The one that holds the entry point. The name would not do: it changes when the file is deleted
@@ -236,8 +236,29 @@ impl Target for Live {
         self.auxv().and_then(|aux| aux.entry).is_some_and(|entry| module.contains(entry))
     }
 
+    /// Opens the very file that is mapped as `module`, from wherever the target lives and whatever
+    /// has become of the path since. `None` when none can be shown to be that file.
     fn open_module(&self, module: &Module) -> Option<File> {
-        Self::open_module(self, module)
+        // The kernel's own handle on the mapped file: right by construction, but needs privilege.
+        let link = format!("map_files/{:x}-{:x}", module.first.0.0, module.first.1.0);
+        if let Ok(file) = file::open_regular_link(&self.proc_dir, &CString::new(link).ok()?) {
+            return Some(file);
+        }
+        let exe = task_file(self.witness, "exe");
+        if self.is_program(module)
+            && let Ok(file) = file::open_regular_link(&self.task_dir, &exe)
+        {
+            return Some(file);
+        }
+        // By path below the target's root: another file may stand there by now.
+        let root = file::open_dir(Path::new(&format!("/proc/{}/root", self.witness))).ok()?;
+        let file = file::open_regular_below(&root, &module.path).ok()?;
+        let in_memory = Image::load(self, module.base).ok()?.build_id(self);
+        let same = match (in_memory, build_id_of_file(&file)) {
+            (Some(memory), Some(disk)) => memory == disk,
+            _ => std::os::unix::fs::MetadataExt::ino(&file.metadata().ok()?) == module.inode,
+        };
+        same.then_some(file)
     }
 
     fn stack_limit(&self) -> Option<StackLimit> {
