@@ -287,11 +287,6 @@ impl Image {
         Some(RemoteAddr(symbol.value.wrapping_add(self.bias)))
     }
 
-    /// Name of a dynamic function that begins at `addr`.
-    pub fn name_of_function(&self, addr: RemoteAddr) -> Option<String> {
-        self.function_at(addr).filter(|function| function.addr == addr).map(|function| function.name)
-    }
-
     /// Name of the function that the procedure linkage table has for the slot at `addr`.
     pub fn import_at(&self, addr: RemoteAddr) -> Option<String> {
         let value = addr.0.wrapping_sub(self.bias);

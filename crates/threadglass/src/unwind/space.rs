@@ -130,7 +130,7 @@ impl<'a> Space<'a> {
 
     /// Name of the exported function that begins at `addr`.
     pub(crate) fn exported(&self, addr: u64) -> Option<String> {
-        self.names_at(addr)?.name_of_function(RemoteAddr(addr))
+        self.exported_around(addr).filter(|(_, start)| start.0 == addr).map(|(name, _)| name)
     }
 
     /// Name and first address of the exported function that holds `addr`.

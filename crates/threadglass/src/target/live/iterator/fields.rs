@@ -31,8 +31,8 @@ pub(super) enum Field {
     Ptrace,
     ParentTid,
     ThreadStatus,
+    /// From here to the program counter: the registers, in the order of [`KERNEL_REGISTERS`].
     CallNumber,
-    /// The six arguments, one word each.
     Arg0,
     Arg1,
     Arg2,
@@ -83,19 +83,6 @@ const BEFORE: [FieldSpec; 21] = [
     (Field::ThreadStatus, &["thread_info", "status"], 4),
 ];
 
-/// Of `pt_regs`.
-const REGISTERS: [FieldSpec; 9] = [
-    (Field::CallNumber, &[KERNEL_REGISTERS[0]], 8),
-    (Field::Arg0, &[KERNEL_REGISTERS[1]], 8),
-    (Field::Arg1, &[KERNEL_REGISTERS[2]], 8),
-    (Field::Arg2, &[KERNEL_REGISTERS[3]], 8),
-    (Field::Arg3, &[KERNEL_REGISTERS[4]], 8),
-    (Field::Arg4, &[KERNEL_REGISTERS[5]], 8),
-    (Field::Arg5, &[KERNEL_REGISTERS[6]], 8),
-    (Field::StackPointer, &[KERNEL_REGISTERS[7]], 8),
-    (Field::ProgramCounter, &[KERNEL_REGISTERS[8]], 8),
-];
-
 /// The second reading. The CPU comes first and the counters behind it: the proof needs this order.
 const AFTER: [FieldSpec; 6] = [
     (Field::OnCpuAfter, &["on_cpu"], 4),
@@ -144,6 +131,8 @@ impl FieldOffsets {
             return None;
         }
         let pointer = |root, name| place(&btf, root, &[name], 8);
+        let register = |(word, name)| Some(Load { word, offset: pointer(registers, name)?, is_wide: true });
+        let call_number = Field::CallNumber as usize;
         Some(Self {
             function: function.0,
             seq: pointer(meta, "seq")?,
@@ -151,7 +140,7 @@ impl FieldOffsets {
             parent: pointer(task, "parent")?,
             tid: place(&btf, task, &["pid"], 4)?,
             before: loads(&btf, task, &BEFORE)?,
-            registers: loads(&btf, registers, &REGISTERS)?,
+            registers: (call_number..).zip(KERNEL_REGISTERS).map(register).collect::<Option<_>>()?,
             after: loads(&btf, task, &AFTER)?,
         })
     }
@@ -186,9 +175,10 @@ mod tests {
 
     #[test]
     fn every_word_is_filled_once() {
-        let all = [&BEFORE[..], &REGISTERS[..], &AFTER[..]].concat();
+        let all = [&BEFORE[..], &AFTER[..]].concat();
         let mut filled: Vec<_> =
             all.iter().flat_map(|(word, _, size)| (0..size.div_ceil(8) as u8).map(|i| *word as u8 + i)).collect();
+        filled.extend((Field::CallNumber as u8..).take(KERNEL_REGISTERS.len()));
         // By instructions of their own.
         filled.extend([Field::RobustList as u8, Field::ParentTid as u8]);
         filled.sort_unstable();
