@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let limits = Limits::default();
     let _look = limits.begin();
-    let mut names = ObjectNames::new(file, &limits, &threadglass::internals::Types);
+    let names = ObjectNames::new(file, &limits, &threadglass::internals::Types);
     let locks = names.lock_variables();
     for addr in locks.iter().map(|lock| lock.address.0).take(64).chain([0, 0x1000, 0x4040, u64::MAX]) {
         assert!(names.variable_at(addr).is_none_or(|name| name.len() <= LONGEST));

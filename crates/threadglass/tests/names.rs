@@ -275,7 +275,7 @@ fn damaged_debug_information_is_survived() {
 
 fn survive_damage(whole: &[u8]) {
     let (variable, code) = {
-        let mut names = ObjectNames::new(file(whole), &Limits::default(), &threadglass::internals::Types);
+        let names = ObjectNames::new(file(whole), &Limits::default(), &threadglass::internals::Types);
         let locks = names.lock_variables();
         assert!(locks.iter().any(|lock| lock.name == "ns::lock_a"), "{locks:?}");
         let has_line = |pc: &u64| names.functions_at(*pc).iter().any(|function| function.line.is_some());
@@ -295,7 +295,7 @@ fn survive_damage(whole: &[u8]) {
             let at = 0x1000 + random() % (bytes.len() - 0x3000);
             bytes[at] = random() as u8;
         }
-        let mut names = ObjectNames::new(file(&bytes), &Limits::default(), &threadglass::internals::Types);
+        let names = ObjectNames::new(file(&bytes), &Limits::default(), &threadglass::internals::Types);
         let _ = names.variable_at(variable);
         let _ = names.lock_variables();
         for pc in &code {

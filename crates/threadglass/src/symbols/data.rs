@@ -106,7 +106,7 @@ impl<'a> DataNames<'a> {
             }
             let Some(image) = object.image() else { break };
             let offset = pc.0.wrapping_sub(image.bias());
-            let fits = object.names().and_then(|mut names| names.fits(offset, addr.0, kind, &words));
+            let fits = object.names().and_then(|names| names.fits(offset, addr.0, kind, &words));
             match fits {
                 Some(fits) => {
                     let has_bare = fits.has_bare;
@@ -138,7 +138,7 @@ impl<'a> DataNames<'a> {
             if limits.is_over() {
                 break;
             }
-            let (Some(image), Some(mut names)) = (object.image(), object.names()) else { continue };
+            let (Some(image), Some(names)) = (object.image(), object.names()) else { continue };
             let at_run_time = |lock: LockVariable| LockVariable { address: lock.address.offset(image.bias()), ..lock };
             found.extend(names.lock_variables().into_iter().map(at_run_time));
         }

@@ -76,7 +76,7 @@ impl ObjectNames {
     }
 
     /// The variable at `addr` with the member there, or the symbol there.
-    pub fn variable_at(&mut self, addr: u64) -> Option<String> {
+    pub fn variable_at(&self, addr: u64) -> Option<String> {
         let described = self.ask(|debug| debug.variable_at(addr));
         described.or_else(|| {
             let symbol = self.symbols.at(addr)?;
@@ -87,7 +87,7 @@ impl ObjectNames {
 
     /// All locks in variables: by their types, or by the size of their symbols in an object without debug
     /// information.
-    pub fn lock_variables(&mut self) -> Vec<LockVariable> {
+    pub fn lock_variables(&self) -> Vec<LockVariable> {
         if let Some(found) = self.ask(DebugInfo::lock_variables) {
             return found;
         }
@@ -114,12 +114,12 @@ impl ObjectNames {
 
     /// The functions at `pc` with their places in the source, those that were inlined there first; nothing without debug
     /// information.
-    pub fn functions_at(&mut self, pc: u64) -> Vec<FunctionAt> {
+    pub fn functions_at(&self, pc: u64) -> Vec<FunctionAt> {
         self.ask(|debug| debug.functions_at(&[pc]).pop()).unwrap_or_default()
     }
 
     /// The members that are locks of the types that the functions at `pc` have pointers to.
-    pub fn members_at(&mut self, pc: u64) -> Vec<String> {
+    pub fn members_at(&self, pc: u64) -> Vec<String> {
         let members = self.ask(|debug| {
             let facts = debug.code_at(pc)?;
             let locks = facts.pointees.iter().flat_map(|pointee| pointee.locks.iter());
@@ -130,7 +130,7 @@ impl ObjectNames {
 
     /// What the functions at `pc` say of a lock of `kind` at `addr` (in the target), given the `words` (sorted)
     /// of the stack they run on. `None` where no function is known.
-    pub(super) fn fits(&mut self, pc: u64, addr: u64, kind: SyncKind, words: &[u64]) -> Option<MemberFits> {
+    pub(super) fn fits(&self, pc: u64, addr: u64, kind: SyncKind, words: &[u64]) -> Option<MemberFits> {
         self.ask(|debug| {
             let facts = debug.code_at(pc)?;
             let mut fits = MemberFits { is_own: facts.is_own, ..MemberFits::default() };

@@ -8,7 +8,7 @@ use crate::RemoteAddr;
 use crate::elf::{DataSymbols, FileSymbols, Image, ObjectFile, Symbol};
 use crate::target::{Module, Target};
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The objects of one target. Nothing of an object is read before it is asked for.
 pub struct Objects<'t> {
@@ -63,7 +63,7 @@ struct ReadParts {
     debug_file: OnceLock<Option<File>>,
     functions: OnceLock<Option<FileSymbols>>,
     debug: OnceLock<Arc<Mutex<LazyDebugInfo>>>,
-    names: OnceLock<Mutex<ObjectNames>>,
+    names: OnceLock<ObjectNames>,
 }
 
 impl<'t> MappedObject<'t> {
@@ -127,16 +127,15 @@ impl<'t> MappedObject<'t> {
     }
 
     /// Names of its variables and types; `None` where no object begins.
-    pub(crate) fn names(&self) -> Option<MutexGuard<'_, ObjectNames>> {
+    pub(crate) fn names(&self) -> Option<&ObjectNames> {
         self.image()?;
-        let names = self.read.names.get_or_init(|| {
+        Some(self.read.names.get_or_init(|| {
             let symbols = self.data_symbols();
             // The types of a runtime itself are not shown, and there are very many of them.
             let debug = if self.module.library().is_runtime() { Arc::default() } else { self.debug().clone() };
             let limits = self.target.limits().clone();
-            Mutex::new(ObjectNames { symbols, debug, limits, lock_types: self.lock_types })
-        });
-        Some(names.lock().unwrap_or_else(PoisonError::into_inner))
+            ObjectNames { symbols, debug, limits, lock_types: self.lock_types }
+        }))
     }
 
     fn data_symbols(&self) -> DataSymbols {

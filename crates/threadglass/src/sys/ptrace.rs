@@ -19,31 +19,25 @@ pub enum RegisterSet {
 }
 
 impl RegisterSet {
-    fn note(self) -> usize {
+    /// Its note, and room for it: little, since a thread stands still meanwhile. AMX brings the extended state to
+    /// 11 KiB.
+    fn note_and_room(self) -> (usize, usize) {
         match self {
-            Self::General => 1,
-            Self::Float => 2,
-            Self::Extended => EXTENDED_STATE as usize,
-        }
-    }
-
-    /// Room for it: little, since a thread stands still meanwhile. AMX brings the extended state to 11 KiB.
-    fn room(self) -> usize {
-        match self {
-            Self::General => 256,
-            Self::Float => 1024,
-            Self::Extended => 16 << 10,
+            Self::General => (1, 256),
+            Self::Float => (2, 1024),
+            Self::Extended => (EXTENDED_STATE as usize, 16 << 10),
         }
     }
 }
 
 /// Reads a register set of a thread that the calling thread traces and that is stopped.
 pub(crate) fn get_registers(lwp: Lwp, set: RegisterSet) -> Result<Vec<u8>, Errno> {
-    let mut bytes = vec![0u8; set.room()];
+    let (note, room) = set.note_and_room();
+    let mut bytes = vec![0u8; room];
     let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: `iov` describes `bytes`, which lives through the call; the kernel writes at most
     // `iov_len` bytes there and stores the count in `iov_len`.
-    let rc = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, lwp.0, set.note(), &raw mut iov) };
+    let rc = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, lwp.0, note, &raw mut iov) };
     Errno::result(rc)?;
     bytes.truncate(iov.iov_len);
     Ok(bytes)
@@ -53,7 +47,7 @@ pub(crate) fn get_registers(lwp: Lwp, set: RegisterSet) -> Result<Vec<u8>, Errno
 pub(crate) fn set_registers(lwp: Lwp, set: RegisterSet, bytes: &[u8]) -> Result<(), Errno> {
     let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: the kernel only reads `iov_len` bytes from `bytes`, which lives through the call.
-    let rc = unsafe { libc::ptrace(libc::PTRACE_SETREGSET, lwp.0, set.note(), &raw mut iov) };
+    let rc = unsafe { libc::ptrace(libc::PTRACE_SETREGSET, lwp.0, set.note_and_room().0, &raw mut iov) };
     Errno::result(rc).map(drop)
 }
 

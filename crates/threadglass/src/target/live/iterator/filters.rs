@@ -84,7 +84,7 @@ fn listing(offsets: &Offsets) -> Vec<BpfInsn> {
     const FOLLOWED: u8 = 9;
     let slot = |word: usize| 8 * word as i16 - RECORD as i16;
     let follow = insn(LOAD_8, FOLLOWED, FRAME, POINTER, 0);
-    let blocks: Vec<Vec<BpfInsn>> = (0..FILTERS)
+    let mut blocks: Vec<Vec<BpfInsn>> = (0..FILTERS)
         .map(|number| {
             let mut block = vec![insn(STORE_8_CONSTANT, FRAME, 0, slot(0), number as i32 + 1), follow];
             // From the filter to its program, from that to what it was made of.
@@ -104,16 +104,14 @@ fn listing(offsets: &Offsets) -> Vec<BpfInsn> {
     body.push(insn(STORE_8_CONSTANT, FRAME, 0, POINTER, 0));
     body.extend(probe_read(TASK, offsets.first, POINTER, 8));
     // Before each: is there another one? At the end: are there too many?
-    let end = [insn(STORE_8_CONSTANT, FRAME, 0, slot(0), FILTERS as i32 + 1)];
-    let mut rest: usize = blocks.iter().map(|block| block.len() + 2).sum::<usize>() + 2 + end.len();
+    blocks.push(vec![insn(STORE_8_CONSTANT, FRAME, 0, slot(0), FILTERS as i32 + 1)]);
+    let mut rest: usize = blocks.iter().map(|block| block.len() + 2).sum();
     for block in blocks {
         rest -= 2;
         body.extend([insn(LOAD_8, 1, FRAME, POINTER, 0), insn(JUMP_IF_EQUAL, 1, 0, rest as i16, 0)]);
         rest -= block.len();
         body.extend(block);
     }
-    body.extend([insn(LOAD_8, 1, FRAME, POINTER, 0), insn(JUMP_IF_EQUAL, 1, 0, end.len() as i16, 0)]);
-    body.extend(end);
     body.extend(write(RECORD));
     whole(offsets.seq, &body)
 }
