@@ -110,6 +110,18 @@ pub trait MemoryWrite: Memory {
     fn write_at(&self, addr: RemoteAddr, bytes: &[u8]) -> Result<(), ReadError>;
 }
 
+/// What can be read of each of `places`, an address and a number of bytes, in few calls.
+pub(crate) fn read_each(memory: &dyn Memory, places: impl Iterator<Item = (RemoteAddr, usize)>) -> Vec<Vec<u8>> {
+    let (addrs, mut bytes): (Vec<_>, Vec<_>) = places.map(|(addr, size)| (addr, vec![0; size])).unzip();
+    let mut slots: Vec<_> = addrs.into_iter().zip(&mut bytes).map(|(addr, buf)| Slot::new(addr, buf)).collect();
+    memory.read_many(&mut slots);
+    let sizes: Vec<usize> = slots.iter().map(|slot| slot.outcome.unwrap_or(0)).collect();
+    for (bytes, size) in bytes.iter_mut().zip(sizes) {
+        bytes.truncate(size);
+    }
+    bytes
+}
+
 /// Mappings that one read goes through, beside those that its size accounts for.
 const MAX_PIECES: usize = 64;
 /// Pages are never smaller.

@@ -6,7 +6,7 @@ use super::stack::StackWords;
 use super::walk::{Place, Walker};
 use crate::RemoteAddr;
 use crate::arch::Registers;
-use crate::memory::Slot;
+use crate::memory::read_each;
 use crate::model::CallSite;
 use crate::target::Target;
 use std::sync::Arc;
@@ -65,12 +65,8 @@ impl<'a> Sites<'a> {
     pub(crate) fn find(&mut self, threads: &[(crate::Lwp, RemoteAddr, RemoteAddr)]) -> Vec<Site> {
         let mut out = Vec::with_capacity(threads.len());
         for part in threads.chunks(BATCH) {
-            let mut tops = vec![0; part.len() * self.top];
-            let mut slots: Vec<_> =
-                part.iter().zip(tops.chunks_exact_mut(self.top)).map(|((_, sp, _), top)| Slot::new(*sp, top)).collect();
-            self.target.read_many(&mut slots);
-            for ((lwp, sp, pc), slot) in part.iter().zip(slots) {
-                let top = slot.buf[..slot.outcome.unwrap_or(0).min(self.top)].to_vec();
+            let tops = read_each(self.target, part.iter().map(|(_, sp, _)| (*sp, self.top)));
+            for ((lwp, sp, pc), top) in part.iter().zip(tops) {
                 let registers = self.target.registers_at_rest(*lwp).unwrap_or_else(|| Registers::blocked(*pc, *sp));
                 out.push(self.one(registers, *sp, top));
             }

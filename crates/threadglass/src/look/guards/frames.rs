@@ -11,7 +11,7 @@ use super::{Clue, Grade, RestingThread, WantedLock, shape};
 use crate::arch::Registers;
 use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT};
 use crate::arch::insn::{Insn, Op};
-use crate::memory::Slot;
+use crate::memory::read_each;
 use crate::model::SyncKind;
 use crate::target::Target;
 use crate::unwind::{Place, Space, StackWords, Walk, Walker};
@@ -90,15 +90,7 @@ pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &Wa
 
 /// What is read at once of each of their stacks.
 fn stacks(target: &dyn Target, resting: &[RestingThread]) -> Vec<Vec<u8>> {
-    let mut stacks: Vec<Vec<u8>> = resting.iter().map(|thread| vec![0; stack_size(thread)]).collect();
-    let mut slots: Vec<Slot<'_>> =
-        resting.iter().zip(&mut stacks).map(|(thread, stack)| Slot::new(thread.sp, stack)).collect();
-    target.read_many(&mut slots);
-    let sizes: Vec<usize> = slots.iter().map(|slot| slot.outcome.unwrap_or(0)).collect();
-    for (stack, size) in stacks.iter_mut().zip(sizes) {
-        stack.truncate(size);
-    }
-    stacks
+    read_each(target, resting.iter().map(|thread| (thread.sp, stack_size(thread))))
 }
 
 fn stack_size(thread: &RestingThread) -> usize {

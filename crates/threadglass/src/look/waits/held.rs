@@ -1,6 +1,6 @@
 //! Locks that nobody waits for, found where their holders leave traces.
 
-use crate::memory::Slot;
+use crate::memory::read_each;
 use crate::proc::map_at;
 use crate::runtimes::{Class, Context, held_by_content};
 use crate::target::{LwpFacts, Target};
@@ -12,6 +12,8 @@ const STACK: usize = 16 << 10;
 const ALL_STACKS: usize = 32 << 20;
 /// Stacks searched at a time.
 const BATCH: usize = 256;
+/// Bytes of a mutex.
+const MUTEX: usize = 40;
 /// Addresses that are looked at, of all stacks together.
 const MAX_ADDRESSES: usize = 1 << 18;
 
@@ -25,13 +27,8 @@ pub(super) fn on_stacks(target: &dyn Target, context: &Context<'_>, facts: &BTre
     let size = (ALL_STACKS / pointers.len().max(1)).clamp(1 << 10, STACK) & !7;
     let mut addresses: BTreeSet<u64> = BTreeSet::new();
     for part in pointers.chunks(BATCH) {
-        let mut bytes = vec![0; part.len() * size];
-        let mut slots: Vec<_> =
-            part.iter().zip(bytes.chunks_exact_mut(size)).map(|(sp, bytes)| Slot::new(*sp, bytes)).collect();
-        target.read_many(&mut slots);
-        for slot in &slots {
-            let got = slot.outcome.unwrap_or(0).min(size);
-            let words = slot.buf[..got].as_chunks().0.iter().copied().map(u64::from_le_bytes);
+        for stack in read_each(target, part.iter().map(|sp| (*sp, size))) {
+            let words = stack.as_chunks().0.iter().copied().map(u64::from_le_bytes);
             addresses.extend(words.filter(|word| word % 8 == 0 && is_data(*word)));
         }
         if addresses.len() > MAX_ADDRESSES {
@@ -41,12 +38,9 @@ pub(super) fn on_stacks(target: &dyn Target, context: &Context<'_>, facts: &BTre
     let addresses: Vec<RemoteAddr> = addresses.into_iter().take(MAX_ADDRESSES).map(RemoteAddr).collect();
     let mut found = Vec::new();
     for part in addresses.chunks(1024) {
-        let mut bytes = vec![[0; 40]; part.len()];
-        let mut slots: Vec<_> =
-            part.iter().zip(&mut bytes).map(|(addr, bytes)| Slot::new(*addr, &mut bytes[..])).collect();
-        target.read_many(&mut slots);
-        let whole = slots.iter().filter(|slot| slot.is_whole());
-        found.extend(whole.filter_map(|slot| held_by_content(slot.addr, slot.buf, &|tid| context.has_thread(tid))));
+        let contents = read_each(target, part.iter().map(|addr| (*addr, MUTEX)));
+        let whole = part.iter().zip(&contents).filter(|(_, bytes)| bytes.len() == MUTEX);
+        found.extend(whole.filter_map(|(addr, bytes)| held_by_content(*addr, bytes, &|tid| context.has_thread(tid))));
     }
     found
 }

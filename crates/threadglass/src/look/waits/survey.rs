@@ -1,7 +1,7 @@
 //! Which object each blocked thread waits for, and what that object says.
 
 use crate::look::{Look, guards};
-use crate::memory::Slot;
+use crate::memory::read_each;
 use crate::model::{Evidence, SyncKind};
 use crate::proc::SyscallFile;
 use crate::runtimes::glibc::Layout;
@@ -130,17 +130,10 @@ impl<'a> Survey<'a> {
 
 /// What the objects say now, read in few calls; `None` for one that cannot be read.
 pub(super) fn read_objects(context: &Context<'_>, objects: &[Class]) -> Vec<Option<Content>> {
-    let sizes: Vec<usize> =
-        objects.iter().map(|class| runtimes::of(class.family).bytes_of(class.kind, class.family)).collect();
-    let mut bytes = vec![0; sizes.iter().sum()];
-    let mut rest = bytes.as_mut_slice();
-    let mut slots = Vec::with_capacity(objects.len());
-    for (class, size) in objects.iter().zip(&sizes) {
-        let (mine, others) = rest.split_at_mut(*size);
-        slots.push(Slot::new(class.address, mine));
-        rest = others;
-    }
-    context.target.read_many(&mut slots);
-    let decode = |class: &Class, bytes: &[u8]| runtimes::of(class.family).decode(class, bytes, context);
-    slots.iter().zip(objects).map(|(slot, class)| slot.is_whole().then(|| decode(class, slot.buf))).collect()
+    let size = |class: &Class| runtimes::of(class.family).bytes_of(class.kind, class.family);
+    let read = read_each(context.target, objects.iter().map(|class| (class.address, size(class))));
+    let decode = |(class, bytes): (&Class, Vec<u8>)| {
+        (bytes.len() == size(class)).then(|| runtimes::of(class.family).decode(class, &bytes, context))
+    };
+    objects.iter().zip(read).map(decode).collect()
 }
