@@ -6,10 +6,9 @@ use crate::arch::Registers;
 use crate::limits::Running;
 use crate::model::{CallSite, Frame, Gap, Remedy, Snapshot, StackEnd, Thread};
 use crate::proc::SyscallFile;
-use crate::symbols::Objects;
 use crate::sys::parallel::in_parallel;
 use crate::target::{LwpFacts, Target};
-use crate::unwind::{FrameNames, Known, MAX_FRAMES, Namer, Place, Space, StackWords, Walk, Walker, call_site};
+use crate::unwind::{FrameNames, Known, MAX_FRAMES, Place, Space, StackWords, Walk, Walker, call_site};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -34,13 +33,11 @@ const MOVES: (&str, Option<Remedy>) = ("it ran while its stack was read", Some(R
 /// Reads the stacks of a target's threads.
 pub struct Stacks<'a> {
     target: &'a dyn Target,
-    objects: Arc<Objects<'a>>,
     space: Arc<Space<'a>>,
     /// What the kernel told of the threads when they were looked at.
     before: Arc<BTreeMap<Lwp, LwpFacts>>,
     found: HashMap<Lwp, FoundStack>,
-    names: FrameNames,
-    libc_lines: bool,
+    names: FrameNames<'a>,
     /// The stacks are read and named in one look.
     _look: Running,
     /// Frames of all stacks so far.
@@ -72,20 +69,19 @@ impl<'a> Stacks<'a> {
         let target = look.target;
         Self {
             target,
-            objects: look.objects.clone(),
             space: look.space.clone(),
             before: look.facts(),
             found: HashMap::new(),
-            names: FrameNames::default(),
-            libc_lines: true,
+            names: FrameNames::new(&look.objects, true),
             frames: AtomicUsize::new(0),
             _look: target.limits().begin(),
         }
     }
 
     /// Leaves out source lines in libc: its debug information takes long to read.
-    pub fn without_libc_lines(self) -> Self {
-        Self { libc_lines: false, ..self }
+    pub fn without_libc_lines(mut self) -> Self {
+        self.names.libc_lines = false;
+        self
     }
 
     /// Reads the stacks of all `threads` that stand still, without stopping any. Gives those that run,
@@ -99,15 +95,16 @@ impl<'a> Stacks<'a> {
         }
         // Names are looked up while stacks are still read: opening debug information takes a while.
         let (sender, receiver) = channel();
+        let names = self.names.clone();
         let (outcomes, names) = thread::scope(|scope| {
-            let (objects, libc_lines) = (&self.objects, self.libc_lines);
-            let namer = thread::Builder::new().spawn_scoped(scope, move || name_all(objects, libc_lines, &receiver));
+            let namer = thread::Builder::new().spawn_scoped(scope, move || name_all(names, &receiver));
             let outcomes = self.read_all(&wanted, &sender);
             drop(sender);
-            let names = namer.ok().and_then(|namer| namer.join().ok());
-            (outcomes, names.unwrap_or_default())
+            (outcomes, namer.ok().and_then(|namer| namer.join().ok()))
         });
-        self.names = names;
+        if let Some(names) = names {
+            self.names = names;
+        }
         for ((lwp, _), outcome) in wanted.iter().zip(outcomes) {
             match outcome {
                 Outcome::Found(found) => {
@@ -220,8 +217,7 @@ impl<'a> Stacks<'a> {
     pub fn finish(mut self, snapshot: &mut Snapshot) {
         let places = self.found.values().flat_map(|found| &found.walk.places);
         let missing: Vec<Place> = places.filter(|place| !self.names.has(place)).copied().collect();
-        let mut namer = Namer::new(&self.objects, self.libc_lines);
-        namer.look_up(&missing, &mut self.names);
+        self.names.look_up(&missing);
         let names = &self.names;
         let (mut bytes, limits) = (0, self.target.limits());
         if *self.frames.get_mut() >= ALL_FRAMES {
@@ -282,13 +278,11 @@ fn read_each(
 }
 
 /// Names the places that come until no more can.
-fn name_all(objects: &Arc<Objects<'_>>, libc_lines: bool, places: &Receiver<Vec<Place>>) -> FrameNames {
-    let mut namer = Namer::new(objects, libc_lines);
-    let mut names = FrameNames::default();
+fn name_all<'a>(mut names: FrameNames<'a>, places: &Receiver<Vec<Place>>) -> FrameNames<'a> {
     while let Ok(mut batch) = places.recv() {
         // All that have come meanwhile, at once: some lookups cost the same for one as for many.
         batch.extend(places.try_iter().flatten());
-        namer.look_up(&batch, &mut names);
+        names.look_up(&batch);
     }
     names
 }

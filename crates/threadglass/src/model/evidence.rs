@@ -4,7 +4,7 @@ use super::Remedy;
 use crate::Lwp;
 
 /// How a fact is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum Evidence {
     /// The object or the kernel says so.
@@ -14,6 +14,7 @@ pub enum Evidence {
     /// The best explanation of what was seen.
     Inferred,
     /// Not known; a [`Gap`] says why.
+    #[default]
     Unknown,
 }
 

@@ -5,10 +5,11 @@ use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 use std::borrow::Cow;
 
 /// The states of `td_thr_state_e`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
 pub enum ThreadState {
     /// Cannot be told; a gap says why.
+    #[default]
     Unknown,
     /// Stopped by job control or suspended by a debugger, while not asleep.
     Stopped,
@@ -164,7 +165,7 @@ pub struct Cpu {
 ///
 /// `None` means that it could not be told (the snapshot's gaps say why) or does not exist for this
 /// thread: the main thread has no start function of its own, a zombie has no LWP.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Thread {
     /// Its `pthread_t`.

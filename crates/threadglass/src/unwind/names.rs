@@ -20,13 +20,20 @@ struct AddressName {
     base: Option<RemoteAddr>,
 }
 
-/// Names of places, for making frames.
-#[derive(Debug, Default)]
-pub(crate) struct FrameNames {
+/// Looks places up, and makes frames of them.
+#[derive(Clone)]
+pub(crate) struct FrameNames<'a> {
+    objects: Arc<Objects<'a>>,
+    /// Whether lines are wanted in libc too: its debug information is large.
+    pub(crate) libc_lines: bool,
     names: HashMap<RemoteAddr, AddressName>,
 }
 
-impl FrameNames {
+impl<'a> FrameNames<'a> {
+    pub(crate) fn new(objects: &Arc<Objects<'a>>, libc_lines: bool) -> Self {
+        Self { objects: objects.clone(), libc_lines, names: HashMap::new() }
+    }
+
     /// Whether `place` has been looked up.
     pub(crate) fn has(&self, place: &Place) -> bool {
         self.names.contains_key(&place.lookup())
@@ -41,10 +48,8 @@ impl FrameNames {
             function,
             module: name.module.clone(),
             offset: start.and_then(|start| place.pc.0.checked_sub(start)),
-            file: None,
-            line: None,
-            inlined: false,
             evidence: place.evidence,
+            ..Frame::default()
         };
         if place.signal {
             // libc names its trampoline for nobody; debuggers have made these words its name.
@@ -63,32 +68,18 @@ impl FrameNames {
             })
             .collect()
     }
-}
 
-/// Looks places up.
-pub(crate) struct Namer<'a> {
-    objects: Arc<Objects<'a>>,
-    /// Whether lines are wanted in libc too: its debug information is large.
-    libc_lines: bool,
-}
-
-impl<'a> Namer<'a> {
-    pub(crate) fn new(objects: &Arc<Objects<'a>>, libc_lines: bool) -> Self {
-        Self { objects: objects.clone(), libc_lines }
-    }
-
-    /// Looks up those of `places` that are not in `names` yet: each distinct address once, and object by
-    /// object.
-    pub(crate) fn look_up(&mut self, places: &[Place], names: &mut FrameNames) {
+    /// Looks up those of `places` that were not looked up yet: each distinct address once, and object by object.
+    pub(crate) fn look_up(&mut self, places: &[Place]) {
         let target = self.objects.target;
         let _look = target.limits().begin();
-        let addrs: BTreeSet<_> = places.iter().filter(|place| !names.has(place)).map(Place::lookup).collect();
+        let addrs: BTreeSet<_> = places.iter().filter(|place| !self.has(place)).map(Place::lookup).collect();
         let mut by_object: BTreeMap<RemoteAddr, (&MappedObject<'_>, Vec<RemoteAddr>)> = BTreeMap::new();
         for addr in addrs {
             match self.objects.at(addr) {
                 Some(object) => by_object.entry(object.module.base).or_insert((object, Vec::new())).1.push(addr),
                 None => {
-                    names.names.insert(addr, AddressName::default());
+                    self.names.insert(addr, AddressName::default());
                 }
             }
         }
@@ -97,7 +88,7 @@ impl<'a> Namer<'a> {
             let functions = functions_at(object, &addrs, with_lines, target.limits());
             for (addr, functions) in addrs.into_iter().zip(functions) {
                 let name = AddressName { module: Some(object.module.name()), functions, base: Some(base) };
-                names.names.insert(addr, name);
+                self.names.insert(addr, name);
             }
         }
     }

@@ -97,19 +97,9 @@ fn site(frames: &[Frame]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Evidence;
 
     fn frame(module: &str, function: &str) -> Frame {
-        Frame {
-            pc: RemoteAddr(0),
-            function: Some(function.to_owned()),
-            module: Some(module.to_owned()),
-            offset: None,
-            file: None,
-            line: None,
-            inlined: false,
-            evidence: Evidence::Derived,
-        }
+        Frame { function: Some(function.to_owned()), module: Some(module.to_owned()), ..Frame::default() }
     }
 
     #[test]

@@ -125,7 +125,6 @@ fn clusters(cells: &BTreeMap<u64, Cell>) -> Vec<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Evidence;
 
     fn tick(function: &str, offset: u64, samples: u64) -> Tick {
         let frame = Frame {
@@ -133,10 +132,7 @@ mod tests {
             function: Some(function.to_owned()),
             module: Some("program".to_owned()),
             offset: Some(offset),
-            file: None,
-            line: None,
-            inlined: false,
-            evidence: Evidence::Recorded,
+            ..Frame::default()
         };
         Tick { frame, samples }
     }

@@ -7,8 +7,8 @@ use crate::model::{Evidence, Frame};
 use crate::perf::Sample;
 use crate::proc::map_at;
 use crate::symbols::{MappedObject, Objects};
-use crate::target::{Live, Module, Target};
-use crate::unwind::{FrameNames, Known, MAX_FRAMES, Namer, Place, Space, StackWords, Walk, Walker};
+use crate::target::{Live, Module};
+use crate::unwind::{FrameNames, Known, MAX_FRAMES, Place, Space, StackWords, Walk, Walker};
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,8 +32,7 @@ impl OpenedProcesses {
 /// One program as it was mapped at some time.
 pub(super) struct ProgramImage<'a> {
     pub(super) live: &'a Live,
-    namer: Namer<'a>,
-    names: FrameNames,
+    names: FrameNames<'a>,
     objects: Arc<Objects<'a>>,
     space: Arc<Space<'a>>,
     known: Known,
@@ -52,8 +51,7 @@ impl<'a> ProgramImage<'a> {
     pub(super) fn new(live: &'a Live, look: &Look<'a>) -> Self {
         Self {
             live,
-            namer: Namer::new(&look.objects, false),
-            names: FrameNames::default(),
+            names: FrameNames::new(&look.objects, false),
             objects: look.objects.clone(),
             space: look.space.clone(),
             known: Known::default(),
@@ -118,7 +116,7 @@ impl<'a> ProgramImage<'a> {
 
     /// Looks all `places` up at once, which costs little more than one.
     pub(super) fn look_up(&mut self, places: &[Place]) {
-        self.namer.look_up(places, &mut self.names);
+        self.names.look_up(places);
     }
 
     /// The frames at a place that was looked up: inlined functions first. Code that is in no file goes by the

@@ -9,12 +9,13 @@ use crate::limits::Limits;
 use crate::look::Look;
 use crate::measure::bounded;
 use crate::model::{
-    Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, StackShare,
+    Frame, Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process,
+    StackShare,
 };
 use crate::perf::Sample;
 use crate::proc::parse_stat;
 use crate::target::{Live, Target, TargetError};
-use crate::unwind::{FrameNames, Place, Walk};
+use crate::unwind::{Place, Walk};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -332,12 +333,13 @@ impl<'a> Recorder<'a> {
     }
 
     fn named_ticks(&self) -> Vec<Tick> {
-        let unknown = FrameNames::default();
         let ticks = self.ticks.iter().filter_map(|((image, ip), samples)| {
             let place = here(*ip);
-            let mut frames =
-                self.images.get(*image).map_or_else(|| unknown.frames(&place), |image| image.frames(&place));
-            Some(Tick { frame: frames.pop()?, samples: *samples })
+            let frame = match self.images.get(*image) {
+                Some(image) => image.frames(&place).pop()?,
+                None => Frame { pc: place.pc, evidence: place.evidence, ..Frame::default() },
+            };
+            Some(Tick { frame, samples: *samples })
         });
         let mut ticks: Vec<Tick> = ticks.collect();
         ticks.sort_by_key(|tick| tick.frame.pc);
