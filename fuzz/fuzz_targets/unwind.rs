@@ -14,6 +14,6 @@ fuzz_target!(|scene: Scene| {
     if let Some(all) = scene.registers {
         registers.general = all.map(Some);
     }
-    let (walk, _) = walk_bytes(&space, registers);
+    let walk = walk_bytes(&space, registers);
     assert!(walk.places.len() <= MAX_FRAMES && !walk.places.is_empty());
 });

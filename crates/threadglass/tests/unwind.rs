@@ -47,7 +47,7 @@ fn walk(image: Vec<u8>, stack: Vec<u8>, registers: Registers) -> (usize, StackEn
     target.map(RemoteAddr(BASE), image);
     target.map(RemoteAddr(STACK), stack);
     let space = Space::new(&target, &[(RemoteAddr(BASE), RemoteAddr(BASE + 0x2000))]);
-    let (walk, _) = walk_bytes(&space, registers);
+    let walk = walk_bytes(&space, registers);
     assert!(walk.places.len() <= MAX_FRAMES);
     (walk.places.len(), walk.end)
 }
@@ -126,7 +126,7 @@ fn large(size: u64, pairs: u32, nops: usize) -> Endless {
 
 fn walk_large(memory: &Endless) -> (usize, u64) {
     let space = Space::new(memory, &[(RemoteAddr(BASE), RemoteAddr(BASE + (1 << 30)))]);
-    let (walk, _) = walk_bytes(&space, blocked());
+    let walk = walk_bytes(&space, blocked());
     (walk.places.len(), memory.read.load(Ordering::Relaxed))
 }
 

@@ -311,13 +311,10 @@ impl Moving {
 }
 
 /// The stack of one thread in plain memory, for tests and fuzzing.
-pub fn walk_bytes(space: &Space<'_>, registers: Registers) -> (Walk, Option<CallSite>) {
-    let mut known = Known::default();
+pub fn walk_bytes(space: &Space<'_>, registers: Registers) -> Walk {
     let mut stack = StackWords::live(space.memory, registers.sp);
-    let walk = Walker { space, known: &mut known, start_routine: None, enough: usize::MAX, most: MAX_FRAMES }
-        .walk(&mut stack, registers);
-    let site = call_site(space, &mut known, &walk.places);
-    (walk, site)
+    Walker { space, known: &mut Known::default(), start_routine: None, enough: usize::MAX, most: MAX_FRAMES }
+        .walk(&mut stack, registers)
 }
 
 impl StackEnd {

@@ -22,11 +22,12 @@ const MAX_TABLES: usize = 512;
 /// The code of a target.
 pub struct Space<'a> {
     pub(crate) memory: &'a (dyn Memory + Sync),
-    /// In address order.
-    objects: Vec<CodeObject<'a>>,
+    /// What the files have to say; `None` for plain memory.
+    objects: Option<Arc<Objects<'a>>>,
+    /// The code of each object, in address order.
+    code: Vec<CodeExtent>,
     /// Ranges of code that belong to no file: generated at run time, or the kernel's (vDSO). In address order.
     loose: OnceLock<Vec<CodeExtent>>,
-    find_loose: Box<dyn Fn() -> Vec<(RemoteAddr, RemoteAddr)> + Send + Sync + 'a>,
     tables: AtomicUsize,
     walks: Mutex<Walks>,
     pub(crate) limits: Limits,
@@ -42,49 +43,31 @@ struct Walks {
 /// Frames of all stacks that are remembered.
 const MAX_REMEMBERED: usize = 1 << 16;
 
-/// One loaded object.
-pub(crate) struct CodeObject<'a> {
-    extent: CodeExtent,
-    /// The objects of a target, and which of them it is; `None` where it lies in plain memory.
-    mapped: Option<(Arc<Objects<'a>>, usize)>,
-    /// Its symbols, where it lies in plain memory.
-    image: Box<OnceLock<Option<Image>>>,
-    /// Whether it is the C library, or a part of it.
-    pub(crate) libc: bool,
-}
-
 /// A range of addresses with an unwind table of its own, which is read when it is first asked for.
 struct CodeExtent {
     base: RemoteAddr,
     end: RemoteAddr,
+    /// Whether it is the C library, or a part of it.
+    libc: bool,
     table: OnceLock<Option<UnwindTable>>,
 }
 
 impl<'a> Space<'a> {
     /// The code of `objects`.
     pub fn of_objects(objects: &Arc<Objects<'a>>) -> Self {
-        let target = objects.target;
-        let mut space = Self { limits: target.limits().clone(), ..Self::new(target, &[]) };
-        let object = |(number, object): (usize, &MappedObject<'a>)| CodeObject {
-            mapped: Some((objects.clone(), number)),
-            libc: object.module.library().is_libc(),
-            ..CodeObject::plain(object.module.base, object.module.end)
-        };
-        space.objects = objects.all().iter().enumerate().map(object).collect();
-        space.find_loose = Box::new(move || {
-            let code = target.maps().iter().filter(|map| map.exec && !map.is_file());
-            code.map(|map| (map.start, map.end)).collect()
-        });
-        space
+        let modules = objects.all().iter().map(|object| object.module);
+        let code = modules.map(|it| CodeExtent { libc: it.library().is_libc(), ..CodeExtent::new(it.base, it.end) });
+        let limits = objects.target.limits().clone();
+        Self { objects: Some(objects.clone()), code: code.collect(), limits, ..Self::new(objects.target, &[]) }
     }
 
-    /// Code in plain memory: objects by their first and one past their last address, in order.
+    /// Code in plain memory: objects by their first and one past their last address, in order. They have no names.
     pub fn new(memory: &'a (dyn Memory + Sync), objects: &[(RemoteAddr, RemoteAddr)]) -> Self {
         Self {
             memory,
-            objects: objects.iter().map(|(base, end)| CodeObject::plain(*base, *end)).collect(),
+            objects: None,
+            code: objects.iter().map(|(base, end)| CodeExtent::new(*base, *end)).collect(),
             loose: OnceLock::new(),
-            find_loose: Box::new(Vec::new),
             tables: AtomicUsize::new(0),
             walks: Mutex::default(),
             limits: Limits::default(),
@@ -93,31 +76,39 @@ impl<'a> Space<'a> {
 
     /// Whether the C library is an object of its own.
     pub(crate) fn has_libc(&self) -> bool {
-        self.objects.iter().any(|object| object.libc)
+        self.code.iter().any(|extent| extent.libc)
     }
 
-    /// The object that holds `addr`.
-    pub(crate) fn object_at(&self, addr: u64) -> Option<&CodeObject<'a>> {
-        find(&self.objects, |object| &object.extent, addr)
+    /// Whether an object holds `addr`.
+    pub(crate) fn is_in_object(&self, addr: u64) -> bool {
+        find(&self.code, addr).is_some()
     }
 
     /// Whether code can be at `addr`.
     pub(crate) fn is_code(&self, addr: u64) -> bool {
-        self.object_at(addr).is_some() || self.loose_at(addr).is_some()
+        self.is_in_object(addr) || self.loose_at(addr).is_some()
+    }
+
+    fn object_at(&self, addr: u64) -> Option<&MappedObject<'a>> {
+        let (number, _) = find(&self.code, addr)?;
+        self.objects.as_ref()?.all().get(number)
     }
 
     fn loose_at(&self, addr: u64) -> Option<&CodeExtent> {
-        let ranges = || (self.find_loose)().into_iter().map(|(from, to)| CodeExtent::new(from, to)).collect();
-        find(self.loose.get_or_init(ranges), |extent| extent, addr)
+        let ranges = || {
+            let maps = self.objects.as_ref().map_or(&[][..], |objects| objects.target.maps());
+            let code = maps.iter().filter(|map| map.exec && !map.is_file());
+            code.map(|map| CodeExtent::new(map.start, map.end)).collect()
+        };
+        find(self.loose.get_or_init(ranges), addr).map(|(_, extent)| extent)
     }
 
     fn row(&self, addr: u64) -> Option<UnwindRow> {
+        let extent = find(&self.code, addr).map(|(_, extent)| extent).or_else(|| self.loose_at(addr))?;
         let object = self.object_at(addr);
-        let extent = object.map(|object| &object.extent).or_else(|| self.loose_at(addr))?;
-        let mapped = object.and_then(CodeObject::mapped);
-        let found = if self.is_late() { Err(Fault::Time) } else { extent.row(self, addr, mapped) };
+        let found = if self.is_late() { Err(Fault::Time) } else { extent.row(self, addr, object) };
         found.unwrap_or_else(|fault| {
-            let name = mapped.map_or_else(|| format!("the code at {}", extent.base), |object| object.module.name());
+            let name = object.map_or_else(|| format!("the code at {}", extent.base), |object| object.module.name());
             self.limits.leave_out(format!("the unwind table of {name}"), fault.to_string());
             None
         })
@@ -166,16 +157,11 @@ impl<'a> Space<'a> {
 
     /// Whether `addr` is in the C library, where that is an object of its own.
     pub(crate) fn is_libc(&self, addr: u64) -> bool {
-        self.object_at(addr).is_some_and(|object| object.libc)
+        find(&self.code, addr).is_some_and(|(_, extent)| extent.libc)
     }
 
     fn names_at(&self, addr: u64) -> Option<&Image> {
-        let object = self.object_at(addr).filter(|_| !self.limits.is_over())?;
-        let load = || Image::with_symbols(self.memory, object.extent.base, &self.limits).ok();
-        match object.mapped() {
-            Some(mapped) => mapped.exports(),
-            None => object.image.get_or_init(load).as_ref(),
-        }
+        self.object_at(addr).filter(|_| !self.is_late())?.exports()
     }
 
     /// `N` bytes of code.
@@ -185,19 +171,9 @@ impl<'a> Space<'a> {
     }
 }
 
-impl<'a> CodeObject<'a> {
-    fn plain(base: RemoteAddr, end: RemoteAddr) -> Self {
-        Self { extent: CodeExtent::new(base, end), mapped: None, image: Box::default(), libc: false }
-    }
-
-    fn mapped(&self) -> Option<&MappedObject<'a>> {
-        self.mapped.as_ref().and_then(|(objects, number)| objects.all().get(*number))
-    }
-}
-
 impl CodeExtent {
     fn new(base: RemoteAddr, end: RemoteAddr) -> Self {
-        Self { base, end, table: OnceLock::new() }
+        Self { base, end, libc: false, table: OnceLock::new() }
     }
 
     fn row(&self, space: &Space<'_>, addr: u64, object: Option<&MappedObject<'_>>) -> Result<Option<UnwindRow>, Fault> {
@@ -233,10 +209,10 @@ impl CodeExtent {
     }
 }
 
-/// The one of `all`, which are in address order, that holds `addr`.
-fn find<T>(all: &[T], extent: impl Fn(&T) -> &CodeExtent, addr: u64) -> Option<&T> {
-    let behind = all.partition_point(|it| extent(it).base.0 <= addr);
-    all.get(behind.checked_sub(1)?).filter(|it| addr < extent(it).end.0)
+/// The one of `all`, which are in address order, that holds `addr`, and its number.
+fn find(all: &[CodeExtent], addr: u64) -> Option<(usize, &CodeExtent)> {
+    let number = all.partition_point(|extent| extent.base.0 <= addr).checked_sub(1)?;
+    Some((number, &all[number])).filter(|(_, extent)| addr < extent.end.0)
 }
 
 /// Places in the code that one reader remembers.
@@ -291,7 +267,7 @@ mod tests {
     fn code_without_a_file_is_looked_at_once() {
         let memory = Barren(AtomicUsize::new(0));
         let mut space = Space::new(&memory, &[]);
-        space.find_loose = Box::new(|| vec![(RemoteAddr(0x1000), RemoteAddr(0x9000))]);
+        space.loose = OnceLock::from(vec![CodeExtent::new(RemoteAddr(0x1000), RemoteAddr(0x9000))]);
         for addr in 0x1000..0x2000 {
             assert!(space.row(addr).is_none());
         }

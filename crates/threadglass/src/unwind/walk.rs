@@ -105,9 +105,9 @@ impl Walker<'_, '_> {
                 if self.space.is_late() {
                     return unknown("the look has used all its time".into());
                 }
-                return unknown(match self.space.object_at(lookup) {
-                    Some(_) => format!("no unwind information for {}", registers.pc),
-                    None => format!("{} is in no mapped file (generated code?)", registers.pc),
+                return unknown(match self.space.is_in_object(lookup) {
+                    true => format!("no unwind information for {}", registers.pc),
+                    false => format!("{} is in no mapped file (generated code?)", registers.pc),
                 });
             };
             if matches!(row.rule(RETURN), Some(Rule::Undefined)) {
