@@ -1,11 +1,11 @@
 //! A wait as it was seen, and what a runtime makes of it.
 
 use super::FutexWait;
-use crate::model::{CallSite, Evidence, Family, Side, SyncKind};
+use crate::model::{CallSite, Evidence, Family, Side, SyncKind, Thread};
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::glibc::locks::CondLayout;
 use crate::target::Target;
-use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+use crate::{InnerTid, RemoteAddr};
 use std::collections::HashSet;
 
 /// What a thread waits for.
@@ -73,17 +73,9 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// Of `target`, whose threads are these.
-    pub(crate) fn new(
-        target: &'a dyn Target,
-        layout: Option<&'a Layout>,
-        threads: impl IntoIterator<Item = (Option<InnerTid>, Option<PthreadId>, Option<Lwp>)>,
-    ) -> Self {
-        let (mut inner, mut ids) = (HashSet::new(), HashSet::new());
-        for (tid, id, _) in threads {
-            inner.extend(tid);
-            ids.extend(id.map(|id| id.0));
-        }
-        Self { target, layout, threads: inner, ids }
+    pub(crate) fn new(target: &'a dyn Target, layout: Option<&'a Layout>, threads: &[Thread]) -> Self {
+        let ids = threads.iter().filter_map(|thread| Some(thread.id?.0)).collect();
+        Self { target, layout, threads: threads.iter().filter_map(|thread| thread.inner_lwp).collect(), ids }
     }
 
     /// Whether the target has a thread of this id.

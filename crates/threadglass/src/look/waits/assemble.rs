@@ -40,17 +40,16 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
         let why = "without glibc only the word of memory is known that a thread waits on";
         snapshot.gaps.push(Gap::whole("kinds and holders of locks", why));
     }
-    let threads = snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
-    let survey = Survey::new(look, layout.as_ref(), threads);
+    let survey = Survey::new(look, layout.as_ref(), &snapshot.threads);
     let mut search = LockSearch { look, survey, namer: LockNamer::new(look), scope, extra: &extra };
     let mut strangers = BTreeMap::new();
     for attempt in 0..TRIES {
         let mut seen = search.look(&snapshot.threads, &facts);
         snapshot.objects = std::mem::take(&mut seen.objects).into_values().collect();
         let found = findings::find(&snapshot.objects, &facts);
-        let confirm = Confirm { survey: &search.survey, facts: &facts, seen: &seen };
-        let (confirmed, dissolved) = confirm.check(found, &snapshot.objects);
-        snapshot.findings = confirmed;
+        let confirm = Confirm { context: &search.survey.context, facts: &facts, seen: &seen };
+        let dissolved;
+        (snapshot.findings, dissolved) = confirm.check(found, &snapshot.objects);
         strangers = seen.others.facts;
         if !dissolved {
             break;

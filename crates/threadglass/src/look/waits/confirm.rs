@@ -1,16 +1,16 @@
 //! No false alarm: whatever is called a hang is looked at once more, and must not have moved.
 
 use super::look::{SeenLocks, has_not_moved};
-use super::survey::{Survey, read_objects};
+use super::survey::read_objects;
 use crate::model::{Finding, FindingKind, HolderStatus, SyncObject};
-use crate::runtimes::{Class, Content};
+use crate::runtimes::{Class, Content, Context};
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What a finding was made from.
 pub(super) struct Confirm<'a, 'b> {
-    pub(super) survey: &'a Survey<'b>,
+    pub(super) context: &'a Context<'b>,
     pub(super) facts: &'a BTreeMap<Lwp, LwpFacts>,
     pub(super) seen: &'a SeenLocks,
 }
@@ -25,24 +25,21 @@ impl Confirm<'_, '_> {
         }
         let lwps: Vec<Lwp> = lwps.into_iter().collect();
         let addresses: BTreeSet<RemoteAddr> = hangs.flat_map(|finding| finding.objects.iter().copied()).collect();
-        let classes: Vec<Class> =
-            addresses.iter().filter_map(|address| self.seen.classes.get(address)).copied().collect();
+        let before = addresses.iter().filter_map(|address| self.seen.read.get(address));
+        let (classes, contents): (Vec<Class>, Vec<_>) = before.cloned().unzip();
         // All threads asleep before and after: in between, none of them can have let go of anything.
-        let before = self.seen.others.facts_of(self.survey.context.target, &lwps);
-        let contents = read_objects(&self.survey.context, &classes);
-        let after = self.seen.others.facts_of(self.survey.context.target, &lwps);
+        let before = self.seen.others.facts_of(self.context.target, &lwps);
+        let contents_now = read_objects(self.context, &classes);
+        let after = self.seen.others.facts_of(self.context.target, &lwps);
         let rests = |before: &LwpFacts, after: &LwpFacts| {
             self.first_facts(before.lwp)
                 .is_some_and(|first| has_not_moved(first, before) && has_not_moved(before, after))
         };
         let pairs = before.iter().zip(&after).filter_map(|(before, after)| before.as_ref().zip(after.as_ref()));
         let resting: HashSet<Lwp> = pairs.filter(|(before, after)| rests(before, after)).map(|it| it.0.lwp).collect();
-        let is_same = |class: &Class, now: &Option<Content>| {
-            let before = self.seen.contents.get(&class.address);
-            before.zip(now.as_ref()).is_some_and(|(before, now)| same(before, now))
-        };
-        let read = classes.iter().zip(&contents).filter(|(class, now)| is_same(class, now));
-        let unchanged: HashSet<RemoteAddr> = read.map(|(class, _)| class.address).collect();
+        let is_same = contents.iter().zip(&contents_now).map(|pair| matches!(pair, (Some(a), Some(b)) if same(a, b)));
+        let unchanged = classes.iter().zip(is_same).filter(|(_, is_same)| *is_same);
+        let unchanged: HashSet<RemoteAddr> = unchanged.map(|(class, _)| class.address).collect();
         let holds = |finding: &Finding| {
             let mut living = finding.threads.iter().filter(|lwp| self.first_facts(**lwp).is_some());
             living.all(|lwp| resting.contains(lwp))
@@ -63,12 +60,11 @@ impl Confirm<'_, '_> {
     /// Whether the owners that are said to be gone have not come back.
     fn owners_are_still_gone(&self, finding: &Finding, objects: &[SyncObject]) -> bool {
         let of_finding = objects.iter().filter(|object| finding.objects.contains(&object.address));
-        of_finding.flat_map(|object| &object.holders).filter(|holder| holder.status == HolderStatus::Gone).all(
-            |holder| {
-                let lwp = holder.recorded.and_then(|inner| self.survey.context.target.lwp_of_inner(inner));
-                !lwp.is_some_and(|lwp| self.survey.context.target.has_thread(lwp))
-            },
-        )
+        let holders = of_finding.flat_map(|object| &object.holders);
+        holders.filter(|holder| holder.status == HolderStatus::Gone).all(|holder| {
+            let lwp = holder.recorded.and_then(|inner| self.context.target.lwp_of_inner(inner));
+            !lwp.is_some_and(|lwp| self.context.target.has_thread(lwp))
+        })
     }
 }
 

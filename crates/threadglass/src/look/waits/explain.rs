@@ -58,7 +58,7 @@ fn add_dead_owners(look: &Look<'_>, snapshot: &mut Snapshot) {
     let variables = LockNamer::new(look).variables(&is_thread);
     let mutexes = variables.into_iter().filter(|(class, _)| class.kind == SyncKind::Mutex);
     let (mutexes, names): (Vec<_>, Vec<_>) = mutexes.filter(|(class, _)| !known.contains(&class.address)).unzip();
-    let contents = read_objects(&Context::new(target, None, []), &mutexes);
+    let contents = read_objects(&Context::new(target, None, &[]), &mutexes);
     for ((class, name), content) in mutexes.into_iter().zip(names).zip(contents) {
         let Some(content) = content else { continue };
         if !content.is_plausible || !matches!(content.state, SyncState::OwnerDied | SyncState::Inconsistent) {

@@ -6,7 +6,7 @@ use super::owners::Owners;
 use super::survey::{Sleeper, Survey, Wait, read_objects};
 use super::{held, suspects};
 use crate::look::{Look, Scope, facts_now};
-use crate::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState, Thread, Waiter};
+use crate::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState, Thread};
 use crate::proc::map_at;
 use crate::runtimes::{self, Class, Content, FutexWait};
 use crate::target::{LwpFacts, Target};
@@ -29,8 +29,8 @@ pub(super) struct LockSearch<'a> {
 /// What one look gives.
 pub(super) struct SeenLocks {
     pub(super) objects: BTreeMap<RemoteAddr, SyncObject>,
-    pub(super) classes: HashMap<RemoteAddr, Class>,
-    pub(super) contents: HashMap<RemoteAddr, Content>,
+    /// What each object is, and what it says, where that can be read.
+    pub(super) read: HashMap<RemoteAddr, (Class, Option<Content>)>,
     pub(super) others: OtherProcesses,
 }
 
@@ -56,17 +56,14 @@ impl LockSearch<'_> {
         if self.scope >= Scope::Held {
             add_classes(&mut classes, self.not_waited_for(&waits, facts, &ids, &mut names));
         }
-        let list: Vec<Class> = classes.values().copied().collect();
-        let contents = read_objects(&self.survey.context, &list);
-        let contents: HashMap<RemoteAddr, Content> =
-            list.iter().zip(contents).filter_map(|(class, content)| Some((class.address, content?))).collect();
+        let classes: Vec<Class> = classes.into_values().collect();
+        let contents = read_objects(&self.survey.context, &classes);
+        let read: HashMap<_, _> = classes.into_iter().zip(contents).map(|it| (it.0.address, it)).collect();
         let stable = settle(self.look.target, &mut waits, facts);
         let owners = Owners::new(self.look.target, threads);
-        let objects = classes
-            .values()
-            .map(|class| (class.address, object(self.look.target, class, contents.get(&class.address), &owners)))
-            .collect();
-        let mut seen = SeenLocks { objects, classes, contents, others: OtherProcesses::default() };
+        let object = |(class, content): &(Class, _)| object(self.look.target, class, Option::as_ref(content), &owners);
+        let objects = read.iter().map(|(address, read)| (*address, object(read))).collect();
+        let mut seen = SeenLocks { objects, read, others: OtherProcesses::default() };
         add_waiters(&mut seen.objects, &waits, &stable, &ids);
         seen.follow_other_processes(&self.survey, &owners);
         suspects::infer(self.look, threads, facts, &mut seen.objects);
@@ -125,15 +122,7 @@ fn add_waiters(objects: &mut BTreeMap<RemoteAddr, SyncObject>, waits: &[Wait], s
         if let (Detail::Cond { mutex, .. }, Some(given_up)) = (&mut object.detail, wait.mutex) {
             *mutex = Some(given_up);
         }
-        object.waiters.push(Waiter {
-            lwp: wait.lwp,
-            thread: ids.get(&wait.lwp).copied().flatten(),
-            pid: None,
-            side: wait.class.side,
-            timed: wait.futex.timed,
-            stable: is_stable,
-            evidence: wait.class.evidence,
-        });
+        object.waiters.push(wait.waiter(ids.get(&wait.lwp).copied().flatten(), is_stable));
     }
 }
 

@@ -54,25 +54,16 @@ impl SeenLocks {
         let call = facts.syscall;
         known.insert(lwp, facts);
         let layout = Layout::discover(other, other, &[]).ok();
-        let wait = Survey::new(&Look::new(other), layout.as_ref(), []).waits(&[(lwp, call?)]).pop()?;
+        let wait = Survey::new(&Look::new(other), layout.as_ref(), &[]).waits(&[(lwp, call?)]).pop()?;
         let address = translate(other.maps(), target.maps(), wait.class.address)?;
         let class = Class { address, ..wait.class };
         let object = self.objects.entry(address).or_insert_with(|| {
             let content = read_objects(&survey.context, &[class]).pop().flatten();
             let found = object(target, &class, content.as_ref(), owners);
-            self.classes.insert(address, class);
-            self.contents.extend(content.map(|content| (address, content)));
+            self.read.insert(address, (class, content));
             found
         });
-        object.waiters.push(Waiter {
-            lwp,
-            thread: None,
-            pid: Some(pid),
-            side: class.side,
-            timed: wait.futex.timed,
-            stable: true,
-            evidence: class.evidence,
-        });
+        object.waiters.push(Waiter { pid: Some(pid), ..wait.waiter(None, true) });
         Some(())
     }
 }

@@ -27,8 +27,8 @@ pub struct Reread {
 pub fn reread(target: &dyn Target, layout: Option<&Layout>, threads: &[Thread], seen: &SyncObject) -> Option<Reread> {
     let class = idle(seen.kind, seen.family, seen.address, seen.evidence);
     let needs_threads = runtimes::of(seen.family).names_descriptor(seen.kind, seen.family);
-    let ids = threads.iter().filter(|_| needs_threads).map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
-    let content = read_objects(&Context::new(target, layout, ids), &[class]).pop().flatten()?;
+    let context = Context::new(target, layout, if needs_threads { threads } else { &[] });
+    let content = read_objects(&context, &[class]).pop().flatten()?;
     let is_owner = |thread: &&Thread| match content.owner {
         Owner::None => false,
         Owner::Tid(inner) => thread.inner_lwp == Some(inner),

@@ -2,13 +2,13 @@
 
 use crate::look::{Look, guards};
 use crate::memory::read_each;
-use crate::model::{Evidence, SyncKind};
+use crate::model::{Evidence, SyncKind, Thread, Waiter};
 use crate::proc::SyscallFile;
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::{self, Class, Content, Context, FutexWait, SeenWait, Spot};
 use crate::symbols::Symbolizer;
 use crate::unwind::{Site, Sites, Space};
-use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
+use crate::{Lwp, PthreadId, RemoteAddr};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -25,6 +25,21 @@ pub(super) struct Wait {
     pub(super) mutex: Option<RemoteAddr>,
 }
 
+impl Wait {
+    /// Of a thread of the target; `is_stable` says that it was seen not to move.
+    pub(super) fn waiter(&self, thread: Option<PthreadId>, is_stable: bool) -> Waiter {
+        Waiter {
+            lwp: self.lwp,
+            thread,
+            pid: None,
+            side: self.class.side,
+            timed: self.futex.timed,
+            stable: is_stable,
+            evidence: self.class.evidence,
+        }
+    }
+}
+
 /// Looks for what threads wait for.
 pub struct Survey<'a> {
     pub(super) context: Context<'a>,
@@ -36,11 +51,7 @@ pub struct Survey<'a> {
 
 impl<'a> Survey<'a> {
     /// Of a target whose threads are these.
-    pub fn new(
-        look: &Look<'a>,
-        layout: Option<&'a Layout>,
-        threads: impl IntoIterator<Item = (Option<InnerTid>, Option<PthreadId>, Option<Lwp>)>,
-    ) -> Self {
+    pub fn new(look: &Look<'a>, layout: Option<&'a Layout>, threads: &[Thread]) -> Self {
         Self {
             context: Context::new(look.target, layout, threads),
             space: look.space.clone(),

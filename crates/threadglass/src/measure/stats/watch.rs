@@ -53,10 +53,10 @@ impl<'a> Watch<'a> {
             errno => TargetError::Proc { what: format!("/proc/{}/task/*/schedstat", live.pid()), errno },
         };
         let tasks = Tasks::of(live).map_err(failed)?;
-        let locks = live.denial().is_none().then(|| {
-            let threads = look.snapshot.threads.iter().map(|thread| (thread.inner_lwp, thread.id, thread.lwp));
-            Locks::new(Survey::new(&Look::new(live), look.layout.as_ref(), threads))
-        });
+        let locks = live
+            .denial()
+            .is_none()
+            .then(|| Locks::new(Survey::new(&Look::new(live), look.layout.as_ref(), &look.snapshot.threads)));
         let meter = Meter::new(tasks, Depth::Calls).map_err(failed)?;
         Ok(Self { live, look, meter, locks, ended: false })
     }
