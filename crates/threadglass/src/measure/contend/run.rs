@@ -115,7 +115,7 @@ pub fn contend(
     loop {
         let left = duration.map(|limit| limit.saturating_sub(began.elapsed()));
         let is_last = left == Some(Duration::ZERO) || interrupt.wait(left.unwrap_or(NAP).min(NAP)).is_some();
-        if whose.has_ended() || !watch.look() {
+        if whose.has_ended() || !watch.counted.look(&watch.live) {
             break;
         }
         if has_lease {
@@ -142,7 +142,6 @@ pub fn contend(
 /// A program that is watched, and what was seen of it so far.
 struct ContentionWatch {
     live: Live,
-    agent: Agent,
     place: Option<ControllerSlot>,
     counted: Contention,
     samples: Samples,
@@ -174,26 +173,19 @@ impl ContentionWatch {
             return Err(ContendError::Denied(pid, denial));
         }
         let agent = Agent::find(&live)?.ok_or(ContendError::NoAgent(pid))?;
-        let counted = Contention::begin(&agent, &live, is_running);
+        let counted = Contention::begin(agent, &live, is_running);
         let (now, samples) = (Instant::now(), Samples::default());
-        Ok(Self { live, agent, place: None, counted, samples, names: None, next_sample: now, next_names: now })
-    }
-
-    /// Looks again; `false` if there is nothing to be seen any more.
-    fn look(&mut self) -> bool {
-        let Some(agent) = self.agent.again(&self.live) else { return false };
-        self.agent = agent;
-        self.counted.look(&self.agent, &self.live)
+        Ok(Self { live, place: None, counted, samples, names: None, next_sample: now, next_names: now })
     }
 
     /// An agent that was loaded without being switched on counts while somebody wants it to.
     fn want(&mut self) -> Result<(), TrackError> {
-        self.place = self.agent.switch_on(&LiveWriter(&self.live), std::process::id(), self.place)?;
+        self.place = self.counted.agent.switch_on(&LiveWriter(&self.live), std::process::id(), self.place)?;
         Ok(())
     }
 
     fn unwant(&self) {
-        if let (Some(place), Some(agent)) = (self.place, self.agent.again(&self.live)) {
+        if let (Some(place), Some(agent)) = (self.place, self.counted.agent.again(&self.live)) {
             // The program may have ended; the agent looks for us, too.
             let _ = agent.switch_off(&LiveWriter(&self.live), std::process::id(), place);
         }

@@ -21,6 +21,7 @@ struct CountedLock {
 
 /// What was seen of a program's contention so far.
 pub(super) struct Contention {
+    pub(super) agent: Agent,
     start: HashMap<RemoteAddr, Tracked>,
     began: Instant,
     looked: Instant,
@@ -31,19 +32,21 @@ pub(super) struct Contention {
 impl Contention {
     /// Begins to look at a program that is running (`true`), or that has just been started and is looked at from its
     /// beginning.
-    pub(super) fn begin(agent: &Agent, target: &dyn Target, is_running: bool) -> Self {
+    pub(super) fn begin(agent: Agent, target: &dyn Target, is_running: bool) -> Self {
         let _look = target.limits().begin();
         let objects = if is_running { agent.objects(target) } else { Vec::new() };
         let start = objects.into_iter().map(|tracked| (tracked.address, tracked)).collect();
         let now = Instant::now();
-        Self { start, began: now, looked: now, rows: Vec::new(), functions: HashMap::new() }
+        Self { agent, start, began: now, looked: now, rows: Vec::new(), functions: HashMap::new() }
     }
 
     /// Looks again; `false` if there is nothing to be seen any more.
-    pub(super) fn look(&mut self, agent: &Agent, target: &dyn Target) -> bool {
+    pub(super) fn look(&mut self, target: &dyn Target) -> bool {
+        let Some(agent) = self.agent.again(target) else { return false };
+        self.agent = agent;
         let _look = target.limits().begin();
         let (mut rows, mut is_empty) = (Vec::new(), true);
-        agent.each(target, &mut |now| {
+        self.agent.each(target, &mut |now| {
             is_empty = false;
             let start = self.start.get(&now.address);
             let row =
