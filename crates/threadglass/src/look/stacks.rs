@@ -191,8 +191,7 @@ impl<'a> Stacks<'a> {
     ) -> FoundStack {
         // With very many deep stacks, of the rest only where each thread is.
         let most = if self.frames.load(Ordering::Relaxed) < ALL_FRAMES { MAX_FRAMES } else { FEW_FRAMES };
-        let start_routine = start.map(|start| start.0);
-        let mut walker = Walker { space: &self.space, known, start_routine, enough: usize::MAX, most };
+        let mut walker = Walker { most, ..Walker::whole(&self.space, known, start) };
         let walk = Arc::new(walker.walk(stack, registers));
         self.found(known, walk)
     }
@@ -313,8 +312,7 @@ impl Moving {
 /// The stack of one thread in plain memory, for tests and fuzzing.
 pub fn walk_bytes(space: &Space<'_>, registers: Registers) -> Walk {
     let mut stack = StackWords::live(space.memory, registers.sp);
-    Walker { space, known: &mut Known::default(), start_routine: None, enough: usize::MAX, most: MAX_FRAMES }
-        .walk(&mut stack, registers)
+    Walker::whole(space, &mut Known::default(), None).walk(&mut stack, registers)
 }
 
 impl StackEnd {

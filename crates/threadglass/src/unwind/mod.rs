@@ -22,6 +22,6 @@ pub(crate) use names::FrameNames;
 pub(crate) use sites::{Site, Sites};
 pub(crate) use space::Known;
 pub use space::Space;
-pub(crate) use stack::StackWords;
+pub(crate) use stack::{StackWords, word_in};
 pub(crate) use walk::Walker;
 pub use walk::{MAX_FRAMES, Place, Walk};

@@ -52,7 +52,8 @@ impl<'a> StackWords<'a> {
     }
 }
 
-fn word_in((start, bytes): &(u64, Vec<u8>), addr: u64) -> Option<u64> {
+/// The word at `addr` of the bytes from `start` on.
+pub(crate) fn word_in((start, bytes): &(u64, Vec<u8>), addr: u64) -> Option<u64> {
     let at = usize::try_from(addr.checked_sub(*start)?).ok()?;
     let word = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(word.try_into().ok()?))

@@ -62,7 +62,12 @@ pub(crate) struct Walker<'w, 'a> {
     pub(crate) most: usize,
 }
 
-impl Walker<'_, '_> {
+impl<'w, 'a> Walker<'w, 'a> {
+    /// For all frames of a stack.
+    pub(crate) fn whole(space: &'w Space<'a>, known: &'w mut Known, start: Option<RemoteAddr>) -> Self {
+        Self { space, known, start_routine: start.map(|start| start.0), enough: usize::MAX, most: MAX_FRAMES }
+    }
+
     pub(crate) fn walk(&mut self, stack: &mut StackWords<'_>, registers: Registers) -> Walk {
         let mut places = Vec::new();
         let end = self.frames(stack, registers, &mut |place, _| places.push(place));

@@ -217,13 +217,7 @@ impl<'s> Search<'s> {
         let mut words = StackWords::begun(self.target, thread.sp, stack.to_vec());
         let (mut frames, mut places): (Vec<FrameState>, _) = (Vec::new(), Vec::new());
         let space = self.space;
-        let mut walker = Walker {
-            space,
-            known: &mut self.code.known,
-            start_routine: thread.start.map(|start| start.0),
-            enough: usize::MAX,
-            most: crate::unwind::MAX_FRAMES,
-        };
+        let mut walker = Walker::whole(space, &mut self.code.known, thread.start);
         let end = walker.frames(&mut words, registers, &mut |place, registers| {
             places.push(place);
             // Frames of the C library are left out: it calls nobody back with a lock held.

@@ -305,14 +305,11 @@ impl Machine {
                 return Next::On;
             }
             Op::Inc | Op::Dec => {
-                let old = self.read(pages, dst, size).get(size);
                 let carry = self.flags.map(|flags| flags.carry);
-                let (new, flags) = match insn.op {
-                    Op::Inc => (old.map(|old| old.wrapping_add(1)), old.map(|old| sum(old, 1, size))),
-                    _ => (old.map(|old| old.wrapping_sub(1)), old.map(|old| difference(old, 1, size))),
-                };
-                self.flags = flags.map(|flags| Flags { carry: carry.unwrap_or(flags.carry), ..flags });
-                new.into()
+                let kind = if insn.op == Op::Inc { Alu::Add } else { Alu::Sub };
+                let new = self.alu(pages, &Insn { src: Operand::Imm(1), ..*insn }, kind);
+                self.flags = self.flags.map(|flags| Flags { carry: carry.unwrap_or(flags.carry), ..flags });
+                new
             }
             Op::Neg => {
                 let old = self.read(pages, dst, size).get(size);

@@ -3,6 +3,7 @@
 use super::addresses::ByAddress;
 use crate::RemoteAddr;
 use crate::memory::Memory;
+use crate::unwind::word_in;
 
 const PAGE: u64 = 4096;
 /// Pages that one look reads, so that a hostile target costs a bounded amount of memory.
@@ -40,14 +41,11 @@ impl<'a> Pages<'a> {
 
     /// The word at an aligned address.
     pub(super) fn word(&mut self, aligned: u64) -> Option<u64> {
-        if let Some(at) = aligned.checked_sub(self.stack.0)
-            && let Some(word) = usize::try_from(at).ok().and_then(|at| self.stack.1.get(at..at.checked_add(8)?))
-        {
-            return word.try_into().ok().map(u64::from_le_bytes);
-        }
-        let at = (aligned % PAGE) as usize;
-        let word = self.page(aligned / PAGE)?.get(at..at + 8)?;
-        word.try_into().ok().map(u64::from_le_bytes)
+        word_in(&self.stack, aligned).or_else(|| {
+            let at = (aligned % PAGE) as usize;
+            let word = self.page(aligned / PAGE)?.get(at..at + 8)?;
+            word.try_into().ok().map(u64::from_le_bytes)
+        })
     }
 
     /// As many bytes of code from `addr` on as `buf` takes; how many there are.

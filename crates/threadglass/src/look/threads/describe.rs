@@ -92,10 +92,7 @@ impl<'a> Describer<'a> {
 
     /// A thread that has exited and was not joined: libc alone knows of it.
     pub(super) fn zombie(&mut self, descriptor: &Descriptor) -> Thread {
-        let mut thread = self.by_descriptor(Some(descriptor));
-        thread.exiting = false;
-        thread.preempted = Some(false);
-        thread
+        Thread { exiting: false, preempted: Some(false), ..self.by_descriptor(Some(descriptor)) }
     }
 
     fn by_descriptor(&mut self, descriptor: Option<&Descriptor>) -> Thread {

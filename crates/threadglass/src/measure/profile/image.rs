@@ -8,7 +8,7 @@ use crate::perf::Sample;
 use crate::proc::map_at;
 use crate::symbols::{MappedObject, Objects};
 use crate::target::{Live, Module};
-use crate::unwind::{FrameNames, Known, MAX_FRAMES, Place, Space, StackWords, Walk, Walker};
+use crate::unwind::{FrameNames, Known, Place, Space, StackWords, Walk, Walker};
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -107,11 +107,9 @@ impl<'a> ProgramImage<'a> {
         &mut self,
         stack: &mut StackWords<'_>,
         registers: Registers,
-        start_routine: Option<u64>,
+        start: Option<RemoteAddr>,
     ) -> Walk {
-        let mut walker =
-            Walker { space: &self.space, known: &mut self.known, start_routine, enough: MAX_FRAMES, most: MAX_FRAMES };
-        walker.walk(stack, registers)
+        Walker::whole(&self.space, &mut self.known, start).walk(stack, registers)
     }
 
     /// Looks all `places` up at once, which costs little more than one.

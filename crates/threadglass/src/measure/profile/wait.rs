@@ -45,7 +45,6 @@ pub fn record_waits(
     }
     let look = Look::new(&live);
     let mut waits = Waits {
-        live: &live,
         image: ProgramImage::new(&live, &look),
         data: look.data_names(),
         names: HashMap::new(),
@@ -82,7 +81,6 @@ pub fn record_waits(
 }
 
 struct Waits<'a> {
-    live: &'a Live,
     image: ProgramImage<'a>,
     data: DataNames<'a>,
     names: HashMap<RemoteAddr, Option<String>>,
@@ -120,7 +118,7 @@ impl Waits<'_> {
             if let Some(holder) = words.iter().find_map(|word| word.strip_prefix("held by ")) {
                 *seen.holders.entry(holder.to_owned()).or_default() += 1;
             }
-            if let Some(site) = places.iter().find(|place| !self.live.is_in_libc(place.lookup())) {
+            if let Some(site) = places.iter().find(|place| !self.image.live.is_in_libc(place.lookup())) {
                 *seen.sites.entry(*site).or_default() += 1;
             }
             if let Some(stack) = bounded(&mut self.stacks, (places, words), MAX_DISTINCT) {
@@ -131,18 +129,18 @@ impl Waits<'_> {
 
     /// The stack of a thread that has been in one call all the time.
     fn stack(&mut self, lwp: Lwp, thread: &Thread) -> Option<(Vec<Place>, bool)> {
-        let call = self.live.wait_call(lwp)?;
+        let call = self.image.live.wait_call(lwp)?;
         let (sp, pc) = call.registers()?;
         // It must be the call of which the look has told.
         if thread.sp != Some(sp) || thread.pc != Some(pc) {
             return None;
         }
-        let mut words = StackWords::begun(self.live, sp, Vec::new());
-        let walk = self.image.walk_words(&mut words, Registers::blocked(pc, sp), thread.start.map(|start| start.0));
+        let mut words = StackWords::begun(self.image.live, sp, Vec::new());
+        let walk = self.image.walk_words(&mut words, Registers::blocked(pc, sp), thread.start);
         for place in &walk.places {
             self.image.pin(place.lookup().0);
         }
-        (self.live.wait_call(lwp) == Some(call)).then(|| (walk.places, walk.end.is_whole()))
+        (self.image.live.wait_call(lwp) == Some(call)).then(|| (walk.places, walk.end.is_whole()))
     }
 
     /// What a thread waits for, who holds it, what that one waits for, and so on.
@@ -184,10 +182,10 @@ impl Waits<'_> {
         if self.moved > 0 {
             gaps.push(Gap::whole(format!("stacks of {} waits", self.moved), "they ended during the look"));
         }
-        let look = self.live.limits().begin();
+        let look = self.image.live.limits().begin();
         let places: Vec<Place> = self.stacks.keys().flat_map(|(places, _)| places.iter().copied()).collect();
         self.image.look_up(&places);
-        self.live.limits().report(&mut gaps);
+        self.image.live.limits().report(&mut gaps);
         drop(look);
         let all = self.samples;
         let causes = std::mem::take(&mut self.causes);
@@ -221,8 +219,8 @@ impl Waits<'_> {
             samples,
         });
         let stacks = most_first(stacks.collect());
-        let identity = self.live.identity();
-        let target = Process { pid: self.live.pid(), name: identity.name, exe: identity.exe };
+        let identity = self.image.live.identity();
+        let target = Process { pid: self.image.live.pid(), name: identity.name, exe: identity.exe };
         Profile {
             samples: all,
             threads: self.threads.len(),

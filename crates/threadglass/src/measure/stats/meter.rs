@@ -280,10 +280,7 @@ fn look(tasks: &mut Tasks, depth: Depth, (now, span): (u64, u64), (lwp, task): (
     if depth == Depth::Counters && !task.is_lively(now) && !task.is_young() {
         return;
     }
-    task.call = match (depth, &task.syscall) {
-        (Depth::Calls, Some(file)) => tasks.call(file).ok(),
-        _ => None,
-    };
+    task.call = task.syscall.as_ref().and_then(|file| tasks.call(file).ok());
     let asleep = task.call.is_some_and(|call| call != SyscallFile::Running);
     let (running, sleeps) = match asleep {
         true => (false, None),
