@@ -27,7 +27,7 @@ use crate::arch::syscall;
 use crate::look::{Names, Scope, look};
 use crate::memory::{Memory, ReadError};
 use crate::model::Remedy;
-use crate::runtimes::glibc::{Layout, LayoutError};
+use crate::runtimes::glibc::LayoutError;
 use crate::runtimes::{u32_at, u64_at};
 use crate::table::TrackError;
 use crate::target::{Live, TargetError};
@@ -35,8 +35,7 @@ use crate::{Pid, RemoteAddr};
 use control::Control;
 use hijack::Prepared;
 use nix::errno::Errno;
-use places::Leftover;
-use room::{AgentRequest, Room};
+use room::Room;
 use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
@@ -200,23 +199,12 @@ pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
 /// Learns everything first; then stops a thread.
 fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) -> Result<Injected, InjectError> {
     refuse::check(live, options.force)?;
-    // A program with a glibc that can be loaded into has the descriptions of it, too.
-    let layout = Layout::discover(live, live, &[])?;
-    let code = code::find(live, &layout)?;
-    let attach = there.as_ref().map(|control| control.attach);
-    let mode = if options.exact { table::mode::EXACT } else { table::mode::SAMPLED };
-    let request = AgentRequest { mode, objects: options.size.unwrap_or(0), attach };
-    let payload = if attach.is_some() { 0 } else { agent::AGENT.len() };
-    let room = Room::new(live, &layout, payload);
-    let mem = hijack::open_memory(live.pid(), live.witness())?;
-    let leftover = Leftover::find(live);
-    let prepared =
-        Prepared { live, force: options.force, leftover, layout: &layout, code: &code, room: &room, request };
+    let prepared = Prepared::new(live, there.map(|control| control.attach), options)?;
     let mut filtered = None;
     for _ in 0..TRIES {
         let snapshot = look(live, Scope::Threads, Names::None)?;
         for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
-            let made = match hijack::make_thread(&prepared, &victim, &mem) {
+            let made = match hijack::make_thread(&prepared, &victim) {
                 // It moved to another stack, or has ended.
                 Err(InjectError::NoVictim | InjectError::Control(ControlError::NoThread(..))) => continue,
                 // Another may be in a call that it may repeat.
@@ -226,7 +214,7 @@ fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) 
                 }
                 made => made?,
             };
-            let mut injected = settle(live, &mem, made.start, &room, until)?;
+            let mut injected = settle(&prepared, made.start, until)?;
             injected.pause = Some(made.pause);
             injected.interrupted = made.interrupted;
             injected.victim = Some(victim.lwp);
@@ -238,7 +226,8 @@ fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) 
 }
 
 /// Follows the threads inside, whose memory begins at `start`, until the agent is at work.
-fn settle(live: &Live, mem: &File, start: RemoteAddr, room: &Room, until: Instant) -> Result<Injected, InjectError> {
+fn settle(prepared: &Prepared<'_>, start: RemoteAddr, until: Instant) -> Result<Injected, InjectError> {
+    let Prepared { live, mem, room, .. } = prepared;
     let mail = Room::mail(start);
     let at = |field: usize| mail.offset(field as u64);
     let tell = |what: u32| write(mem, at(offset_of!(Mail, go)), &what.to_le_bytes());
