@@ -1,27 +1,19 @@
 //! What is wrong, or keeps others waiting.
 
+use super::words::words;
 use crate::{Lwp, Pid, RemoteAddr};
 
-/// How sure a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
-pub enum Certainty {
-    /// It may end by itself, or rests on more than one conclusion.
-    Possible,
-    /// It rests on a conclusion.
-    Likely,
-    /// Recorded by the objects and the kernel, and seen not to move.
-    Certain,
-}
-
-impl Certainty {
-    /// The word used on screens and in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Possible => "possible",
-            Self::Likely => "likely",
-            Self::Certain => "certain",
-        }
+words! {
+    /// How sure a finding is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
+    pub enum Certainty {
+        /// It may end by itself, or rests on more than one conclusion.
+        Possible = "possible",
+        /// It rests on a conclusion.
+        Likely = "likely",
+        /// Recorded by the objects and the kernel, and seen not to move.
+        Certain = "certain",
     }
 }
 

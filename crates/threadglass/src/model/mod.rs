@@ -17,6 +17,7 @@ mod sync_stats;
 pub mod terminal;
 mod thread;
 mod tsd;
+mod words;
 
 pub use contention::{Contended, ContentionReport, InjectionReport, Sampled};
 pub use doctor::{Check, Doctor, Verdict};

@@ -1,63 +1,34 @@
 //! Synchronization objects: what threads wait for, and who holds it.
 
 use super::Evidence;
+use super::words::words;
 use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
-/// What a thread can wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
-pub enum SyncKind {
-    /// One holder at a time.
-    Mutex,
-    /// Waited on until somebody signals.
-    Cond,
-    /// Many readers or one writer.
-    Rwlock,
-    /// A count.
-    Semaphore,
-    /// Waited on until enough threads have come.
-    Barrier,
-    /// A mutex whose waiters spin.
-    Spinlock,
-    /// Something that is initialised once.
-    Once,
-    /// The end of a thread.
-    Join,
-    /// A thread that parked itself until another one wakes it.
-    Park,
-    /// A word that threads wait on, of which no more is known.
-    Futex,
-}
-
-impl SyncKind {
-    /// All kinds.
-    pub const ALL: [Self; 10] = [
-        Self::Mutex,
-        Self::Cond,
-        Self::Rwlock,
-        Self::Semaphore,
-        Self::Barrier,
-        Self::Spinlock,
-        Self::Once,
-        Self::Join,
-        Self::Park,
-        Self::Futex,
-    ];
-
-    /// The word used on the command line and in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Mutex => "mutex",
-            Self::Cond => "cond",
-            Self::Rwlock => "rwlock",
-            Self::Semaphore => "semaphore",
-            Self::Barrier => "barrier",
-            Self::Spinlock => "spinlock",
-            Self::Once => "once",
-            Self::Join => "join",
-            Self::Park => "park",
-            Self::Futex => "futex",
-        }
+words! {
+    /// What a thread can wait for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    pub enum SyncKind {
+        /// One holder at a time.
+        Mutex = "mutex",
+        /// Waited on until somebody signals.
+        Cond = "cond",
+        /// Many readers or one writer.
+        Rwlock = "rwlock",
+        /// A count.
+        Semaphore = "semaphore",
+        /// Waited on until enough threads have come.
+        Barrier = "barrier",
+        /// A mutex whose waiters spin.
+        Spinlock = "spinlock",
+        /// Something that is initialised once.
+        Once = "once",
+        /// The end of a thread.
+        Join = "join",
+        /// A thread that parked itself until another one wakes it.
+        Park = "park",
+        /// A word that threads wait on, of which no more is known.
+        Futex = "futex",
     }
 }
 
@@ -118,73 +89,51 @@ pub enum Preference {
     WriterNonrecursive,
 }
 
-/// The state of an object in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
-pub enum SyncState {
-    /// Nobody holds it.
-    Unlocked,
-    /// Held.
-    Locked,
-    /// A rwlock held by readers.
-    ReadLocked,
-    /// A rwlock held by a writer.
-    WriteLocked,
-    /// A robust mutex whose owner died, and nobody has taken it since.
-    OwnerDied,
-    /// A robust mutex taken after its owner died, and not yet declared consistent.
-    Inconsistent,
-    /// A robust mutex that was given up for good.
-    NotRecoverable,
-    /// Destroyed.
-    Destroyed,
-    /// A semaphore that can be taken.
-    Available,
-    /// A semaphore that cannot.
-    Exhausted,
-    /// A condition variable or barrier with threads in it.
-    Waiting,
-    /// One without.
-    Idle,
-    /// A once that nobody has begun.
-    New,
-    /// A once that somebody is at.
-    InProgress,
-    /// A once that is done.
-    Done,
-    /// A thread, to be joined, that has not ended.
-    Running,
-    /// One that has.
-    Exited,
-    /// Not known, or nothing but a number.
-    Unknown,
+words! {
+    /// The state of an object in one word.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    pub enum SyncState {
+        /// Nobody holds it.
+        Unlocked = "unlocked",
+        /// Held.
+        Locked = "locked",
+        /// A rwlock held by readers.
+        ReadLocked = "read-locked",
+        /// A rwlock held by a writer.
+        WriteLocked = "write-locked",
+        /// A robust mutex whose owner died, and nobody has taken it since.
+        OwnerDied = "owner died",
+        /// A robust mutex taken after its owner died, and not yet declared consistent.
+        Inconsistent = "inconsistent",
+        /// A robust mutex that was given up for good.
+        NotRecoverable = "not recoverable",
+        /// Destroyed.
+        Destroyed = "destroyed",
+        /// A semaphore that can be taken.
+        Available = "available",
+        /// A semaphore that cannot.
+        Exhausted = "exhausted",
+        /// A condition variable or barrier with threads in it.
+        Waiting = "waiting",
+        /// One without.
+        Idle = "idle",
+        /// A once that nobody has begun.
+        New = "new",
+        /// A once that somebody is at.
+        InProgress = "in progress",
+        /// A once that is done.
+        Done = "done",
+        /// A thread, to be joined, that has not ended.
+        Running = "running",
+        /// One that has.
+        Exited = "exited",
+        /// Not known, or nothing but a number.
+        Unknown = "unknown",
+    }
 }
 
 impl SyncState {
-    /// The word used on screens.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Unlocked => "unlocked",
-            Self::Locked => "locked",
-            Self::ReadLocked => "read-locked",
-            Self::WriteLocked => "write-locked",
-            Self::OwnerDied => "owner died",
-            Self::Inconsistent => "inconsistent",
-            Self::NotRecoverable => "not recoverable",
-            Self::Destroyed => "destroyed",
-            Self::Available => "available",
-            Self::Exhausted => "exhausted",
-            Self::Waiting => "waiting",
-            Self::Idle => "idle",
-            Self::New => "new",
-            Self::InProgress => "in progress",
-            Self::Done => "done",
-            Self::Running => "running",
-            Self::Exited => "exited",
-            Self::Unknown => "unknown",
-        }
-    }
-
     /// Whether somebody holds it.
     pub fn is_held(self) -> bool {
         matches!(self, Self::Locked | Self::ReadLocked | Self::WriteLocked | Self::Inconsistent | Self::InProgress)

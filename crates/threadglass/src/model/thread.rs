@@ -1,46 +1,30 @@
 //! One thread.
 
+use super::words::words;
 use super::{CallSite, Evidence, Frame, Holds, SignalSet, StackEnd, WaitsFor};
 use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 use std::borrow::Cow;
 
-/// The states of `td_thr_state_e`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
-pub enum ThreadState {
-    /// Cannot be told; a gap says why.
-    #[default]
-    Unknown,
-    /// Stopped by job control or suspended by a debugger, while not asleep.
-    Stopped,
-    /// Runnable, but seen not to get a CPU.
-    Run,
-    /// On a CPU, or not seen to be kept from one.
-    Active,
-    /// Exited, not yet joined.
-    Zombie,
-    /// Asleep in a system call.
-    Sleep,
-    /// Stopped or suspended while asleep in a system call.
-    StoppedAsleep,
-}
-
-impl ThreadState {
-    /// All states, in the order of their numbers in `td_thr_state_e` (1 to 7).
-    pub const ALL: [Self; 7] =
-        [Self::Unknown, Self::Stopped, Self::Run, Self::Active, Self::Zombie, Self::Sleep, Self::StoppedAsleep];
-
-    /// The word used on the command line and in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Stopped => "stopped",
-            Self::Run => "run",
-            Self::Active => "active",
-            Self::Zombie => "zombie",
-            Self::Sleep => "sleep",
-            Self::StoppedAsleep => "stopped_asleep",
-        }
+words! {
+    /// The states of `td_thr_state_e`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    pub enum ThreadState {
+        // In the order of their numbers there (1 to 7), by which the C interface finds them.
+        /// Cannot be told; a gap says why.
+        Unknown = "unknown",
+        /// Stopped by job control or suspended by a debugger, while not asleep.
+        Stopped = "stopped",
+        /// Runnable, but seen not to get a CPU.
+        Run = "run",
+        /// On a CPU, or not seen to be kept from one.
+        Active = "active",
+        /// Exited, not yet joined.
+        Zombie = "zombie",
+        /// Asleep in a system call.
+        Sleep = "sleep",
+        /// Stopped or suspended while asleep in a system call.
+        StoppedAsleep = "stopped_asleep",
     }
 }
 
