@@ -7,22 +7,14 @@ use crate::elf::Image;
 use crate::memory::Memory;
 use crate::runtimes::glibc::{KeyLayout, Layout};
 use crate::target::{Library, Live, Target};
-use table::control::KEYS;
+use std::mem::offset_of;
+use table::control::{KEYS, Mail};
 
 /// Addresses in the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LibcCode {
-    pub(super) create: RemoteAddr,
-    pub(super) attr_init: RemoteAddr,
-    pub(super) set_stack_size: RemoteAddr,
-    pub(super) set_detach_state: RemoteAddr,
-    pub(super) open: RemoteAddr,
-    pub(super) open_mode: u64,
-    pub(super) symbol: RemoteAddr,
-    /// Ends C++'s thread-local objects; null where libc does not have it.
-    pub(super) end_objects: RemoteAddr,
-    /// `__pthread_keys`.
-    pub(super) keys: RemoteAddr,
+    /// Those that the mail has, each with its place there.
+    pub(super) in_mail: [(usize, u64); 9],
     /// A system call and a return.
     pub(super) syscall_ret: RemoteAddr,
     /// The system call at the end of every signal handler.
@@ -72,16 +64,19 @@ pub(super) fn find(live: &Live, layout: &Layout) -> Result<LibcCode, InjectError
         found.map(|at| text.start.offset(at as u64)).ok_or(InjectError::Missing(what))
     };
     Ok(LibcCode {
-        // Not in a program that has no threads library: it has no threads either.
-        create: in_threads("pthread_create")?,
-        attr_init: in_threads("pthread_attr_init")?,
-        set_stack_size: in_threads("pthread_attr_setstacksize")?,
-        set_detach_state: in_threads("pthread_attr_setdetachstate")?,
-        open,
-        open_mode,
-        symbol,
-        end_objects: libc.address_of("__call_tls_dtors").unwrap_or(RemoteAddr(0)),
-        keys,
+        in_mail: [
+            // Not in a program that has no threads library: it has no threads either.
+            (offset_of!(Mail, create), in_threads("pthread_create")?.0),
+            (offset_of!(Mail, attr_init), in_threads("pthread_attr_init")?.0),
+            (offset_of!(Mail, set_stack_size), in_threads("pthread_attr_setstacksize")?.0),
+            (offset_of!(Mail, set_detach_state), in_threads("pthread_attr_setdetachstate")?.0),
+            (offset_of!(Mail, open), open.0),
+            (offset_of!(Mail, open_mode), open_mode),
+            (offset_of!(Mail, symbol), symbol.0),
+            // Ends C++'s thread-local objects; null where libc does not have it.
+            (offset_of!(Mail, end_objects), libc.address_of("__call_tls_dtors").map_or(0, |at| at.0)),
+            (offset_of!(Mail, keys), keys.0),
+        ],
         syscall_ret: sequence(SYSCALL_RETURN, "a system call")?,
         sigreturn: sequence(SIGNAL_RETURN, "the return from signals")?,
     })

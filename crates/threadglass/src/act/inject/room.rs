@@ -119,13 +119,7 @@ impl Room {
         put(offset_of!(Mail, code_size), PAGE);
         put(offset_of!(Mail, syscall_ret), code.syscall_ret.0);
         put(offset_of!(Mail, raw_tid), tcb.0 + layout.tid);
-        put(offset_of!(Mail, create), code.create.0);
-        put(offset_of!(Mail, attr_init), code.attr_init.0);
-        put(offset_of!(Mail, set_stack_size), code.set_stack_size.0);
-        put(offset_of!(Mail, set_detach_state), code.set_detach_state.0);
-        put(offset_of!(Mail, open), code.open.0);
-        put(offset_of!(Mail, open_mode), code.open_mode);
-        put(offset_of!(Mail, symbol), code.symbol.0);
+        code.in_mail.into_iter().for_each(|(at, value)| put(at, value));
         put(offset_of!(Mail, attach), request.attach.map_or(0, |at| at.0));
         // All but the two that the C library sends to itself: others wait until they have been handled.
         put(offset_of!(Mail, mask), !(1 << 31 | 1 << 32));
@@ -137,8 +131,6 @@ impl Room {
         put(offset_of!(Mail, nonce), nonce());
         put(offset_of!(Mail, mode), u64::from(request.mode));
         put(offset_of!(Mail, objects), request.objects);
-        put(offset_of!(Mail, end_objects), code.end_objects.0);
-        put(offset_of!(Mail, keys), code.keys.0);
         // In a descriptor the first values lie before the pointers to blocks of more.
         put(offset_of!(Mail, values), (tcb.0 + layout.specific).wrapping_sub(16 * u64::from(KEYS)));
         let mut text = |at: usize, text: &str| mail[at..at + text.len()].copy_from_slice(text.as_bytes());
