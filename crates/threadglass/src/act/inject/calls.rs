@@ -9,16 +9,11 @@ use crate::proc::seccomp::{Args, Filter, Verdict, verdict};
 /// possible.
 const ANY: Args = [None; 6];
 
-const fn first(value: u64) -> Args {
-    [Some(value), None, None, None, None, None]
-}
-
-const fn second(value: u64) -> Args {
-    [None, Some(value), None, None, None, None]
-}
-
-const fn third(value: u64) -> Args {
-    [None, None, Some(value), None, None, None]
+/// The same with one that is known.
+const fn arg(place: usize, value: u64) -> Args {
+    let mut args = ANY;
+    args[place] = Some(value);
+    args
 }
 
 /// mmap with a protection and flags.
@@ -36,7 +31,7 @@ const fn open(directory: u64) -> Args {
 const NEEDED: &[(i64, &[Args])] = &[
     // The stopped thread: memory at a place of ours, at the place of what was left there, anywhere; a thread.
     (syscall::MMAP, &[map(5, 0x10_0022), map(5, 0x32), map(5, 0x22)]),
-    (syscall::CLONE, &[first(0x2d_0f00)]),
+    (syscall::CLONE, &[arg(0, 0x2d_0f00)]),
     (syscall::MUNMAP, &[ANY]),
     (syscall::RT_SIGRETURN, &[ANY]),
     (syscall::RESTART_SYSCALL, &[ANY]),
@@ -46,25 +41,25 @@ const NEEDED: &[(i64, &[Args])] = &[
         syscall::MMAP,
         &[map(1, 2), map(1, 0x802), map(5, 0x802), map(5, 0x812), map(1, 0x812), map(3, 0x812), map(3, 0x32)],
     ),
-    (syscall::MPROTECT, &[third(0), third(1), third(3), third(5)]),
-    (syscall::CLONE, &[first(0x3d_0f00)]),
-    (syscall::RT_SIGPROCMASK, &[first(0), first(1), first(2)]),
+    (syscall::MPROTECT, &[arg(2, 0), arg(2, 1), arg(2, 3), arg(2, 5)]),
+    (syscall::CLONE, &[arg(0, 0x3d_0f00)]),
+    (syscall::RT_SIGPROCMASK, &[arg(0, 0), arg(0, 1), arg(0, 2)]),
     (syscall::GETTID, &[ANY]),
-    (syscall::EXIT, &[first(0)]),
+    (syscall::EXIT, &[arg(0, 0)]),
     (syscall::NANOSLEEP, &[ANY]),
     // futex: wait and wake of one's own, also with a time, and of what is shared; on behalf of nobody, and to see whether
     // something can be written.
-    (syscall::FUTEX, &[second(0x80), second(0x81), second(0x89), second(0x189), second(0), second(1), second(0x85)]),
-    (syscall::MEMFD_CREATE, &[second(0x11), second(1)]),
+    (syscall::FUTEX, &[arg(1, 0x80), arg(1, 0x81), arg(1, 0x89), arg(1, 0x189), arg(1, 0), arg(1, 1), arg(1, 0x85)]),
+    (syscall::MEMFD_CREATE, &[arg(1, 0x11), arg(1, 1)]),
     (syscall::WRITE, &[ANY]),
     (syscall::OPENAT, &[open(0xffff_ffff_ffff_ff9c), open(0xffff_ff9c)]),
     (syscall::READ, &[ANY]),
     (syscall::FSTAT, &[ANY]),
     (syscall::CLOSE, &[ANY]),
     // The agent: its pipe, who wants it.
-    (syscall::PIPE2, &[second(0o2_004_000)]),
+    (syscall::PIPE2, &[arg(1, 0o2_004_000)]),
     (syscall::POLL, &[ANY]),
-    (syscall::CLOCK_GETTIME, &[first(1)]),
+    (syscall::CLOCK_GETTIME, &[arg(0, 1)]),
     (syscall::GETPID, &[ANY]),
 ];
 
@@ -77,16 +72,16 @@ const MAY_FAIL: &[(i64, &[Args])] = &[
     (syscall::NEWFSTATAT, &[ANY]),
     (syscall::BRK, &[ANY]),
     // The last two: guard pages of stacks, since glibc 2.42.
-    (syscall::MADVISE, &[third(4), third(14), third(18), third(25), third(8), third(102), third(103)]),
+    (syscall::MADVISE, &[arg(2, 4), arg(2, 14), arg(2, 18), arg(2, 25), arg(2, 8), arg(2, 102), arg(2, 103)]),
     // How many processors there are; a number for libc's heap.
     (syscall::SCHED_GETAFFINITY, &[ANY]),
-    (syscall::GETRANDOM, &[third(1)]),
+    (syscall::GETRANDOM, &[arg(2, 1)]),
     // The agent: names, a table of descriptors of its own, who wants it.
-    (syscall::PRCTL, &[first(15), [Some(0x5356_4d41), Some(0), None, None, None, None]]),
+    (syscall::PRCTL, &[arg(0, 15), [Some(0x5356_4d41), Some(0), None, None, None, None]]),
     (syscall::CLOSE_RANGE, &[[Some(0), Some(0xffff_ffff), Some(2), None, None, None]]),
     (syscall::KILL, &[ANY]),
-    (syscall::TGKILL, &[third(0)]),
-    (syscall::PIDFD_OPEN, &[second(0)]),
+    (syscall::TGKILL, &[arg(2, 0)]),
+    (syscall::PIDFD_OPEN, &[arg(1, 0)]),
     (syscall::PROCESS_VM_READV, &[ANY]),
     (syscall::PROCESS_VM_WRITEV, &[ANY]),
 ];

@@ -18,15 +18,6 @@ const FIRST: u64 = 0x2074_6700_0000;
 const STRIDE: u64 = 1 << 28;
 const COUNT: u64 = 4;
 
-/// One of the addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RoomPlace {
-    /// Nothing is there.
-    Free(RemoteAddr),
-    /// What an injection has left behind, and how long it is.
-    Left(RemoteAddr, u64),
-}
-
 /// What an injection has left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leftover {
@@ -36,26 +27,22 @@ pub(super) struct Leftover {
     nonce: Option<u64>,
 }
 
-fn places(maps: &[MapEntry]) -> impl Iterator<Item = RoomPlace> {
+/// Those of the addresses at which nothing is that is not ours, and how many bytes an injection has left there.
+fn places(maps: &[MapEntry]) -> impl Iterator<Item = (RemoteAddr, u64)> {
     (0..COUNT).filter_map(|n| look(maps, RemoteAddr(FIRST + n * STRIDE)))
 }
 
 /// Those that are free.
 pub(super) fn free(maps: &[MapEntry]) -> impl Iterator<Item = RemoteAddr> {
-    places(maps).filter_map(|place| match place {
-        RoomPlace::Free(start) => Some(start),
-        RoomPlace::Left(..) => None,
-    })
+    places(maps).filter(|(_, left)| *left == 0).map(|(start, _)| start)
 }
 
 impl Leftover {
     fn read(live: &Live, maps: &[MapEntry]) -> Option<Self> {
-        places(maps).find_map(|place| match place {
-            // A thread that has begun gives it back itself.
-            RoomPlace::Left(start, _) if live.read_u32(Room::mail(start)).is_ok_and(|state| state != 0) => None,
-            RoomPlace::Left(start, size) => Some(Self { start, size, nonce: live.read_u64(Room::nonce(start)).ok() }),
-            RoomPlace::Free(_) => None,
-        })
+        // A thread that has begun gives it back itself.
+        let has_begun = |start| live.read_u32(Room::mail(start)).is_ok_and(|state| state != 0);
+        let (start, size) = places(maps).find(|(start, left)| *left != 0 && !has_begun(*start))?;
+        Some(Self { start, size, nonce: live.read_u64(Room::nonce(start)).ok() })
     }
 
     /// What is there, if nobody uses it. The thread of an injection that goes on would: one that the C library does not
@@ -115,9 +102,9 @@ fn maps_now(live: &Live) -> Option<Vec<MapEntry>> {
     Some(parse_maps(&text).0)
 }
 
-fn look(maps: &[MapEntry], start: RemoteAddr) -> Option<RoomPlace> {
+fn look(maps: &[MapEntry], start: RemoteAddr) -> Option<(RemoteAddr, u64)> {
     let mut here = maps.iter().filter(|map| map.end > start && map.start.0 < start.0 + STRIDE).peekable();
-    let Some(first) = here.peek() else { return Some(RoomPlace::Free(start)) };
+    let Some(first) = here.peek() else { return Some((start, 0)) };
     // Its code comes first. It is never writable and executable at once.
     if first.start != start || !first.exec {
         return None;
@@ -134,14 +121,14 @@ fn look(maps: &[MapEntry], start: RemoteAddr) -> Option<RoomPlace> {
         }
         end = map.end;
     }
-    Some(RoomPlace::Left(start, end.0 - start.0))
+    Some((start, end.0 - start.0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn find_in(text: &str) -> Option<RoomPlace> {
+    fn find_in(text: &str) -> Option<(RemoteAddr, u64)> {
         let text = format!("{text}7f0000000000-7f0000001000 r-xp 00000000 08:01 5 /lib/x.so\n");
         places(&parse_maps(text.as_bytes()).0).next()
     }
@@ -149,11 +136,11 @@ mod tests {
     #[test]
     fn what_was_left_is_told_from_what_is_not_ours() {
         let first = RemoteAddr(FIRST);
-        assert_eq!(find_in(""), Some(RoomPlace::Free(first)));
-        assert_eq!(find_in("207467000000-207467001000 r-xp 00000000 00:00 0 \n"), Some(RoomPlace::Left(first, 4096)));
+        assert_eq!(find_in(""), Some((first, 0)));
+        assert_eq!(find_in("207467000000-207467001000 r-xp 00000000 00:00 0 \n"), Some((first, 4096)));
         let two =
             "207467000000-207467001000 r-xp 00000000 00:00 0 \n207467001000-207467040000 rw-p 00000000 00:00 0 \n";
-        assert_eq!(find_in(two), Some(RoomPlace::Left(first, 0x40000)));
+        assert_eq!(find_in(two), Some((first, 0x40000)));
         let second = RemoteAddr(FIRST + STRIDE);
         for other in [
             "207467000000-207467001000 r-xp 00000000 08:01 7 /tmp/file\n",
@@ -164,7 +151,7 @@ mod tests {
             "207466fff000-207467002000 r-xp 00000000 00:00 0 \n",
             "207467000000-207467001000 r-xp 00000000 00:00 0 \n207467002000-207467003000 rw-p 00000000 00:00 0 \n",
         ] {
-            assert_eq!(find_in(other), Some(RoomPlace::Free(second)), "{other}");
+            assert_eq!(find_in(other), Some((second, 0)), "{other}");
         }
     }
 }
