@@ -20,6 +20,7 @@ pub(crate) use content::{u32_at, u64_at};
 pub use futex::{FutexOp, FutexWait};
 pub(crate) use lock_word::{LockWord, WordSize};
 pub use plan::{SetError, plan};
+pub(crate) use recipe::empty_plan;
 pub(crate) use wait::{Class, Context, SeenWait, Spot};
 
 use crate::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState};

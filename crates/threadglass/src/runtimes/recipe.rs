@@ -4,7 +4,7 @@ use crate::Lwp;
 use crate::model::{HolderStatus, SetPlan, SyncObject, WordWrite};
 
 /// A plan for `object` that writes nothing yet.
-pub(super) fn empty(object: &SyncObject, bytes: &[u8], value: i32, becomes: impl Into<String>) -> SetPlan {
+pub(crate) fn empty_plan(object: &SyncObject, bytes: &[u8], value: i32, becomes: impl Into<String>) -> SetPlan {
     SetPlan {
         address: object.address,
         kind: object.kind,

@@ -74,7 +74,8 @@ fn distinct(threads: impl Iterator<Item = (Pid, Lwp)>) -> Vec<(Pid, Lwp)> {
 mod tests {
     use super::*;
     use crate::RemoteAddr;
-    use crate::model::{Evidence, Family, SyncKind, WordWrite};
+    use crate::model::{Evidence, Family, SyncKind, SyncObject, WordWrite};
+    use crate::runtimes::empty_plan;
 
     const PID: Pid = Pid(1);
 
@@ -93,17 +94,12 @@ mod tests {
 
     fn plan() -> SetPlan {
         let address = RemoteAddr(0x1000);
+        let object = SyncObject::bare(address, SyncKind::Mutex, Family::Pthread, Evidence::Recorded);
         SetPlan {
-            address,
-            kind: SyncKind::Mutex,
-            family: Family::Pthread,
-            value: 0,
-            before: Vec::new(),
             words: vec![WordWrite { address, field: "lock", old: 1, new: 0 }],
             wakes: true,
             kick: vec![Lwp(5), Lwp(6), Lwp(30)],
-            becomes: String::new(),
-            consequences: Vec::new(),
+            ..empty_plan(&object, &[], 0, "")
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::act::{ControlError, StoppedThread};
 use crate::model::NotKicked;
 use crate::{Lwp, Pid};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Threads that are held at the same time, at most; the rest is kicked one by one. Stopping one takes 100 to 300
 /// microseconds, so the first of these stands still for some milliseconds.
@@ -38,8 +38,14 @@ impl Kicked {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// Lets a thread go that was asked to stop at `started`.
-    fn let_go(&mut self, thread: StoppedThread, started: Instant) {
+    /// **Stops** a thread, if that can be done.
+    fn stop(&mut self, (pid, lwp): (Pid, Lwp)) -> Option<StoppedThread> {
+        stop(pid, lwp).map_err(|why| self.not_kicked.push(NotKicked { pid, lwp, why })).ok()
+    }
+
+    /// Lets a thread go.
+    fn let_go(&mut self, thread: StoppedThread) {
+        let started = thread.asked();
         self.kicked.push(thread.lwp());
         self.interrupted.extend(thread.visible_interruption().map(|call| (thread.lwp(), call)));
         drop(thread);
@@ -48,15 +54,21 @@ impl Kicked {
         self.longest = self.longest.max(pause);
     }
 
-    fn refuse(&mut self, pid: Pid, lwp: Lwp, why: String) {
-        self.not_kicked.push(NotKicked { pid, lwp, why });
+    /// **Stops** each of `threads` for a moment, one after the other.
+    fn kick(mut self, threads: &[(Pid, Lwp)]) -> Self {
+        for thread in threads {
+            if let Some(stopped) = self.stop(*thread) {
+                self.let_go(stopped);
+            }
+        }
+        self
     }
 }
 
 /// Threads that stand still, until they are let go or this is dropped, or our process ends.
 #[derive(Debug)]
 pub(super) struct HeldThreads {
-    threads: Vec<(StoppedThread, Instant)>,
+    threads: Vec<StoppedThread>,
     rest: Vec<(Pid, Lwp)>,
     report: Kicked,
 }
@@ -64,15 +76,9 @@ pub(super) struct HeldThreads {
 /// **Stops** `threads`, the first of them at least, and keeps them so.
 pub(super) fn hold(threads: &[(Pid, Lwp)]) -> HeldThreads {
     let (now, later) = threads.split_at(threads.len().min(MAX_HELD));
-    let mut held = HeldThreads { threads: Vec::new(), rest: later.to_vec(), report: Kicked::default() };
-    for (pid, lwp) in now {
-        let started = Instant::now();
-        match stop(*pid, *lwp) {
-            Ok(thread) => held.threads.push((thread, started)),
-            Err(why) => held.report.refuse(*pid, *lwp, why),
-        }
-    }
-    held
+    let mut report = Kicked::default();
+    let threads = now.iter().filter_map(|thread| report.stop(*thread)).collect();
+    HeldThreads { threads, rest: later.to_vec(), report }
 }
 
 impl HeldThreads {
@@ -84,30 +90,14 @@ impl HeldThreads {
     /// Lets them go, each of which begins its system call anew, and kicks those that were too many to hold.
     pub(super) fn release(self) -> Kicked {
         let Self { threads, rest, mut report } = self;
-        for (thread, started) in threads {
-            report.let_go(thread, started);
-        }
-        kick_into(&mut report, &rest);
-        report
+        threads.into_iter().for_each(|thread| report.let_go(thread));
+        report.kick(&rest)
     }
 }
 
 /// **Stops** each of the threads `lwps` of `pid` for a moment, one after the other.
 pub fn kick(pid: Pid, lwps: &[Lwp]) -> Kicked {
-    let mut report = Kicked::default();
-    let threads: Vec<_> = lwps.iter().map(|lwp| (pid, *lwp)).collect();
-    kick_into(&mut report, &threads);
-    report
-}
-
-fn kick_into(report: &mut Kicked, threads: &[(Pid, Lwp)]) {
-    for (pid, lwp) in threads {
-        let started = Instant::now();
-        match stop(*pid, *lwp) {
-            Ok(thread) => report.let_go(thread, started),
-            Err(why) => report.refuse(*pid, *lwp, why),
-        }
-    }
+    Kicked::default().kick(&lwps.iter().map(|lwp| (pid, *lwp)).collect::<Vec<_>>())
 }
 
 fn stop(pid: Pid, lwp: Lwp) -> Result<StoppedThread, String> {

@@ -1,7 +1,7 @@
 //! Back to the bytes from before.
 
-use crate::model::{Family, SetPlan, SyncKind, WordWrite};
-use crate::runtimes::{SetError, u32_at};
+use crate::model::{Evidence, Family, SetPlan, SyncKind, SyncObject, WordWrite};
+use crate::runtimes::{SetError, empty_plan, u32_at};
 use crate::{Lwp, RemoteAddr};
 
 /// What it takes to give an object of which `words` were written its old bytes again, which are `old`. Refuses if it
@@ -30,16 +30,6 @@ pub fn undo_plan(
             words.push(WordWrite { address, field: "old", old: word(now), new: word(old) });
         }
     }
-    Ok(SetPlan {
-        address,
-        kind,
-        family,
-        value: 0,
-        before: now.to_vec(),
-        words,
-        wakes: true,
-        kick: waiters,
-        becomes: "what it was".to_owned(),
-        consequences: Vec::new(),
-    })
+    let object = SyncObject::bare(address, kind, family, Evidence::Recorded);
+    Ok(SetPlan { words, wakes: true, kick: waiters, ..empty_plan(&object, now, 0, "what it was") })
 }

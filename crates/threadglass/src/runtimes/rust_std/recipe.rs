@@ -1,12 +1,12 @@
 //! The mutex of Rust's standard library since 1.62: one word, 0 free, 1 locked, 2 locked and waited for.
 
 use crate::model::{SyncKind, SyncObject};
-use crate::runtimes::recipe::{HALF_WRITTEN, empty};
+use crate::runtimes::recipe::{HALF_WRITTEN, empty_plan};
 use crate::runtimes::{SetError, SetPlan, u32_at};
 
 pub(super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetPlan, SetError> {
     let word = u32_at(bytes, 0).filter(|word| *word <= 2).ok_or(SetError::Implausible(SyncKind::Mutex))?;
-    let mut plan = empty(object, bytes, value, "unlocked");
+    let mut plan = empty_plan(object, bytes, value, "unlocked");
     if value == 0 {
         plan.kick_all(object);
         plan.word("futex", 0, word, 0);

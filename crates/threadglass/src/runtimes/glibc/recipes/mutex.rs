@@ -3,7 +3,7 @@
 use crate::model::{MutexProtocol, MutexType, SyncKind, SyncObject};
 use crate::runtimes::glibc::locks::Mutex;
 use crate::runtimes::glibc::locks::mutex::CEILING_SHIFT;
-use crate::runtimes::recipe::{HALF_WRITTEN, empty, living_holders};
+use crate::runtimes::recipe::{HALF_WRITTEN, empty_plan, living_holders};
 use crate::runtimes::{SetError, SetPlan};
 
 const COUNT: u64 = 4;
@@ -34,7 +34,7 @@ pub(in crate::runtimes::glibc) fn plan(object: &SyncObject, bytes: &[u8], value:
 }
 
 fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_held: bool) -> SetPlan {
-    let mut plan = empty(object, bytes, 0, "unlocked");
+    let mut plan = empty_plan(object, bytes, 0, "unlocked");
     // Also when there is nothing to write: somebody may have freed it without waking anyone.
     plan.kick_all(object);
     if !is_held {
@@ -80,7 +80,7 @@ fn users(object: &SyncObject, mutex: &Mutex) -> u32 {
 }
 
 fn lock(object: &SyncObject, bytes: &[u8], value: i32, mutex: &Mutex, ceiling: u32, is_held: bool) -> SetPlan {
-    let mut plan = empty(object, bytes, value, "locked");
+    let mut plan = empty_plan(object, bytes, value, "locked");
     if is_held {
         return plan;
     }

@@ -7,7 +7,7 @@
 use crate::model::{Side, SyncKind, SyncObject};
 use crate::runtimes::glibc::locks::Rwlock;
 use crate::runtimes::glibc::locks::rwlock::{READER_SHIFT, USED, WRITE_LOCKED, WRITE_PHASE};
-use crate::runtimes::recipe::{HALF_WRITTEN, empty};
+use crate::runtimes::recipe::{HALF_WRITTEN, empty_plan};
 use crate::runtimes::{SetError, SetPlan};
 
 const PHASE_FUTEX: u64 = 8;
@@ -65,7 +65,7 @@ fn has_waiters(object: &SyncObject, side: Side) -> bool {
 }
 
 fn unlock(object: &SyncObject, bytes: &[u8], lock: &Rwlock, now: Now) -> Result<SetPlan, SetError> {
-    let mut plan = empty(object, bytes, 0, "unlocked");
+    let mut plan = empty_plan(object, bytes, 0, "unlocked");
     plan.kick_all(object);
     match now {
         Now::Free => {}
@@ -100,7 +100,7 @@ fn unlock(object: &SyncObject, bytes: &[u8], lock: &Rwlock, now: Now) -> Result<
 }
 
 fn read_lock(object: &SyncObject, bytes: &[u8], readers: u32, lock: &Rwlock, now: Now) -> Result<SetPlan, SetError> {
-    let mut plan = empty(object, bytes, readers as i32, format!("read-locked by {readers}"));
+    let mut plan = empty_plan(object, bytes, readers as i32, format!("read-locked by {readers}"));
     match now {
         Now::Free => {
             plan.word("readers", 0, lock.readers, readers << READER_SHIFT);
@@ -130,7 +130,7 @@ fn read_lock(object: &SyncObject, bytes: &[u8], readers: u32, lock: &Rwlock, now
 }
 
 fn write_lock(object: &SyncObject, bytes: &[u8], value: i32, lock: &Rwlock, now: Now) -> Result<SetPlan, SetError> {
-    let mut plan = empty(object, bytes, value, "write-locked without a holder");
+    let mut plan = empty_plan(object, bytes, value, "write-locked without a holder");
     match now {
         Now::Write { .. } => {
             plan.becomes = "write-locked".to_owned();
