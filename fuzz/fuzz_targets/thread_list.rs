@@ -19,7 +19,7 @@ fuzz_target!(|program: Program| {
         assert!(thread.is_none() || thread.as_ref().map(|thread| thread.tid) == *tid);
     }
 
-    let heads = layout.heads.resolve(&target.memory).unwrap_or_default();
+    let heads = layout.heads_now(&target.memory).unwrap_or_default();
     let nodes: Vec<_> = target.threads.iter().map(|base| base.offset(layout.list)).collect();
     let known: HashMap<_, _> = read.iter().flatten().map(|thread| (thread.id.0, thread.clone())).collect();
     let mut walks = Vec::new();

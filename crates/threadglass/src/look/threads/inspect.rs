@@ -58,20 +58,20 @@ pub struct Inspector<'a> {
 impl Inspector<'_> {
     /// Whether libc has set its thread lists up: not so very early in a program's life.
     pub fn is_initialised(&self) -> Result<bool, ReadError> {
-        for head in self.layout.heads.resolve(self.memory)? {
+        for head in self.layout.heads_now(self.memory)? {
             if !self.memory.read_addr(head)?.is_null() {
                 return Ok(true);
             }
         }
         // Without symbols the layout was found in a living thread.
-        Ok(self.layout.heads.0.is_empty())
+        Ok(self.layout.heads.is_empty())
     }
 
     /// The descriptors of all threads, ended but unjoined ones included; neither those that are only
     /// being made nor those already given back.
     pub fn list(&self) -> Result<Vec<Descriptor>, InspectError> {
         // Whatever hides the heads hides the lists.
-        let heads = self.layout.heads.resolve(self.memory)?;
+        let heads = self.layout.heads_now(self.memory)?;
         let mut threads = match self.target {
             // A program without symbols has no heads: what its threads registered leads into the lists.
             Some(target) if heads.is_empty() => self.registered(target),

@@ -44,7 +44,7 @@ pub(super) fn walk_lists(memory: &dyn Memory, layout: &Layout, mut known: HashMa
 }
 
 fn starts(memory: &dyn Memory, layout: &Layout, known: &HashMap<RemoteAddr, Descriptor>) -> Vec<RemoteAddr> {
-    match layout.heads.resolve(memory) {
+    match layout.heads_now(memory) {
         Ok(heads) if !heads.is_empty() => heads,
         // Any node leads around its whole list.
         _ => known.keys().map(|base| base.offset(layout.list)).collect(),

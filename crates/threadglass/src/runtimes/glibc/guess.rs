@@ -127,10 +127,3 @@ pub(super) fn held_rwlock(bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) ->
         written && lock.owner().is_some_and(is_thread)
     })
 }
-
-/// Whether a mutex that threads wait for can be at `addr`.
-pub(super) fn is_waited_mutex(memory: &dyn Memory, addr: RemoteAddr) -> bool {
-    let mut bytes = [0; 40];
-    let is_read = memory.read_exact(addr, &mut bytes).is_ok();
-    is_read && Mutex::new(&bytes).is_some_and(|mutex| mutex.is_plausible() && mutex.has_waiters())
-}

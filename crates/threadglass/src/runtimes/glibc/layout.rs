@@ -78,8 +78,9 @@ pub struct Layout {
     pub joinid: Option<u64>,
     /// Stack block address; its size and the guard's size follow in the next two words.
     pub stackblock: Option<u64>,
-    /// Heads of the thread lists.
-    pub heads: Heads,
+    /// Heads of the thread lists. The nodes of a list lead to its head as well, so a program without symbols may have
+    /// none of these.
+    pub heads: Vec<LinkerPlace>,
     /// Thread-specific data.
     pub keys: Option<KeyLayout>,
     /// Thread-local storage.
@@ -115,18 +116,6 @@ impl LinkerPlace {
                 Ok(if base.is_null() { None } else { base.checked_add(offset) })
             }
         }
-    }
-}
-
-/// Heads of the thread lists. The nodes of a list lead to its head as well, so a program without
-/// symbols may have none of these.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heads(pub Vec<LinkerPlace>);
-
-impl Heads {
-    /// The heads that can be told now.
-    pub fn resolve(&self, memory: &dyn Memory) -> Result<Vec<RemoteAddr>, ReadError> {
-        self.0.iter().filter_map(|place| place.resolve(memory).transpose()).collect()
     }
 }
 
@@ -194,7 +183,7 @@ impl Layout {
         // Main has no start routine and so fits more than one family: other threads decide first.
         for hint in hints.iter().rev().take(64) {
             for known in super::versions::KNOWN_VERSIONS {
-                let Some(base) = hint.anchor.base(Some(known.tid + 16)) else { continue };
+                let Some(base) = hint.anchor.base(Some(super::versions::TID + 16)) else { continue };
                 if known.fits(memory, base, *hint) {
                     return Ok(known.layout(version(memory, symbols)));
                 }
@@ -220,13 +209,18 @@ impl Layout {
         }
     }
 
+    /// The heads of the thread lists that can be told now.
+    pub fn heads_now(&self, memory: &dyn Memory) -> Result<Vec<RemoteAddr>, ReadError> {
+        self.heads.iter().filter_map(|place| place.resolve(memory).transpose()).collect()
+    }
+
     /// Whether everything was found that a program with symbols describes.
     pub fn is_complete(&self) -> bool {
         let offsets = [self.report_events, self.eventmask, self.start_routine, self.priority, self.stackblock];
         let events = self.events.is_some_and(|it| it.create_function.is_some() && it.death_function.is_some());
         self.size.is_some()
             && offsets.iter().all(Option::is_some)
-            && self.heads.0.len() == 2
+            && self.heads.len() == 2
             && self.keys.is_some()
             && self.tls.is_some()
             && events
@@ -280,20 +274,14 @@ pub(super) fn rtld_place(symbols: &dyn Symbols, fields: &Fields, member: &str) -
     }
 }
 
-fn heads(symbols: &dyn Symbols, fields: &Fields) -> Heads {
+fn heads(symbols: &dyn Symbols, fields: &Fields) -> Vec<LinkerPlace> {
     let modern = ["_dl_stack_user", "_dl_stack_used"].map(|member| rtld_place(symbols, fields, member));
-    let modern: Vec<_> = modern.into_iter().flatten().collect();
-    if !modern.is_empty() {
-        return Heads(modern);
+    if modern.iter().any(Option::is_some) {
+        return modern.into_iter().flatten().collect();
     }
     // libpthread up to 2.32.
-    Heads(
-        ["__stack_user", "stack_used"]
-            .into_iter()
-            .filter_map(|name| symbols.address_of(name))
-            .map(LinkerPlace::At)
-            .collect(),
-    )
+    let old = ["__stack_user", "stack_used"].into_iter().filter_map(|name| symbols.address_of(name));
+    old.map(LinkerPlace::At).collect()
 }
 
 fn keys(symbols: &dyn Symbols, fields: &Fields) -> Option<KeyLayout> {

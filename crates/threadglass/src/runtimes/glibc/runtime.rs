@@ -1,6 +1,6 @@
 //! glibc's locks, behind the contract of [`crate::runtimes`].
 
-use super::guess::{Guesser, held_mutex, held_rwlock, is_waited_mutex};
+use super::guess::{Guesser, held_mutex, held_rwlock};
 use super::locks::{CondLayout, Mutex, decode, size_of};
 use super::waits::{Waiting, classify};
 use super::{recipes, robust};
@@ -43,7 +43,9 @@ impl Runtime for Glibc {
         if waiting == Waiting::Mutex && seen.futex.is_hopeless() && matches!(spot, Spot::Entry(..)) {
             return Some(hopeless_wait(seen, evidence, context));
         }
-        classify(waiting, &seen.futex, evidence, context.cond(), &mut |addr| is_waited_mutex(context.target, addr))
+        let is_waited = |mutex: Mutex| mutex.is_plausible() && mutex.has_waiters();
+        let is_mutex = |addr| Mutex::read(context.target, addr).is_some_and(is_waited);
+        classify(waiting, &seen.futex, evidence, context.cond(), is_mutex)
     }
 
     fn by_numbers(&self, seen: &SeenWait<'_>, context: &Context<'_>) -> Option<Class> {
@@ -77,7 +79,7 @@ impl Runtime for Glibc {
         pairs.map(|pair| RemoteAddr(pair[1])).find(|mutex| {
             // Waiters are counted as users of the mutex.
             let fits = |mutex: Mutex| mutex.is_plausible() && mutex.users != 0;
-            *mutex != cond && read_mutex(*mutex, context).is_some_and(fits)
+            *mutex != cond && Mutex::read(context.target, *mutex).is_some_and(fits)
         })
     }
 
@@ -261,14 +263,8 @@ fn joined(word: RemoteAddr, context: &Context<'_>) -> Option<RemoteAddr> {
 fn hopeless_wait(seen: &SeenWait<'_>, evidence: Evidence, context: &Context<'_>) -> Class {
     let inherits =
         |mutex: Mutex| mutex.is_plausible() && mutex.protocol() == MutexProtocol::Inherit && mutex.owner().is_some();
-    match (seen.first_argument)().filter(|addr| read_mutex(*addr, context).is_some_and(inherits)) {
+    match (seen.first_argument)().filter(|addr| Mutex::read(context.target, *addr).is_some_and(inherits)) {
         Some(mutex) => Class::new(SyncKind::Mutex, Family::Pthread, mutex, evidence),
         None => Class::new(SyncKind::Futex, Family::Libc, seen.futex.word, Evidence::Recorded),
     }
-}
-
-fn read_mutex(addr: RemoteAddr, context: &Context<'_>) -> Option<Mutex> {
-    let mut bytes = [0; 40];
-    context.target.read_exact(addr, &mut bytes).ok()?;
-    Mutex::new(&bytes)
 }

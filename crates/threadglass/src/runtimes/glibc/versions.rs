@@ -4,25 +4,24 @@
 //! from the sources of those between. Everything a reader needs stands still from 2.31 to 2.43
 //! except the group from `joinid` to `nextevent`: 2.36 to 2.41 have it 8 bytes lower.
 
-use super::layout::{Heads, Layout, SELF};
+use super::layout::{Layout, SELF};
 use crate::RemoteAddr;
 use crate::memory::Memory;
 use crate::model::Provenance;
 use crate::target::Hint;
 
+pub(super) const TID: u64 = 720;
+const SPECIFIC_1STBLOCK: u64 = 784;
+
 /// One family of versions.
 pub(super) struct KnownVersion {
-    pub(super) tid: u64,
-    specific_1stblock: u64,
     /// `schedparam`; `start_routine` follows 8 bytes later, `joinid` stands 16 before.
     schedparam: u64,
 }
 
 /// 2.36 to 2.41, then 2.31 to 2.35 and 2.42 on.
-pub(super) const KNOWN_VERSIONS: [KnownVersion; 2] = [
-    KnownVersion { tid: 720, specific_1stblock: 784, schedparam: 1584 },
-    KnownVersion { tid: 720, specific_1stblock: 784, schedparam: 1592 },
-];
+pub(super) const KNOWN_VERSIONS: [KnownVersion; 2] =
+    [KnownVersion { schedparam: 1584 }, KnownVersion { schedparam: 1592 }];
 
 impl KnownVersion {
     /// Whether the thread of `hint` has its descriptor at `base` with this layout.
@@ -32,9 +31,9 @@ impl KnownVersion {
         // -32 (musl's differs), and the first block of thread-specific data, which is inline.
         word(0) == Some(base.0)
             && word(SELF) == Some(base.0)
-            && word(self.tid).is_some_and(|tid| tid as i32 == hint.inner.0)
-            && word(self.tid + 24) == Some(-32i64 as u64)
-            && word(self.specific_1stblock + 512) == Some(base.offset(self.specific_1stblock).0)
+            && word(TID).is_some_and(|tid| tid as i32 == hint.inner.0)
+            && word(TID + 24) == Some(-32i64 as u64)
+            && word(SPECIFIC_1STBLOCK + 512) == Some(base.offset(SPECIFIC_1STBLOCK).0)
             && self.has_start_routine(memory, base)
     }
 
@@ -52,19 +51,19 @@ impl KnownVersion {
             provenance: Provenance::Structural,
             version,
             size: None,
-            list: self.tid - 16,
-            tid: self.tid,
-            cancelhandling: self.tid + 56,
-            specific: self.specific_1stblock + 512,
+            list: TID - 16,
+            tid: TID,
+            cancelhandling: TID + 56,
+            specific: SPECIFIC_1STBLOCK + 512,
             report_events: None,
             cond: super::locks::CondLayout::Unknown,
             eventmask: None,
             start_routine: Some(self.schedparam + 8),
             priority: Some(self.schedparam),
-            robust_head: Some(self.tid + 16),
+            robust_head: Some(TID + 16),
             joinid: Some(self.schedparam - 16),
             stackblock: Some(1680),
-            heads: Heads::default(),
+            heads: Vec::new(),
             keys: None,
             tls: None,
             events: None,

@@ -57,7 +57,7 @@ pub(super) fn classify(
     wait: &FutexWait,
     evidence: Evidence,
     cond: CondLayout,
-    is_mutex: &mut dyn FnMut(RemoteAddr) -> bool,
+    is_mutex: impl FnOnce(RemoteAddr) -> bool,
 ) -> Option<Class> {
     let class = |kind, address: Option<RemoteAddr>, side| {
         Some(Class { side, ..Class::new(kind, Family::Pthread, address?, evidence) })
@@ -104,14 +104,9 @@ pub(super) fn cond_around(word: RemoteAddr, layout: CondLayout) -> Option<Remote
 /// The condition variable that a signaller waits in: for its inner lock, or (the old layout only) for a
 /// group of waiters to leave.
 fn signaller(word: RemoteAddr, layout: CondLayout) -> Option<RemoteAddr> {
-    let offset = match (layout, word.0 % 8) {
-        (CondLayout::Old, 0) => 32,
-        (CondLayout::Old, _) => 36,
-        (CondLayout::New, 0) => 24,
-        (CondLayout::New, _) => 28,
-        (CondLayout::Unknown, _) => return None,
-    };
-    word.checked_sub(offset)
+    // Both words stand before those that waiters wait on.
+    let before = if word.0.is_multiple_of(8) { 8 } else { 4 };
+    word.checked_sub(layout.signals()? - before)
 }
 
 #[cfg(test)]

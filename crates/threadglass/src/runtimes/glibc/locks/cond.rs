@@ -30,13 +30,9 @@ impl CondLayout {
         }
     }
 
-    /// Offset of the count of threads inside.
+    /// Offset of the count of threads inside, which stands before them.
     fn inside(self) -> Option<usize> {
-        match self {
-            Self::Old => Some(36),
-            Self::New => Some(28),
-            Self::Unknown => None,
-        }
+        Some(self.signals()? as usize - 4)
     }
 }
 

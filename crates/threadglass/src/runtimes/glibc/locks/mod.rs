@@ -8,10 +8,9 @@ mod barrier;
 mod cond;
 mod cond_layout;
 pub(crate) mod mutex;
-mod once;
 pub(crate) mod rwlock;
 mod semaphore;
-mod spinlock;
+mod word;
 
 pub use cond::CondLayout;
 pub use mutex::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, Mutex};
@@ -29,8 +28,7 @@ pub fn size_of(kind: SyncKind) -> Option<usize> {
         SyncKind::Rwlock => Some(rwlock::SIZE),
         SyncKind::Semaphore => Some(semaphore::SIZE),
         SyncKind::Barrier => Some(barrier::SIZE),
-        SyncKind::Spinlock => Some(spinlock::SIZE),
-        SyncKind::Once => Some(once::SIZE),
+        SyncKind::Spinlock | SyncKind::Once => Some(word::SIZE),
         SyncKind::Join | SyncKind::Park | SyncKind::Futex => None,
     }
 }
@@ -43,8 +41,8 @@ pub fn decode(kind: SyncKind, bytes: &[u8], cond: CondLayout) -> Option<Content>
         SyncKind::Rwlock => Rwlock::new(bytes)?.content(bytes),
         SyncKind::Semaphore => Semaphore::new(bytes)?.content(bytes),
         SyncKind::Barrier => barrier::decode(bytes)?,
-        SyncKind::Spinlock => spinlock::decode(bytes)?,
-        SyncKind::Once => once::decode(bytes)?,
+        SyncKind::Spinlock => word::spinlock(bytes)?,
+        SyncKind::Once => word::once(bytes)?,
         SyncKind::Join | SyncKind::Park | SyncKind::Futex => return None,
     })
 }

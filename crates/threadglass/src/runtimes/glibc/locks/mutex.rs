@@ -1,9 +1,10 @@
 //! `pthread_mutex_t`.
 
 use super::{u32_at, u64_at};
-use crate::InnerTid;
+use crate::memory::Memory;
 use crate::model::{Detail, MutexProtocol, MutexType, SyncState};
 use crate::runtimes::{Content, Owner};
+use crate::{InnerTid, RemoteAddr};
 
 pub(super) const SIZE: usize = 40;
 
@@ -59,6 +60,13 @@ impl Mutex {
             kind: u32_at(bytes, 16)?,
             list: [u64_at(bytes, 24)?, u64_at(bytes, 32)?],
         })
+    }
+
+    /// What lies at `addr`, if that can be read.
+    pub(crate) fn read(memory: &dyn Memory, addr: RemoteAddr) -> Option<Self> {
+        let mut bytes = [0; SIZE];
+        memory.read_exact(addr, &mut bytes).ok()?;
+        Self::new(&bytes)
     }
 
     /// Whether it survives its owner's death.
