@@ -1,7 +1,8 @@
 //! One thread of a live process, stopped for as long as a guard lives.
 
 use crate::act::seccomp::{danger_of_stop, may_restart};
-use crate::arch::{GeneralRegisters, Restart, syscall};
+use crate::arch::syscall::{EPOLL_PWAIT, EPOLL_PWAIT2, EPOLL_WAIT, IO_GETEVENTS, RT_SIGTIMEDWAIT, SEMOP, SEMTIMEDOP};
+use crate::arch::{GeneralRegisters, Restart};
 use crate::model::{Remedy, SignalSet};
 use crate::proc::{SyscallFile, parse_status, parse_syscall};
 use crate::sys::ptrace::{Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask};
@@ -61,15 +62,8 @@ pub struct StoppedThread {
 
 /// The calls that return EINTR after a stop instead of going on, measured on Linux 6.18. (recv with a
 /// time limit belongs here too, but cannot be told from one without.)
-const NOT_RESTARTED: [i64; 7] = [
-    syscall::SEMOP,
-    syscall::RT_SIGTIMEDWAIT,
-    syscall::IO_GETEVENTS,
-    syscall::SEMTIMEDOP,
-    syscall::EPOLL_WAIT,
-    syscall::EPOLL_PWAIT,
-    syscall::EPOLL_PWAIT2,
-];
+const NOT_RESTARTED: [i64; 7] =
+    [SEMOP, RT_SIGTIMEDWAIT, IO_GETEVENTS, SEMTIMEDOP, EPOLL_WAIT, EPOLL_PWAIT, EPOLL_PWAIT2];
 
 /// How long a thread may take to stop. Only an uninterruptible sleep delays it.
 const PATIENCE: Duration = Duration::from_secs(10);

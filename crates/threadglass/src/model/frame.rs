@@ -29,11 +29,8 @@ pub struct Frame {
 
 /// Why a stack ends where it does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, schemars::JsonSchema),
-    serde(tag = "kind", rename_all = "lowercase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "lowercase"))]
 pub enum StackEnd {
     /// The thread's start was reached: nothing is missing.
     Start,

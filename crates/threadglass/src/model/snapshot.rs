@@ -18,11 +18,8 @@ pub enum Provenance {
 
 /// The C library a target runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, schemars::JsonSchema),
-    serde(tag = "kind", rename_all = "lowercase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "lowercase"))]
 pub enum Libc {
     /// glibc.
     Glibc {

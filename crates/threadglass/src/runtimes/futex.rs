@@ -50,23 +50,13 @@ impl FutexWait {
     /// The wait of a thread that is blocked in `call`; `None` when it is not in such a call.
     pub fn of(call: &SyscallFile) -> Option<Self> {
         let SyscallFile::Inside { number, args, .. } = call else { return None };
-        if *number == FUTEX_WAIT {
+        let (word, how, value, deadline) = match *number {
+            FUTEX | RESTART_SYSCALL => (args[0], args[1], args[2], args[3]),
             // word, value, mask, flags (size in the low bits), deadline
-            return Some(Self {
-                word: RemoteAddr(args[0]),
-                op: FutexOp::Wait,
-                private: args[3] & PRIVATE != 0,
-                realtime: false,
-                value: args[1] as u32,
-                timed: args[4] != 0,
-                restarted: false,
-            });
-        }
-        let restarted = *number == RESTART_SYSCALL;
-        if *number != FUTEX && !restarted {
-            return None;
-        }
-        let op = match args[1] & COMMAND {
+            FUTEX_WAIT => (args[0], args[3] & PRIVATE, args[1], args[4]),
+            _ => return None,
+        };
+        let op = match how & COMMAND {
             0 => FutexOp::Wait,
             9 => FutexOp::WaitBitset,
             6 | 13 => FutexOp::LockPi,
@@ -74,16 +64,18 @@ impl FutexWait {
             _ => return None,
         };
         // What only looks like one: the registers are those of some other call.
-        if args[1] & !(COMMAND | PRIVATE | REALTIME) & 0xffff_ffff != 0 || args[0] % 4 != 0 || args[0] < 4096 {
+        let is_other = how & !(COMMAND | PRIVATE | REALTIME) & 0xffff_ffff != 0 || word % 4 != 0 || word < 4096;
+        if is_other && *number != FUTEX_WAIT {
             return None;
         }
+        let restarted = *number == RESTART_SYSCALL;
         Some(Self {
-            word: RemoteAddr(args[0]),
+            word: RemoteAddr(word),
             op,
-            private: args[1] & PRIVATE != 0,
-            realtime: args[1] & REALTIME != 0,
-            value: args[2] as u32,
-            timed: restarted || args[3] != 0,
+            private: how & PRIVATE != 0,
+            realtime: how & REALTIME != 0,
+            value: value as u32,
+            timed: restarted || deadline != 0,
             restarted,
         })
     }

@@ -25,15 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Where an agent's state is, and its function that a new thread begins with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Control {
-    address: RemoteAddr,
+    pub(super) address: RemoteAddr,
     pub(super) attach: RemoteAddr,
 }
 
 impl Control {
-    pub(super) fn at(address: RemoteAddr, attach: RemoteAddr) -> Self {
-        Self { address, attach }
-    }
-
     /// That of the agent in the process, if one is loaded that can be attached.
     pub(super) fn find(live: &Live) -> Option<Self> {
         let mut agents = live.modules().iter().filter(|module| module.name().contains(crate::table::FILE_NAME));

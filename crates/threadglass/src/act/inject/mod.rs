@@ -254,8 +254,8 @@ fn settle(prepared: &Prepared<'_>, start: RemoteAddr, until: Instant) -> Result<
                 is_filled = true;
             }
             step::ENTERED => {
-                let address = u64_at(&bytes, offset_of!(Mail, thread)).unwrap_or(0);
-                return Control::at(RemoteAddr(address), RemoteAddr(0)).join(live, until);
+                let address = RemoteAddr(u64_at(&bytes, offset_of!(Mail, thread)).unwrap_or(0));
+                return Control { address, attach: RemoteAddr(0) }.join(live, until);
             }
             failed if failed >= step::FAILED => {
                 let _ = tell(go::AWAY);

@@ -155,7 +155,7 @@ impl Inspector<'_> {
                 inner_lwp: Some(InnerTid(thread.tid)),
                 state: ThreadState::Unknown,
                 state_evidence: Evidence::Unknown,
-                exiting: thread.cancel.exiting(),
+                exiting: thread.is_exiting(),
                 preempted: None,
                 ..describer.zombie(thread)
             },

@@ -8,20 +8,8 @@ use crate::{PthreadId, RemoteAddr};
 
 /// The bits of `cancelhandling` that tell of a thread's end. They have kept their places in all
 /// versions from 2.31 to 2.43.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CancelBits(pub u32);
-
-impl CancelBits {
-    /// The thread has begun to exit.
-    pub fn exiting(self) -> bool {
-        self.0 & 0x10 != 0
-    }
-
-    /// Its descriptor has been given back.
-    pub fn terminated(self) -> bool {
-        self.0 & 0x20 != 0
-    }
-}
+const EXITING: u32 = 0x10;
+const TERMINATED: u32 = 0x20;
 
 /// `ATTR_FLAG_SCHED_SET | ATTR_FLAG_POLICY_SET`.
 const SCHEDULING: u32 = 0x60;
@@ -34,7 +22,7 @@ pub struct Descriptor {
     /// Kernel thread id as the target sees it; 0 once the thread has ended, -1 once joined.
     pub tid: i32,
     /// Exit and cancellation bits.
-    pub cancel: CancelBits,
+    pub cancel: u32,
     /// Next list node.
     pub next: RemoteAddr,
     /// Previous list node.
@@ -69,10 +57,15 @@ impl Descriptor {
         }
     }
 
+    /// Whether the thread has begun to exit.
+    pub fn is_exiting(&self) -> bool {
+        self.cancel & EXITING != 0
+    }
+
     /// Whether its thread has gone for good (joined, or detached and ended). The memory may keep looking
     /// like a thread for long: libc holds it ready for the next one.
     pub fn is_given_back(&self) -> bool {
-        self.tid <= 0 && self.cancel.terminated()
+        self.tid <= 0 && self.cancel & TERMINATED != 0
     }
 
     /// Whether it stands for a thread: a living one, or one that waits to be joined. Neither one that
@@ -84,7 +77,7 @@ impl Descriptor {
     /// Whether it has exited and waits to be joined: off the kernel, still on the list.
     pub fn is_unjoined_zombie(&self) -> bool {
         // 2.43 clears the id itself a moment before the thread leaves the kernel: state 1 then.
-        self.tid == 0 && self.cancel.exiting() && !self.cancel.terminated() && self.join != Some(1)
+        self.tid == 0 && self.cancel & (EXITING | TERMINATED) == EXITING && self.join != Some(1)
     }
 
     /// Highest address and size of the stack as `pthread_getattr_np` reports them, and the guard's
@@ -159,7 +152,7 @@ impl<'a> DescriptorReader<'a> {
         Some(Descriptor {
             id: PthreadId(base),
             tid: u32_at(layout.tid)? as i32,
-            cancel: CancelBits(u32_at(layout.cancelhandling)?),
+            cancel: u32_at(layout.cancelhandling)?,
             next: RemoteAddr(u64_at(layout.list)?),
             prev: RemoteAddr(u64_at(layout.list + 8)?),
             start_routine: layout.start_routine.and_then(u64_at).map(RemoteAddr),

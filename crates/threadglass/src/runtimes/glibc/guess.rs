@@ -6,17 +6,14 @@
 
 use super::locks::{CondLayout, FUTEX_WAITERS, Mutex, Rwlock, decode, size_of};
 use super::waits::cond_around;
-use crate::memory::Memory;
 use crate::model::{Detail, Evidence, Family, Side, SyncKind};
-use crate::runtimes::{Class, Content, FutexOp, FutexWait};
+use crate::runtimes::{Class, Content, Context, FutexOp, FutexWait};
 use crate::{InnerTid, RemoteAddr};
 
 /// What the guess may know of the target.
 pub(super) struct Guesser<'a> {
-    pub(super) memory: &'a dyn Memory,
+    pub(super) context: &'a Context<'a>,
     pub(super) cond: CondLayout,
-    /// Whether a thread of the target has this id.
-    pub(super) is_thread: &'a dyn Fn(InnerTid) -> bool,
 }
 
 impl Guesser<'_> {
@@ -92,7 +89,7 @@ impl Guesser<'_> {
     /// An object of `kind` at `address`, if what lies there is one that can have waiters now.
     fn fits(&self, kind: SyncKind, address: RemoteAddr, side: Option<Side>, evidence: Evidence) -> Option<Class> {
         let mut bytes = vec![0; size_of(kind)?];
-        self.memory.read_exact(address, &mut bytes).ok()?;
+        self.context.target.read_exact(address, &mut bytes).ok()?;
         let content = decode(kind, &bytes, self.cond)?;
         let class = Class { side, ..Class::new(kind, Family::Pthread, address, evidence) };
         (content.is_plausible && self.can_be_waited_for(&content)).then_some(class)
@@ -101,7 +98,7 @@ impl Guesser<'_> {
     fn can_be_waited_for(&self, content: &Content) -> bool {
         let may_be_owned = || {
             let owner = content.owner_tid();
-            content.shared != Some(false) || owner.is_none_or(|owner| (self.is_thread)(owner))
+            content.shared != Some(false) || owner.is_none_or(|owner| self.context.has_thread(owner))
         };
         match content.detail {
             Detail::Mutex { .. } => content.has_waiters && may_be_owned(),

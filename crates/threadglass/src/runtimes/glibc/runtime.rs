@@ -60,8 +60,7 @@ impl Runtime for Glibc {
         {
             return None;
         }
-        let is_thread = |tid| context.has_thread(tid);
-        let guesser = Guesser { memory: context.target, cond: context.cond(), is_thread: &is_thread };
+        let guesser = Guesser { context, cond: context.cond() };
         // Some other function of libc waits: for a lock that libc keeps for itself.
         let is_own = seen.call.is_some() && futex.private && futex.op == FutexOp::Wait && futex.value == 2;
         let own = Class::new(SyncKind::Mutex, Family::Libc, futex.word, Evidence::Inferred);
