@@ -1,7 +1,5 @@
 //! How a lock's word is changed by code that takes or releases it.
 
-use super::Effect;
-
 /// Bytes that an instruction changes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WordSize {
@@ -37,10 +35,5 @@ impl LockWord {
             WordSize::Exactly(bytes) => size == bytes,
             WordSize::AtLeast(bytes) => size >= bytes,
         }
-    }
-
-    /// What a change means that neither takes nor releases.
-    pub(crate) fn queues(&self) -> Option<Effect> {
-        self.is_called.then_some(Effect::Take)
     }
 }

@@ -44,13 +44,6 @@ pub(crate) struct SeenWait<'a> {
     pub(crate) first_argument: &'a dyn Fn() -> Option<RemoteAddr>,
 }
 
-impl SeenWait<'_> {
-    /// The function of the C library that the program called.
-    pub(crate) fn function(&self) -> Option<&str> {
-        self.call.map(|call| call.function.as_str())
-    }
-}
-
 /// A function that a waiting thread is in, and the evidence for that.
 #[derive(Clone, Copy)]
 pub(crate) enum Spot<'a> {

@@ -21,7 +21,7 @@ pub(super) fn of_atomic(wanted: &WantedLock, atomic: &Atomic) -> Option<Effect> 
     match change {
         Ordering::Greater => Some(Effect::Take),
         Ordering::Less => Some(Effect::Release),
-        Ordering::Equal => word.queues(),
+        Ordering::Equal => word.is_called.then_some(Effect::Take),
     }
 }
 

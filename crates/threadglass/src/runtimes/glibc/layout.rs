@@ -3,6 +3,7 @@
 use super::events::EventLayout;
 use super::locks::CondLayout;
 use super::tls::TlsLayout;
+use super::versions::{KNOWN_VERSIONS, TID};
 use crate::memory::{Memory, ReadError, Slot};
 use crate::model::Provenance;
 use crate::runtimes::u32_at;
@@ -182,11 +183,9 @@ impl Layout {
     fn structural(memory: &dyn Memory, symbols: &dyn Symbols, hints: &[Hint]) -> Result<Self, LayoutError> {
         // Main has no start routine and so fits more than one family: other threads decide first.
         for hint in hints.iter().rev().take(64) {
-            for known in super::versions::KNOWN_VERSIONS {
-                let Some(base) = hint.anchor.base(Some(super::versions::TID + 16)) else { continue };
-                if known.fits(memory, base, *hint) {
-                    return Ok(known.layout(version(memory, symbols)));
-                }
+            let Some(base) = hint.anchor.base(Some(TID + 16)) else { continue };
+            if let Some(known) = KNOWN_VERSIONS.iter().find(|known| known.fits(memory, base, *hint)) {
+                return Ok(known.layout(version(memory, symbols)));
             }
         }
         Err(LayoutError::NoGlibc)

@@ -54,10 +54,7 @@ impl Runtime for Glibc {
             return Some(Class::new(SyncKind::Join, Family::Pthread, futex.word, Evidence::Derived));
         }
         // Called by way of syscall(2), none of libc's own objects is meant; and another libc has others.
-        if context.layout.is_none()
-            || seen.past_libc
-            || seen.function().is_some_and(|function| self.passes_on(function))
-        {
+        if context.layout.is_none() || seen.past_libc || seen.call.is_some_and(|call| self.passes_on(&call.function)) {
             return None;
         }
         let guesser = Guesser { context, cond: context.cond() };
