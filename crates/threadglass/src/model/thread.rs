@@ -7,11 +7,12 @@ use std::borrow::Cow;
 
 words! {
     /// The states of `td_thr_state_e`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
     pub enum ThreadState {
         // In the order of their numbers there (1 to 7), by which the C interface finds them.
         /// Cannot be told; a gap says why.
+        #[default]
         Unknown = "unknown",
         /// Stopped by job control or suspended by a debugger, while not asleep.
         Stopped = "stopped",

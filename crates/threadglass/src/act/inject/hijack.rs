@@ -20,7 +20,7 @@ use crate::sys::ptrace::{
     AT_SYSCALL, Change, RegisterSet, get_signal_mask, go_to_syscall, poll_change, rseq_area, seccomp_filter,
     tell_syscalls,
 };
-use crate::target::{CAP_SYS_ADMIN, Live, has_capability};
+use crate::target::{CAP_SYS_ADMIN, Live, Target, has_capability};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};

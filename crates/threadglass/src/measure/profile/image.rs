@@ -7,7 +7,7 @@ use crate::model::{Evidence, Frame};
 use crate::perf::Sample;
 use crate::proc::map_at;
 use crate::symbols::{MappedObject, Objects};
-use crate::target::{Live, Module};
+use crate::target::{Live, Module, Target};
 use crate::unwind::{FrameNames, Known, Place, Space, StackWords, Walk, Walker};
 use std::cell::OnceCell;
 use std::collections::HashSet;
