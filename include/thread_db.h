@@ -263,7 +263,7 @@ typedef struct td_thrinfo {
     int ti_ro_size;              /* + size of that descriptor */
     td_thr_state_e ti_state;     /* state; glibc's library knows only ACTIVE, ZOMBIE and UNKNOWN */
     unsigned char ti_db_suspended; /* + non-zero while td_thr_dbsuspend() holds the thread */
-    td_thr_type_e ti_type;       /* SYSTEM if the start function lies in libc or our agent, else USER */
+    td_thr_type_e ti_type;       /* SYSTEM for threads of libc itself and of our agent, else USER */
     intptr_t ti_pc;              /* + program counter, if SLEEP, STOPPED or STOPPED_ASLEEP */
     intptr_t ti_sp;              /* + stack pointer, in the same states */
     short ti_flags;              /* + low bits of the descriptor's cancelhandling word */

@@ -65,7 +65,7 @@ fn words(remedy: Remedy) -> String {
         Remedy::NameRegion => "choose a part with --module, --function or --offset",
         Remedy::ChooseFunction => "choose one with --module or --offset",
         Remedy::Coarser => "choose a smaller --scale or region",
-        Remedy::StopThread => "--stop reads its stack and pauses the thread for microseconds",
+        Remedy::StopThread => "--stop reads the stack and pauses the thread for microseconds",
         Remedy::RetryOrStop => "look again, or use --stop",
         Remedy::CheckAccess => "run `tglass doctor`",
         Remedy::UseOtherVersion => "use the tglass that started it",

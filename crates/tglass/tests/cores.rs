@@ -266,7 +266,11 @@ fn the_program_has_moved() {
         for options in [vec![], vec!["--exe".to_owned(), other.to_string_lossy().into_owned()]] {
             let options: Vec<_> = options.iter().map(String::as_str).collect();
             let wrong = tool().look("threads", &core, &options);
-            assert!(gaps(&wrong).contains("is not the file the process had: its build id differs"), "{}", gaps(&wrong));
+            assert!(
+                gaps(&wrong).contains("is not the file that the process had: its build ID differs"),
+                "{}",
+                gaps(&wrong)
+            );
             assert_eq!(threads(&wrong).len(), threads(&pair.live).len());
             for thread in threads(&wrong) {
                 let name = thread["start_function"].as_str().unwrap_or_default();
@@ -374,12 +378,12 @@ fn filtered() {
     };
     // No memory but what the kernel always dumps.
     let Some((pair, look)) = dumped("0") else { return };
-    assert!(gaps(&look).contains("not in the core"), "{}", gaps(&look));
+    assert!(gaps(&look).contains("the core lacks the memory"), "{}", gaps(&look));
     assert!(threads(&look).iter().all(|thread| thread["id"].is_null()), "{look:#}");
     tool().run(&["tsd", &pair.core.name()]).assert_refused();
     // Private memory without the headers of objects: nothing to compare a file with.
     let Some((pair, look)) = dumped("1") else { return };
-    assert!(gaps(&look).contains("no build id"), "{}", gaps(&look));
+    assert!(gaps(&look).contains("no build ID"), "{}", gaps(&look));
     assert_eq!(threads(&look).len(), threads(&pair.live).len());
     for (live, dead) in threads(&pair.live).iter().zip(threads(&look)) {
         assert_eq!((&live["id"], &live["start_function"]), (&dead["id"], &dead["start_function"]));
@@ -485,7 +489,7 @@ fn as_an_ordinary_user() {
     compare(&pair, &look().json(), Writer::Kernel);
     std::os::unix::fs::chown(&core, Some(0), Some(0)).unwrap();
     std::fs::set_permissions(&core, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    assert!(look().assert_refused().contains("not permitted"));
+    assert!(look().assert_refused().contains("permission denied"));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn check_live(case: &Case) {
     }
     if let Some(gap) = case.gap {
         // On a slow machine, or in a build that is not optimised, the time is over before there is too much of it.
-        let says_so = |one: &String| one.contains(gap) || one.contains("CPU time were used up");
+        let says_so = |one: &String| one.contains(gap) || one.contains("the look used its 6 s of CPU time");
         assert!(all.iter().any(says_so), "{case:?}: no look says that it has left out {gap}: {all:#?}");
     }
 }

@@ -108,7 +108,7 @@ fn what_an_injection_leaves_behind_does_not_grow() {
     for round in 0..8 {
         let answer = tool().run(&["contend", &fixture.pid().to_string(), "-d", "10ms"]);
         assert_eq!(answer.code, Some(2), "{answer:?}");
-        assert!(answer.stderr.contains("could not make another thread"), "{answer:?}");
+        assert!(answer.stderr.contains("could not create a thread"), "{answer:?}");
         assert!(nameless_code(fixture.pid()).len() <= 1, "after {round}: {:?}", nameless_code(fixture.pid()));
     }
     assert_eq!(fixture.ask("alive"), "alive");

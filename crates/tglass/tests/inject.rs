@@ -82,7 +82,7 @@ fn the_tool_may_be_killed_at_any_moment() {
     assert!(at_work >= kills / 3 && holding > 0, "{at_work} and {holding} of {done}");
     // And once more in peace.
     let answer = tool().run(&["contend", &pid.to_string(), "-d", "10ms"]);
-    assert!(String::from_utf8_lossy(&answer.stdout).contains("are restored"), "{}", answer.stderr);
+    assert!(String::from_utf8_lossy(&answer.stdout).contains("removed"), "{}", answer.stderr);
     goes_on(&mut fixture, &["loads"]);
 }
 
@@ -112,12 +112,20 @@ fn every_command_that_needs_it_puts_the_agent_in() {
     });
     // By hand.
     let answer = tool().run(&["detach", &pid]);
-    assert!(String::from_utf8_lossy(&answer.stdout).contains("no agent"), "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer.stdout).contains("no active agent"), "{answer:?}");
     let mut child = tool().command(&["contend", &pid]).stdout(Stdio::null()).spawn().expect("the tool starts");
     eventually("it should be at work", || agent_threads(fixture.pid()) == 1);
+    // Its thread is no thread of the program. It takes its name first, and says a moment later which one it is.
+    eventually("the agent's thread, and it alone, should be of type `system`", || {
+        let snapshot = tool().threads(fixture.pid(), &[]);
+        let threads = snapshot["threads"].as_array().expect("threads").iter();
+        let system: Vec<_> = threads.filter(|thread| thread["type"] == "system").collect();
+        assert!(system.iter().all(|thread| thread["name"] == "threadglass"), "{system:#?}");
+        system.len() == 1
+    });
     eventually("all should be restored", || {
         let answer = tool().run(&["detach", &pid]);
-        String::from_utf8_lossy(&answer.stdout).contains("are restored")
+        String::from_utf8_lossy(&answer.stdout).contains("removed")
     });
     let _ = child.kill();
     let _ = child.wait();

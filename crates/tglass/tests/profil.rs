@@ -208,7 +208,7 @@ fn a_time_ends_it() {
     let fixture = Fixture::start(&spin(Variant::Default), &[]);
     let answer = tool().run(&["profil", &fixture.pid().to_string(), "-d", "200ms", "-F", "100"]);
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
-    assert!(answer.text().contains("100 ticks a second of CPU time; "), "{}", answer.text());
+    assert!(answer.text().contains("100 samples per second of CPU time; "), "{}", answer.text());
     assert!(answer.text().contains("none lost, none throttled") && answer.stderr.is_empty(), "{answer:?}");
 }
 
@@ -345,7 +345,7 @@ fn files_agree_with_each_other() {
 
     let text = std::fs::read_to_string(&svg).unwrap();
     assert!(text.starts_with("<?xml") && text.trim_end().ends_with("</svg>"));
-    assert!(text.contains(&format!("<title>seventy: {} ticks", samples(&profile, "seventy"))));
+    assert!(text.contains(&format!("<title>seventy: {} samples", samples(&profile, "seventy"))));
     assert_eq!(text.matches("<g ").count(), text.matches("</g>").count());
 
     if have(part("gmon.out, read by gprof"), "gprof") {

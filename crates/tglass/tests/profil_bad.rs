@@ -16,14 +16,14 @@ fn what_cannot_be_recorded_is_said_in_one_line() {
     let fixture = Fixture::new("profil_wait.c").settled();
     let pid = fixture.pid().to_string();
     let refusals: [(&[&str], &str); 9] = [
-        (&["-F", "10001"], "1 to 10000 are"),
-        (&["-F", "0"], "1 to 10000 are"),
-        (&["--wait", "-F", "0"], "1 to 1000 looks are"),
+        (&["-F", "10001"], "use 1 to 10000"),
+        (&["-F", "0"], "use 1 to 10000"),
+        (&["--wait", "-F", "0"], "use 1 to 1000 looks per second"),
         (&["--function", "nosuch"], "no function nosuch"),
-        (&["--module", "nosuch"], "no object nosuch"),
+        (&["--module", "nosuch"], "no file nosuch"),
         (&["--offset", "0x10"], "no code is mapped at 0x10"),
         (&["--folded", "/nonexistent/dir/file"], "cannot write /nonexistent/dir/file"),
-        (&["--scale", "1"], "0 and 1 mean that profiling is off"),
+        (&["--scale", "1"], "0 and 1 turn profiling off"),
         (&["--module", "libc", "--histogram", "/dev/null", "--scale", "0xffffffff"], "too large"),
     ];
     for (options, expected) in refusals {
@@ -32,7 +32,7 @@ fn what_cannot_be_recorded_is_said_in_one_line() {
         let answer = tool().run(&args);
         assert!(answer.assert_refused().contains(expected), "{options:?}: {}", answer.stderr);
     }
-    for (target, expected) in [("4194305", "no process 4194305"), ("/etc/passwd", "nothing runs in a core file")] {
+    for (target, expected) in [("4194305", "no process 4194305"), ("/etc/passwd", "profil needs a running process")] {
         let answer = tool().run(&["profil", target]);
         assert!(answer.assert_refused().contains(expected), "{}", answer.stderr);
     }
@@ -110,11 +110,15 @@ fn a_command_with_the_rights_of_another_user() {
         return skip(test, "perf, or set-user-ID programs, are not permitted here");
     }
     assert_eq!(answer.code, Some(7), "{}", answer.stderr);
-    assert!(answer.stderr.contains("No tick was seen") && !answer.stderr.contains("No thread"), "{}", answer.stderr);
+    assert!(
+        answer.stderr.contains("There are no samples") && !answer.stderr.contains("No thread"),
+        "{}",
+        answer.stderr
+    );
     assert!(answer.stderr.contains("set-user-ID"), "{}", answer.stderr);
     if !has_capability(part("clocks of CPUs"), Capability::Perfmon, "to sample whole CPUs") {
         return;
     }
     let answer = tool().run(&["profil", "--", program.to_str().unwrap(), "8000"]);
-    assert!(answer.stderr.contains("seventy") && answer.stderr.contains("a clock for each CPU"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("seventy") && answer.stderr.contains("a clock on each CPU"), "{}", answer.stderr);
 }

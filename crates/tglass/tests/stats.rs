@@ -173,11 +173,11 @@ fn only_of_live_processes() {
         assert!(answer.assert_refused().contains(words), "{}", answer.stderr);
     };
     refused(&tool().run(&["stats", "4194305"]), "no process 4194305");
-    refused(&tool().run(&["stats", "0"]), "not a number that ps could show");
+    refused(&tool().run(&["stats", "0"]), "not a valid PID");
     refused(&tool().run(&["stats", "1", "-i", "0s"]), "not between 10ms and 1 day");
-    refused(&tool().run(&["stats", "/etc/passwd"]), "statistics need a live process");
+    refused(&tool().run(&["stats", "/etc/passwd"]), "stats needs a running process");
     let process = Dumpable::start(&Build::new("stats.c").path(), &["1", "1", "0", "0"]);
     if let Some(core) = process.gcore(part("a core")) {
-        refused(&tool().run(&["stats", &core.name()]), "statistics need a live process");
+        refused(&tool().run(&["stats", &core.name()]), "stats needs a running process");
     }
 }

@@ -148,7 +148,7 @@ fn follow_lock_ends_with_its_process_or_after_its_looks() {
     follower.until("unlocked, 0 waiting");
     fixture.kill();
     let last = follower.lines.next().unwrap().unwrap();
-    assert!(last.starts_with(&format!("process {pid} ")) && last.contains("exited"), "{last}");
+    assert!(last.starts_with(&format!("process {pid} ")) && last.contains("ended"), "{last}");
     assert!(follower.child.wait().unwrap().success());
 }
 

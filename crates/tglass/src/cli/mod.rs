@@ -15,10 +15,11 @@ use values::{StateChoice, address, duration, id, interval, kinds, number, scale,
 /// See inside a running multithreaded process or a core file
 ///
 /// tglass shows the threads of a process, what each one waits for, who holds each lock, and where the time goes.
-/// Looking never stops, signals or changes the process. The commands that do act on it (contend, detach, set,
-/// suspend, and locks with --track) say so.
+/// Looking never stops, signals or changes the process. The commands that act on the process (contend, detach, set,
+/// suspend, locks with --track, threads with --stop) say so.
 ///
-/// Exit status: 0 if the command could look, 1 if threads hang for ever (`why`), 2 if it could not look.
+/// Exit status: 0 if the command could look, 1 if threads certainly hang for ever (`why`), 2 if the command could not
+/// look.
 #[derive(Debug, Parser)]
 #[command(name = "tglass", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "New here? Run `tglass demo`. Permission denied? Run `tglass doctor PID`.")]
@@ -42,25 +43,26 @@ pub enum Command {
     ///
     /// Measures a process for a time or until Ctrl-C, or runs COMMAND and measures it to its end.
     ///
-    /// This acts on the process: unless it was started by `tglass run`, the agent is injected. One thread is stopped
-    /// for a moment (the time is printed). At the end the agent's hooks are removed; only its code stays mapped. See
-    /// docs/track.md.
+    /// This acts on the process: unless the process was started by `tglass run`, the agent is injected. One thread is
+    /// stopped for a moment (the time is printed). At the end the agent's hooks are removed; only the agent's code and
+    /// its counters stay mapped. See docs/track.md.
     ///
-    /// POSIX and C11 locks are counted, each use of them. Locks that do not go through the C library, such as those of
+    /// Every use of POSIX and C11 locks is counted. Locks that do not go through the C library, such as those of
     /// Rust's standard library, are sampled.
     Contend(ContendArgs),
     /// Remove the agent's hooks from a process, whoever injected it
     ///
-    /// The hooks go away by themselves when the command that injected the agent ends, however it ends. This command is
-    /// for the case that it still runs and nobody can find it.
+    /// The hooks go away by themselves when the command that injected the agent ends, however it ends. Use `detach` if
+    /// that command still runs and cannot be found. This acts on the process.
     Detach(DetachArgs),
     /// Run a program with the agent, which counts every use of its locks
     ///
     /// While the program runs, `tglass locks PID` and `tglass contend PID` show the numbers. The program replaces this
     /// command: it keeps its input, output, signals and exit status. Programs that it starts are tracked too.
     ///
-    /// Every acquisition is counted and every wait is timed; one hold in 64 is timed. Only POSIX and C11 locks are
-    /// counted: others, such as those of Rust's standard library, do not go through the C library.
+    /// Every acquisition is counted and every wait is timed; one hold in 64 is timed, or every hold with --exact. Only
+    /// POSIX and C11 locks are counted: others, such as those of Rust's standard library, do not go through the C
+    /// library.
     Run(RunArgs),
     /// Show all threads: state, priority, CPU time, what each waits for, where it started
     Threads(ThreadsArgs),
@@ -222,7 +224,7 @@ pub struct ContendArgs {
 /// How the agent is put into a process that does not have it.
 #[derive(Debug, Args)]
 pub struct InjectArgs {
-    /// Time every hold, not one in 64
+    /// Time every hold, not only one in 64
     #[arg(long)]
     pub exact: bool,
     /// Maximum number of locks to count [default: 1048576]; memory is used only for locks that exist
@@ -242,7 +244,7 @@ pub struct DetachArgs {
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Time every hold, not one in 64
+    /// Time every hold, not only one in 64
     #[arg(long)]
     pub exact: bool,
     /// Load the agent, but count only when `tglass contend` or a debugger asks for it
@@ -284,7 +286,7 @@ pub struct ProfilArgs {
     /// Command to run and profile to its end; the profile goes to standard error
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
-    /// How long to record (`300ms`, `2s`, `0.5s`); Ctrl-C ends it earlier [default: 10s; a command to its end]
+    /// How long to record (`300ms`, `2s`, `0.5s`); Ctrl-C ends the recording earlier [default: 10s; a command to its end]
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Samples per second of CPU time, up to 10000 [default: 997]; with --wait: looks per second [default: 20]
@@ -373,7 +375,7 @@ pub struct SetArgs {
     /// Undo an earlier change: the last one of the process, or that of the journal
     #[arg(long, conflicts_with_all = ["address", "value"])]
     pub undo: bool,
-    /// Print JSON (see docs/set.md)
+    /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
     pub json: bool,
 }

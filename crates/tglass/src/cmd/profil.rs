@@ -144,7 +144,7 @@ impl Files {
                 let cells = histogram.cells.len() as u64;
                 let layout = Layout { offset: histogram.start, scale: histogram.scale, cells };
                 perf::gmon::write(&mut bytes, &layout, &histogram.counts, profile.rate, histogram.bias)
-                    .context("cannot make a gmon.out of this")?;
+                    .context("cannot make a file for gprof of this profile")?;
                 file.write(&bytes)?;
             }
         }
@@ -198,7 +198,7 @@ impl Meter {
         let mut out = std::io::stderr();
         let _ = write!(
             out,
-            "\r\x1b[K{:.1}{of} s, {} {} (Ctrl-C ends it)",
+            "\r\x1b[K{:.1}{of} s, {} {} (Ctrl-C ends the recording)",
             progress.elapsed.as_secs_f64(),
             progress.samples,
             self.unit

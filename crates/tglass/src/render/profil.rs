@@ -74,7 +74,7 @@ fn cpu(profile: &Profile) -> String {
             false => "There are no samples.\n".to_owned(),
         };
     }
-    let mut table = Table::new(&[">SHARE", ">TICKS", "FUNCTION", "MODULE"]);
+    let mut table = Table::new(&[">SHARE", ">SAMPLES", "FUNCTION", "MODULE"]);
     for share in profile.functions.iter().take(LISTED) {
         let samples = share.samples.to_string();
         table.row(vec![percent(share.percent), samples.into(), function(share), module(share.module.as_deref())]);

@@ -44,7 +44,7 @@ pub fn intention(report: &Report<'_>) -> String {
     let object = &found.object;
     let mut out = super::target::name(&found.snapshot.target) + "\n";
     let inferred = if object.evidence >= Evidence::Inferred { " (its kind was not checked)" } else { "" };
-    line(&mut out, "object", &format!("{}: {}{inferred}", label(object), state(object)));
+    line(&mut out, "lock", &format!("{}: {}{inferred}", label(object), state(object)));
     let holders: Vec<String> = object
         .holders
         .iter()

@@ -141,7 +141,7 @@ impl Screen<'_> {
             out += &format!("  {} {number} {wait} for {what} ({}{more})\n", paint(DIM, "behind:"), names.join(", "));
         }
         if let Some(more @ 1..) = groups.len().checked_sub(GROUPS) {
-            out += &format!("  .. and more, for {more} more objects\n");
+            out += &format!("  .. and more, for {more} more locks\n");
         }
         if out.is_empty() { out } else { out + "\n" }
     }
@@ -154,7 +154,7 @@ impl Screen<'_> {
                 0 => String::new(),
                 1 => "  1 thread waits for a lock with no known holder (`tglass locks` shows it)\n".to_owned(),
                 number => {
-                    format!("  {number} threads wait for locks with no known holder (`tglass locks` shows it)\n")
+                    format!("  {number} threads wait for locks with no known holder (`tglass locks` shows them)\n")
                 }
             };
             return format!("{verdict}  no thread is known to wait for another one.\n  {}\n{unheld}\n", self.summary());

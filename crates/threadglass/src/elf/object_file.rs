@@ -175,7 +175,7 @@ impl ObjectFile {
         let count = if count == 0 { first.size } else { u64::from(count) };
         let names = if names == 0xffff { first.link as usize } else { usize::from(names) };
         if count > MAX_SECTIONS {
-            object.leave_out("sections", format!("it says that it has {count} of them"));
+            object.leave_out("sections", format!("the file claims to have {count} of them"));
             return Some(object);
         }
         let headers = object.read(start, count * SECTION_HEADER as u64)?;

@@ -59,7 +59,7 @@ pub struct Stop {
 pub enum ThreadType {
     /// The program.
     User,
-    /// libc for its own purposes: its start routine lies in libc.
+    /// libc for its own purposes (its start function lies in libc), or the agent.
     System,
 }
 

@@ -38,7 +38,7 @@ impl SetPlan {
     }
 }
 
-/// Those who hold it and live, as words: `its holder (lwp 12)`.
+/// Those who hold it and live, as words: `the holder (lwp 12)`.
 pub(super) fn living_holders(object: &SyncObject) -> Option<String> {
     let lwps: Vec<Lwp> = object
         .holders
@@ -48,10 +48,11 @@ pub(super) fn living_holders(object: &SyncObject) -> Option<String> {
         .collect();
     match lwps.as_slice() {
         [] => None,
-        [one] => Some(format!("its holder (lwp {one})")),
-        many => Some(format!("its {} holders", many.len())),
+        [one] => Some(format!("the holder (lwp {one})")),
+        many => Some(format!("the {} holders", many.len())),
     }
 }
 
 /// What is true of whatever a lock guards.
-pub(super) const HALF_WRITTEN: &str = "the data that it protects may be half-written: the holder had not finished";
+pub(super) const HALF_WRITTEN: &str =
+    "the data that the lock protects may be half-written: the holder had not finished";

@@ -10,14 +10,15 @@ mod stats;
 
 pub use since::Tracked;
 
-use crate::RemoteAddr;
 use crate::elf::Image;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::model::{Gap, Remedy, Snapshot, SyncKind, SyncObject};
 use crate::target::Target;
+use crate::{InnerTid, RemoteAddr};
 use scale::Scale;
 use std::collections::HashMap;
+use table::control::{CONTROL_SIZE, CONTROL_SYMBOL, ControlView, attached};
 use table::decode::{HEADER_SIZE, HeaderView, NotHeader, header};
 
 /// Objects of one table that are kept in memory: all that fit into one of the usual size.
@@ -128,6 +129,23 @@ impl Agent {
         });
         objects
     }
+}
+
+/// Whether `addr` lies in an agent.
+pub(crate) fn is_in_agent(target: &dyn Target, addr: RemoteAddr) -> bool {
+    target.module_at(addr).is_some_and(|module| module.name().contains(FILE_NAME))
+}
+
+/// The thread of an agent that was injected, as the program itself counts. Its start function does not tell: that lay
+/// in memory of the injection, which the agent has given back.
+pub(crate) fn agent_thread(target: &dyn Target) -> Option<InnerTid> {
+    let module = target.modules().iter().find(|module| module.name().contains(FILE_NAME))?;
+    let image = Image::with_symbols(target, module.base, target.limits()).ok()?;
+    let mut bytes = [0; CONTROL_SIZE];
+    target.read_exact(image.address_of(CONTROL_SYMBOL)?, &mut bytes).ok()?;
+    let view = ControlView::read(&bytes)?;
+    let is_there = matches!(view.state, attached::WAITING | attached::YES | attached::LEAVING);
+    (is_there && view.tid != 0).then_some(InnerTid(view.tid as i32))
 }
 
 /// The objects that the agent of `target` knows, if there is one: as many as are shown.

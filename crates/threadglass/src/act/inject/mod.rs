@@ -102,8 +102,8 @@ pub enum InjectError {
     Inside(&'static str),
     /// It did not answer.
     #[error(
-        "the program did not answer in time: its loader or allocator may be stuck (nothing was changed in it; a \
-         thread of ours ends when they go on)"
+        "the program did not answer in time: its loader or allocator may be stuck (nothing was changed in it; \
+         the thread that was created there ends when they go on)"
     )]
     Silent,
     /// Whatever it names as the agent's pipe is none, or not its own.
@@ -266,7 +266,7 @@ fn settle(prepared: &Prepared<'_>, start: RemoteAddr, until: Instant) -> Result<
                         "the program's loader refused the agent (is /proc mounted where the program is, and may memory \
                          be executed?)"
                     }
-                    _ => "tglass did not answer the program in time, or the program could not write a file in memory",
+                    _ => "the tool did not answer the program in time, or the program could not write a file in memory",
                 }));
             }
             _ => {}

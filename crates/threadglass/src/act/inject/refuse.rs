@@ -60,7 +60,7 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
             return Err(InjectError::Stopped(pid));
         }
         if status.has_shadow_stack {
-            return misfit("the processor guards its return addresses (shadow stacks)");
+            return misfit("the process has shadow stacks, which guard its return addresses");
         }
         if !force && status.locked > LOCKED {
             return Err(InjectError::Locked(pid));
@@ -101,7 +101,7 @@ fn check_filters(live: &Live, threads: &[(Lwp, Option<(u32, u32)>)]) -> Result<(
             // They cannot be read without a stop. If all are alike, it is enough to ask the one that is stopped.
             None if threads.iter().all(|(_, other)| *other == Some(kind)) => return Ok(()),
             None => {
-                let why = "its threads have different ones, which only root can read (with BPF)";
+                let why = "its threads have different filters, which only root can read (with BPF)";
                 return Err(InjectError::Seccomp(pid, why.to_owned()));
             }
         }

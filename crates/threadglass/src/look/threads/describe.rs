@@ -3,11 +3,12 @@
 use super::collect::SUSPENDER;
 use super::main_stack::main_stack;
 use super::state::{state_of, stop_of};
-use crate::RemoteAddr;
 use crate::model::{Cpu, Evidence, Gap, Stack, Thread, ThreadState, ThreadType};
 use crate::runtimes::glibc::{Descriptor, Layout};
 use crate::symbols::Symbolizer;
+use crate::table::{agent_thread, is_in_agent};
 use crate::target::{LwpFacts, Target};
+use crate::{InnerTid, RemoteAddr};
 use std::collections::HashMap;
 
 /// THR_DETACHED of the creation flags.
@@ -24,6 +25,8 @@ pub(super) struct Describer<'a> {
     /// Names of start functions and of tracers, each looked up once.
     functions: HashMap<RemoteAddr, Option<String>>,
     tracers: HashMap<i32, Option<Vec<u8>>>,
+    /// The thread of an injected agent, looked for once.
+    agent_thread: Option<Option<InnerTid>>,
 }
 
 impl<'a> Describer<'a> {
@@ -32,7 +35,7 @@ impl<'a> Describer<'a> {
         target: Option<&'a dyn Target>,
         symbolizer: Option<&'a Symbolizer<'a>>,
     ) -> Self {
-        Self { layout, target, symbolizer, functions: HashMap::new(), tracers: HashMap::new() }
+        Self { layout, target, symbolizer, functions: HashMap::new(), tracers: HashMap::new(), agent_thread: None }
     }
 
     /// A thread with an LWP.
@@ -95,12 +98,24 @@ impl<'a> Describer<'a> {
         Thread { exiting: false, preempted: Some(false), ..self.by_descriptor(Some(descriptor)) }
     }
 
+    /// Whether a thread that began at `start` is libc's own or the agent's.
+    fn is_system(&mut self, start: RemoteAddr, tid: i32) -> bool {
+        let Some(target) = self.target else { return false };
+        if target.module_at(start).is_some() {
+            return target.is_in_libc(start) || is_in_agent(target, start);
+        }
+        // Few threads begin outside all modules, so the agent is asked only if there is one.
+        let agent = *self.agent_thread.get_or_insert_with(|| agent_thread(target));
+        agent == Some(InnerTid(tid))
+    }
+
     fn by_descriptor(&mut self, descriptor: Option<&Descriptor>) -> Thread {
         let start = descriptor.and_then(|thread| thread.start_routine).filter(|start| !start.is_null());
         let detached = descriptor.and_then(Descriptor::is_detached);
-        // A thread that starts in libc is libc's own.
-        let is_libcs = start.is_some_and(|start| self.target.is_some_and(|target| target.is_in_libc(start)));
-        let kind = descriptor.map(|_| if is_libcs { ThreadType::System } else { ThreadType::User });
+        let kind = descriptor.map(|thread| match start.is_some_and(|start| self.is_system(start, thread.tid)) {
+            true => ThreadType::System,
+            false => ThreadType::User,
+        });
         let layout = descriptor.and(self.layout);
         let start_function = start.zip(self.symbolizer).and_then(|(start, symbolizer)| {
             self.functions.entry(start).or_insert_with(|| symbolizer.function_at(start)).clone()

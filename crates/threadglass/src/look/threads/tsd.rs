@@ -25,7 +25,9 @@ pub fn thread_data(target: &dyn Target) -> Result<TsdSnapshot, TargetError> {
     let key_layout = layout.keys.ok_or_else(|| {
         let is_libc = |module: &Module| target.is_in_libc(module.base);
         let (why, remedy) = match target.modules().iter().any(is_libc) {
-            true => ("its libc is not here, which would say where the table of keys is", Some(Remedy::GiveLibc)),
+            true => {
+                ("the file of its libc, which tells where the table of keys is, is not here", Some(Remedy::GiveLibc))
+            }
             false => ("the program has no symbol for the table of keys: it is static and stripped", None),
         };
         unknown(why.to_owned(), remedy)

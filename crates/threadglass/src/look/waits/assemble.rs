@@ -55,7 +55,7 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
             break;
         }
         if attempt + 1 == TRIES {
-            let why = "the threads went on during each look: it was no deadlock";
+            let why = "the threads went on during each look, so there was no deadlock";
             snapshot.gaps.push(Gap::whole("circles of waiting threads", why));
         }
         look.space.forget_walks();

@@ -36,7 +36,7 @@ pub fn record_waits(
     wait: &mut dyn FnMut(Duration, &Progress) -> bool,
 ) -> Result<Profile, ProfileError> {
     if !(1..=HIGHEST_RATE).contains(&options.rate) {
-        let limit = format!("use 1 to {HIGHEST_RATE} looks");
+        let limit = format!("use 1 to {HIGHEST_RATE} looks per second");
         return Err(SamplingError::Rate { rate: options.rate, limit }.into());
     }
     let live = Live::open(pid)?;

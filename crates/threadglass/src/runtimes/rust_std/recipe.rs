@@ -13,7 +13,7 @@ pub(super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetP
         if word != 0 {
             plan.warn(HALF_WRITTEN);
             plan.warn("two threads may have `&mut` to the same data, which is undefined behaviour in Rust");
-            plan.warn("its holder's guard will unlock it again, even if another thread holds it by then");
+            plan.warn("the holder's guard will unlock the mutex again, even if another thread holds it by then");
         }
         return Ok(plan);
     }
@@ -21,7 +21,7 @@ pub(super) fn plan(object: &SyncObject, bytes: &[u8], value: i32) -> Result<SetP
     if word == 0 {
         plan.becomes = "locked without a holder".to_owned();
         plan.word("futex", 0, 0, if object.waiters.is_empty() { 1 } else { 2 });
-        plan.warn("no thread owns it: threads that want it wait until it is set to 0 again");
+        plan.warn("no thread holds the lock: threads that want it wait until it is set to 0 again");
     }
     Ok(plan)
 }

@@ -52,7 +52,7 @@ fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_hel
     if let Some(holder) = living_holders(object) {
         plan.warn(match mutex.mutex_type() {
             MutexType::Recursive | MutexType::Errorcheck => {
-                format!("when {holder} goes on and unlocks it, pthread_mutex_unlock returns EPERM")
+                format!("when {holder} goes on and unlocks the mutex, pthread_mutex_unlock returns EPERM")
             }
             MutexType::Normal | MutexType::Adaptive => {
                 format!("when {holder} goes on, it unlocks the mutex again, even if another thread holds it by then")
@@ -63,7 +63,7 @@ fn unlock(object: &SyncObject, bytes: &[u8], mutex: &Mutex, ceiling: u32, is_hel
         }
     }
     if plan.kick.len() > 1 {
-        plan.warn("one waiter takes it, the others go on waiting");
+        plan.warn("one waiter takes the mutex, the others go on waiting");
     }
     plan
 }
@@ -88,6 +88,6 @@ fn lock(object: &SyncObject, bytes: &[u8], value: i32, mutex: &Mutex, ceiling: u
     let locked = if object.waiters.is_empty() { 1 } else { 2 };
     plan.becomes = "locked without a holder".to_owned();
     plan.word("lock", 0, mutex.lock, ceiling | locked);
-    plan.warn("no thread owns it: threads that want it wait until it is set to 0 again");
+    plan.warn("no thread holds the lock: threads that want it wait until it is set to 0 again");
     plan
 }

@@ -150,7 +150,7 @@ fn write_lock(object: &SyncObject, bytes: &[u8], value: i32, lock: &Rwlock, now:
     plan.word("writers_futex", WRITERS_FUTEX, lock.writers_futex, 1 | used(Side::Write));
     plan.word("wrphase_futex", PHASE_FUTEX, lock.phase_futex, 1 | used(Side::Read));
     plan.word("cur_writer", WRITER, lock.writer, 0);
-    plan.warn("no thread owns it: threads that want it wait until it is set to 0 again");
+    plan.warn("no thread holds the lock: threads that want it wait until it is set to 0 again");
     Ok(plan)
 }
 
