@@ -30,16 +30,6 @@ pub fn undo_plan(
             words.push(WordWrite { address, field: "old", old: word(now), new: word(old) });
         }
     }
-    Ok(SetPlan {
-        address,
-        kind,
-        family,
-        value: 0,
-        before: now.to_vec(),
-        words,
-        wakes: true,
-        kick: waiters,
-        becomes: "as before the change".to_owned(),
-        consequences: Vec::new(),
-    })
+    let object = SyncObject::bare(address, kind, family, Evidence::Recorded);
+    Ok(SetPlan { words, wakes: true, kick: waiters, ..empty_plan(&object, now, 0, "as before the change") })
 }
