@@ -347,7 +347,7 @@ fn libc_has_gone() {
         };
         check("not found here");
         std::fs::copy(&linker, &libc).unwrap();
-        check("its build id differs");
+        check("its build ID differs");
         std::fs::remove_file(&libc).unwrap();
         // Found again below another root.
         let root = tempfile::tempdir().unwrap();
