@@ -3,7 +3,7 @@
 //! `INSTA_UPDATE=always cargo test -p tglass --test screens` writes them anew. Read the difference before it is committed.
 
 use insta::assert_snapshot;
-use testkit::{Answer, Build, Fixture, Tool, Variant, address};
+use testkit::{Answer, Build, Fixture, Tool, Variant, address, part, skip};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -116,17 +116,62 @@ fn thread_specific_data() {
 #[test]
 fn measurements() {
     let fixture = Fixture::start(&built("deadlocks.c"), &["abba"]).settled();
-    let pid = fixture.pid().to_string();
+    let spin = Fixture::new("profil_spin.c");
+    let (pid, spin) = (fixture.pid().to_string(), spin.pid().to_string());
     for (name, args, lines) in [
         ("stats", &["stats", &pid, "-i", "100ms"][..], 5),
         ("profil-wait", &["profil", &pid, "--wait", "-d", "200ms"], 4),
+        ("profil", &["profil", &spin, "-d", "300ms"], 5),
         ("contend", &["contend", &pid, "-d", "100ms"], 9),
     ] {
-        let text: String = screen(args).split_inclusive('\n').take(lines).collect();
-        insta::with_settings!({ filters => [("-[0-9a-f]+ ", " "), (r"\d+(\.\d+)?", "N"), ("[ ]{2,}", "  ")] }, {
+        let answer = run(args);
+        if answer.stderr.contains("perf events are not permitted") {
+            skip(part("measurements"), answer.stderr.trim());
+            continue;
+        }
+        let text: String = answer.text().split_inclusive('\n').take(lines).collect();
+        insta::with_settings!({ filters => [("-[0-9a-f]+ ", " "), (", by a clock on each CPU", ""), (r"\d+(\.\d+)?", "N"), ("[ ]{2,}", "  ")] }, {
             assert_snapshot!(name, text)
         });
     }
+}
+
+/// What acts on a process says so, and how it ended.
+#[test]
+fn acts() {
+    let fixture = Fixture::start(&built("deadlocks.c"), &["abba"]).settled();
+    let pid = fixture.pid().to_string();
+    assert_screen("detach", fixture.pid(), &screen(&["detach", &pid]));
+    assert_screen("suspend", fixture.pid(), &screen(&["suspend", &pid, &pid, "--for", "10ms"]));
+}
+
+/// What a check finds depends on the machine and the user; what is checked does not.
+#[test]
+fn checks_of_doctor() {
+    let fixture = Fixture::new("tsd.c").settled();
+    let text = screen(&["doctor", &fixture.pid().to_string()]);
+    let names = text.lines().filter_map(|line| match line.split_whitespace().next()? {
+        verdict @ ("ok" | "limited" | "no") => line.trim_start().strip_prefix(verdict)?.split(':').next(),
+        _ => (!line.starts_with(' ')).then_some(line),
+    });
+    assert_snapshot!("doctor", names.map(str::trim).collect::<Vec<_>>().join("\n"));
+}
+
+/// The story that a newcomer sees first, without the stacks, which depend on the compiler.
+#[test]
+fn the_demo() {
+    let answer = tool().run(&["demo"]);
+    assert!(matches!(answer.code, Some(0 | 1)), "{}", answer.stderr);
+    let text = answer.text();
+    let is_told = |line: &&str| !line.starts_with("    ") && !line.starts_with("  behind:");
+    let told: Vec<&str> = text.lines().filter(is_told).collect();
+    insta::with_settings!({ filters => [
+        (r"\b\d+(\.\d+)?", "N"), ("0x[0-9a-f]+|Nx[0-9a-f]+", "HEX"), ("[ ]{2,}", "  "),
+        // Its main thread may still be on its way.
+        ("N threads: .*", "N threads"), (r"; N more threads? queues? behind", "")
+    ] }, {
+        assert_snapshot!("demo", told.join("\n"))
+    });
 }
 
 #[test]
