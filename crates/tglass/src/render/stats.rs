@@ -122,7 +122,7 @@ mill (pid 10)  3 threads, 1.00 s
 memory not readable; read without stopping it (0 us pause, 50 samples in 1.00 s)
 
 on average  1.00 running, 1.25 runnable, 3.00 LWPs, 1.75 idle  (concurrency asked for: 0)
-not below   2 threads that were seen and ended, and any too short-lived for that: 0.5 % CPU
+not listed  2 threads that have ended, and threads too short-lived to be seen: 0.5 % CPU
 
   LWP  NAME            CPU%  RUNQ%  LCK%   SLP%
    11  grind\\u{1b}[2J  99.5    0.5   0.0    0.0
