@@ -125,7 +125,7 @@ fn answers(pid: i32) -> Option<Value> {
         return Some(answer.json());
     }
     let line = answer.assert_refused();
-    let reason = ["exited", "exec", "no process", "zombie"];
+    let reason = ["ended", "exec", "no process", "zombie"];
     assert!(reason.iter().any(|word| line.contains(word)), "{line}");
     None
 }
