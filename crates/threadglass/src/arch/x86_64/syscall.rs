@@ -28,8 +28,8 @@ use std::borrow::Cow;
 /// Name of system call `number`, or `None` for one that is newer than this table.
 ///
 /// ```
-/// assert_eq!(threadglass::proc::syscall_name(202), Some("futex"));
-/// assert_eq!(threadglass::proc::syscall_name(100_000), None);
+/// assert_eq!(threadglass::syscall_name(202), Some("futex"));
+/// assert_eq!(threadglass::syscall_name(100_000), None);
 /// ```
 pub fn syscall_name(number: i64) -> Option<&'static str> {
     let number = usize::try_from(number).ok()?;
