@@ -29,7 +29,7 @@ pub fn injection(report: &InjectionReport) -> String {
 fn screen(report: &ContentionReport) -> String {
     let mut out = counted(&report.locks, report.seconds);
     out += &format!(
-        "\nSampled ({} looks, nothing was stopped): locks of Rust's standard library, parking_lot and bare futexes, which\n\
+        "\nSampled (looks: {}; nothing was stopped): locks of Rust's standard library, parking_lot and bare futexes, which\n\
          do not go through the C library\n",
         report.looks
     );

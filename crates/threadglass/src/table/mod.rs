@@ -14,7 +14,7 @@ use crate::elf::Image;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::model::{Gap, Remedy, Snapshot, SyncKind, SyncObject};
-use crate::target::Target;
+use crate::target::{Module, Target};
 use crate::{InnerTid, RemoteAddr};
 use scale::Scale;
 use std::collections::HashMap;
@@ -68,14 +68,8 @@ pub struct Agent {
 impl Agent {
     /// The agent of `target`, if it has one.
     pub fn find(target: &dyn Target) -> Result<Option<Self>, TrackError> {
-        let Some(module) = target.modules().iter().find(|module| module.name().contains(FILE_NAME)) else {
-            return Ok(None);
-        };
-        let image = Image::with_symbols(target, module.base, target.limits()).ok();
-        match image.and_then(|image| image.address_of(table::HEADER_SYMBOL)) {
-            Some(address) => Self::of(target, address).map(Some),
-            None => Ok(None),
-        }
+        let address = images(target).find_map(|image| image.address_of(table::HEADER_SYMBOL));
+        address.map(|address| Self::of(target, address)).transpose()
     }
 
     fn of(target: &dyn Target, address: RemoteAddr) -> Result<Self, TrackError> {
@@ -131,18 +125,27 @@ impl Agent {
     }
 }
 
+fn is_agent(module: &Module) -> bool {
+    module.name().contains(FILE_NAME)
+}
+
 /// Whether `addr` lies in an agent.
 pub(crate) fn is_in_agent(target: &dyn Target, addr: RemoteAddr) -> bool {
-    target.module_at(addr).is_some_and(|module| module.name().contains(FILE_NAME))
+    target.module_at(addr).is_some_and(is_agent)
+}
+
+/// The agents that are loaded in `target`.
+pub(crate) fn images(target: &dyn Target) -> impl Iterator<Item = Image> {
+    let agents = target.modules().iter().filter(|module| is_agent(module));
+    agents.filter_map(|module| Image::with_symbols(target, module.base, target.limits()).ok())
 }
 
 /// The thread of an agent that was injected, as the program itself counts. Its start function does not tell: that lay
 /// in memory of the injection, which the agent has given back.
 pub(crate) fn agent_thread(target: &dyn Target) -> Option<InnerTid> {
-    let module = target.modules().iter().find(|module| module.name().contains(FILE_NAME))?;
-    let image = Image::with_symbols(target, module.base, target.limits()).ok()?;
     let mut bytes = [0; CONTROL_SIZE];
-    target.read_exact(image.address_of(CONTROL_SYMBOL)?, &mut bytes).ok()?;
+    let address = images(target).find_map(|image| image.address_of(CONTROL_SYMBOL))?;
+    target.read_exact(address, &mut bytes).ok()?;
     let view = ControlView::read(&bytes)?;
     let is_there = matches!(view.state, attached::WAITING | attached::YES | attached::LEAVING);
     (is_there && view.tid != 0).then_some(InnerTid(view.tid as i32))

@@ -3,7 +3,6 @@
 use super::InjectError;
 use super::turn::Turn;
 use crate::arch::syscall_name;
-use crate::elf::Image;
 use crate::memory::Memory;
 use crate::model::InjectionReport;
 use crate::proc::parse_status;
@@ -32,9 +31,7 @@ pub(super) struct Control {
 impl Control {
     /// That of the agent in the process, if one is loaded that can be attached.
     pub(super) fn find(live: &Live) -> Option<Self> {
-        let mut agents = live.modules().iter().filter(|module| module.name().contains(crate::table::FILE_NAME));
-        agents.find_map(|module| {
-            let image = Image::with_symbols(live, module.base, live.limits()).ok()?;
+        crate::table::images(live).find_map(|image| {
             Some(Self { address: image.address_of(CONTROL_SYMBOL)?, attach: image.address_of(ATTACH_SYMBOL)? })
         })
     }

@@ -5,7 +5,7 @@ use crate::look::Look;
 use crate::model::{Evidence, Snapshot, SyncKind, SyncObject};
 use crate::runtimes::{self, Class};
 use crate::symbols::{DataNames, LockVariable};
-use crate::table::FILE_NAME as AGENT;
+use crate::table::is_in_agent;
 use crate::target::{LwpFacts, Target};
 use crate::unwind::Sites;
 use crate::{InnerTid, Lwp, RemoteAddr};
@@ -82,8 +82,8 @@ impl<'a> LockNamer<'a> {
             if let Some(site) = site {
                 let frames: Vec<RemoteAddr> = site.places.iter().map(|place| place.lookup()).collect();
                 member = self.data.member_of(object.address, object.kind, &frames, &site.words);
-                let is_agent = |pc| self.look.target.module_at(pc).is_some_and(|module| module.name().contains(AGENT));
-                let outside = frames.iter().find(|pc| !self.look.target.is_in_libc(**pc) && !is_agent(**pc));
+                let target = self.look.target;
+                let outside = frames.iter().find(|pc| !target.is_in_libc(**pc) && !is_in_agent(target, **pc));
                 function = outside.and_then(|pc| functions.enclosing_function(*pc));
             }
             object.name = member.or_else(|| {
