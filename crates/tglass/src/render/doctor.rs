@@ -1,7 +1,7 @@
 //! The screen of `tglass doctor`.
 
 use super::{BAD, BOLD, FAIR, GOOD, paint, safe};
-use threadglass::model::{Check, Doctor, Verdict};
+use threadglass::model::{Check, CheckVerdict, Doctor};
 
 /// The whole screen.
 pub fn text(report: &Doctor) -> String {
@@ -17,9 +17,9 @@ fn section(title: &str, checks: &[Check]) -> String {
     let mut out = format!("{}\n", paint(BOLD, title));
     for check in checks {
         let mark = match check.verdict {
-            Verdict::Ok => paint(GOOD, "ok     "),
-            Verdict::Limited => paint(FAIR, "limited"),
-            Verdict::No => paint(BAD, "no     "),
+            CheckVerdict::Ok => paint(GOOD, "ok     "),
+            CheckVerdict::Limited => paint(FAIR, "limited"),
+            CheckVerdict::No => paint(BAD, "no     "),
         };
         out += &format!("  {mark}  {}: {}\n", check.subject, safe(&check.detail));
         if let Some(fix) = &check.fix {

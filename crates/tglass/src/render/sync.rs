@@ -2,8 +2,8 @@
 
 use super::safe;
 use threadglass::model::{
-    Detail, Evidence, Family, Holder, HolderStatus, MutexProtocol, MutexType, Preference, Side, SyncObject, SyncState,
-    Thread, WaitsFor,
+    Detail, Evidence, Family, Holder, HolderStatus, MutexProtocol, MutexType, Preference, Side, SyncKind, SyncObject,
+    SyncState, Thread, WaitsFor,
 };
 
 /// `name (lwp 4144)`.
@@ -17,6 +17,10 @@ pub fn thread_name(thread: &Thread) -> String {
 
 /// `mutex Session::lock_ at 0x5634b566fa20`.
 pub fn label(object: &SyncObject) -> String {
+    if object.kind == SyncKind::Join {
+        let thread = object.holders.first().and_then(|holder| holder.lwp).map(|lwp| format!("thread {lwp}"));
+        return format!("the end of {}", object.name.as_deref().map(safe).or(thread).as_deref().unwrap_or("a thread"));
+    }
     match &object.name {
         Some(name) => format!("{} {} at {}", what(object), safe(name), object.address),
         None => format!("{} at {}", what(object), object.address),

@@ -3,7 +3,10 @@
 use super::table::{Cell, Table};
 use super::{BAD, DIM, FAIR, GOOD, gaps, safe};
 use std::time::Duration;
-use threadglass::model::{Side, Snapshot, SyncKind, Syscall, Thread, ThreadState, WaitsFor};
+use threadglass::model::{Descriptor, Side, Snapshot, SyncKind, Syscall, Thread, ThreadState, WaitsFor};
+
+/// Descriptors of one call that are listed.
+const DESCRIPTORS: usize = 8;
 
 /// The whole screen. `all` is the number of threads before filtering.
 pub fn text(snapshot: &Snapshot, all: usize, took: Duration) -> String {
@@ -34,10 +37,13 @@ pub fn headline(snapshot: &Snapshot, all: usize, took: Duration) -> String {
             (n > 0).then(|| format!("{n} {}", state.word()))
         })
         .collect();
+    // A stopped thread is in the state that it was stopped in.
+    let stopped = snapshot.threads.iter().filter(|thread| is_stopped_besides(thread)).count();
+    let stopped = if stopped > 0 { format!(" ({stopped} of them stopped)") } else { String::new() };
     let states = if states.is_empty() { String::new() } else { format!(": {}", states.join(", ")) };
     let took = format!("{:.1} ms", took.as_secs_f64() * 1e3);
     format!(
-        "{}  {count}{states}\n{}\n\n",
+        "{}  {count}{states}{stopped}\n{}\n\n",
         super::target::name(target),
         super::target::how(target, (snapshot.pause_us, snapshot.longest_pause_us), Some(took))
     )
@@ -63,6 +69,11 @@ fn row(thread: &Thread) -> Vec<Cell> {
     ]
 }
 
+/// Whether a thread is stopped while its state says what it did before that.
+fn is_stopped_besides(thread: &Thread) -> bool {
+    thread.stop.is_some() && !matches!(thread.state, ThreadState::Stopped | ThreadState::StoppedAsleep)
+}
+
 fn state(thread: &Thread) -> Cell {
     let mut text = thread.state.word().replace('_', " ");
     if thread.exiting {
@@ -70,8 +81,11 @@ fn state(thread: &Thread) -> Cell {
     }
     if thread.db_suspended {
         text += " (suspended)";
+    } else if is_stopped_besides(thread) {
+        text += " (stopped)";
     }
     let style = match thread.state {
+        _ if thread.stop.is_some() => FAIR,
         ThreadState::Active => GOOD,
         ThreadState::Run | ThreadState::Stopped | ThreadState::StoppedAsleep => FAIR,
         ThreadState::Unknown => BAD,
@@ -102,17 +116,21 @@ fn seconds(ms: u64) -> String {
     format!("{}.{:02}s", ms / 1000, ms % 1000 / 10)
 }
 
-/// A system call with the argument that tells most: the word of a futex, the descriptor of input
-/// and output.
+/// A system call with the arguments that tell most: the word of a futex, the descriptors of input and output.
 fn call(call: &Syscall) -> String {
     let name = &*call.name;
-    match name {
-        "futex" => format!("futex {:#x}", call.args[0]),
-        "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto" | "recvmsg"
-        | "sendmsg" | "recvmmsg" | "sendmmsg" | "accept" | "accept4" | "connect" | "epoll_wait" | "epoll_pwait"
-        | "epoll_pwait2" | "fsync" | "fdatasync" | "flock" | "ioctl" | "fcntl" | "io_uring_enter" => {
-            format!("{name} fd {}", call.args[0] as i32)
+    let descriptor = |descriptor: &Descriptor| match &descriptor.file {
+        Some(file) => format!("{} {}", descriptor.number, safe(file)),
+        None => descriptor.number.to_string(),
+    };
+    match call.descriptors.as_slice() {
+        [] if name == "futex" => format!("futex {:#x}", call.args[0]),
+        [] => name.to_owned(),
+        [one] => format!("{name} fd {}", descriptor(one)),
+        many => {
+            let shown: Vec<String> = many.iter().take(DESCRIPTORS).map(|one| one.number.to_string()).collect();
+            let more = if many.len() > DESCRIPTORS { ", .." } else { "" };
+            format!("{name} fds {}{more}", shown.join(", "))
         }
-        _ => name.to_owned(),
     }
 }

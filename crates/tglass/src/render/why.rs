@@ -1,38 +1,43 @@
 //! The screen of `tglass why`: the verdict first.
 
-use super::sync::{holder, label, thread_name, waits_for};
+use super::sync::{duration, holder, label, thread_name, waits_for};
 use super::{BAD, BOLD, DIM, FAIR, GOOD, gaps, paint, safe};
+use anstyle::Style;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use threadglass::Lwp;
-use threadglass::model::{Certainty, Finding, FindingKind, Frame, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
-use threadglass::target::Library;
+use threadglass::look::library_of;
+use threadglass::model::{
+    Certainty, Finding, FindingKind, Frame, Snapshot, SyncKind, SyncObject, Thread, Verdict, VerdictKind, WaitGroup,
+};
 
-/// Frames shown of each thread.
-const FRAMES: usize = 6;
+/// Frames of the program that are shown of each thread, and of each group.
+const FRAMES: usize = 8;
+const GROUP_FRAMES: usize = 2;
 /// Threads of one finding that are shown in full.
 const THREADS: usize = 8;
+/// Roots that are shown in full.
+const ROOTS: usize = 3;
 
 /// Objects that threads queue for, and names of threads, that are listed.
 const GROUPS: usize = 4;
 const NAMED: usize = 4;
+/// Groups of waits that are listed, and of those that wait for work.
+const BUSY_GROUPS: usize = 12;
+const IDLE_GROUPS: usize = 4;
 
 /// The whole screen.
 pub fn text(snapshot: &Snapshot, took: Duration) -> String {
     let screen = Screen { snapshot };
     let mut out = super::threads::headline(snapshot, snapshot.threads.len(), took);
     let hangs: Vec<&Finding> = snapshot.findings.iter().filter(|finding| finding.kind.is_hang()).collect();
+    out += &screen.verdict(&hangs);
     for finding in &hangs {
         out += &screen.hang(finding);
     }
-    if hangs.is_empty() {
-        out += &screen.no_hang();
-    }
-    for finding in snapshot.findings.iter().filter(|finding| !finding.kind.is_hang()) {
-        if finding.kind != FindingKind::LongChain {
-            out += &format!("{}  {}\n\n", paint(FAIR, heading(finding.kind)), safe(&finding.text));
-        }
-    }
+    out += &screen.others(&hangs);
+    out += &screen.roots();
+    out += &screen.groups();
     out += &screen.next(&hangs);
     out + &gaps::text(&snapshot.gaps)
 }
@@ -46,7 +51,23 @@ fn heading(kind: FindingKind) -> &'static str {
         FindingKind::OwnerIsForkParent => "LOCKED BEFORE THE FORK",
         FindingKind::OwnerDied => "OWNER DIED",
         FindingKind::CondWithoutSignaller => "NOBODY LEFT TO SIGNAL",
+        FindingKind::NobodyLeft => "NOBODY LEFT TO WAKE THEM",
         FindingKind::LongChain => "WAITS",
+        FindingKind::HolderUnknown => "HOLDER NOT KNOWN",
+        FindingKind::HandedOver => "CONTENDED",
+    }
+}
+
+/// The first word of the screen.
+fn headword(kind: VerdictKind) -> (&'static str, Style) {
+    match kind {
+        VerdictKind::Deadlock => ("DEADLOCK", BAD),
+        VerdictKind::NobodyLeft => ("NOBODY LEFT TO WAKE THEM", BAD),
+        VerdictKind::Stopped => ("STOPPED", FAIR),
+        VerdictKind::Behind => ("WAITS BEHIND A THREAD", FAIR),
+        VerdictKind::Busy => ("BUSY", GOOD),
+        VerdictKind::Idle => ("IDLE", GOOD),
+        VerdictKind::Unknown => ("NOT KNOWN", FAIR),
     }
 }
 
@@ -61,6 +82,113 @@ impl Screen<'_> {
 
     fn object(&self, address: threadglass::RemoteAddr) -> Option<&SyncObject> {
         self.snapshot.objects.iter().find(|object| object.address == address)
+    }
+
+    /// The answer. A hang says it by its own heading, unless something else comes first.
+    fn verdict(&self, hangs: &[&Finding]) -> String {
+        let Some(verdict) = &self.snapshot.verdict else { return String::new() };
+        let says_itself = matches!(verdict.kind, VerdictKind::Deadlock | VerdictKind::NobodyLeft);
+        if says_itself && !hangs.is_empty() {
+            return String::new();
+        }
+        let (word, style) = headword(verdict.kind);
+        let certainty = match verdict.certainty {
+            Certainty::Certain => String::new(),
+            certainty => format!("  {}", paint(style, certainty.word())),
+        };
+        let way_out = verdict.way_out.as_ref().map(|way| format!("  {} {}\n", paint(DIM, "way out:"), safe(way)));
+        format!("{}  {}.{certainty}\n{}\n", paint(style.bold(), word), safe(&verdict.text), way_out.unwrap_or_default())
+    }
+
+    /// What is wrong beside hangs, and not said by the first line.
+    fn others(&self, hangs: &[&Finding]) -> String {
+        let mut out = String::new();
+        let first = self.snapshot.verdict.as_ref().filter(|_| hangs.is_empty());
+        let is_other = |finding: &&Finding| !finding.kind.is_hang() && !is_root(finding);
+        for finding in self.snapshot.findings.iter().filter(is_other) {
+            let is_said = first.is_some_and(|verdict| verdict.text.ends_with(&finding.text));
+            if !is_said {
+                out += &format!("{}  {}\n\n", paint(FAIR, heading(finding.kind)), safe(&finding.text));
+            }
+        }
+        out
+    }
+
+    /// The roots that others wait for, those with most behind them first.
+    fn roots(&self) -> String {
+        let is_nobodys = |verdict: &Verdict| verdict.kind == VerdictKind::NobodyLeft;
+        if self.snapshot.verdict.as_ref().is_some_and(is_nobodys) {
+            // They lead to threads that wait for ever, of which the first line tells.
+            return String::new();
+        }
+        let roots: Vec<&Finding> = self.snapshot.findings.iter().filter(|finding| is_root(finding)).collect();
+        let said = self.snapshot.verdict.as_ref().map_or("", |verdict| &verdict.text);
+        let mut out = String::new();
+        for finding in roots.iter().take(ROOTS) {
+            if !said.starts_with(&finding.text) {
+                out += &format!("{}  {}\n\n", paint(FAIR, heading(finding.kind)), safe(&finding.text));
+            }
+            // The root first: that is where to look. Then who waits for it.
+            let of_chain = finding.kind == FindingKind::LongChain;
+            let root = finding.threads.last().filter(|_| of_chain);
+            out += &root.map(|root| self.member(*root)).unwrap_or_default();
+            let waiting = if of_chain { finding.threads.len() - 1 } else { finding.threads.len() };
+            let mut nearest = finding.threads[..waiting].iter().rev();
+            for lwp in nearest.by_ref().take(THREADS / 2) {
+                out += &self.member(*lwp);
+            }
+            let rest: Vec<Lwp> = nearest.copied().chain(finding.behind.iter().copied()).collect();
+            out += &self.behind(&rest);
+        }
+        if let Some(rest @ [_, ..]) = roots.get(ROOTS..) {
+            for finding in rest.iter().take(THREADS) {
+                out += &format!("  {}\n", safe(&finding.text));
+            }
+            out += &more(rest.len(), THREADS, "threads that others wait for");
+            out.push('\n');
+        }
+        out
+    }
+
+    /// What all threads wait for or do, those that wait for work last.
+    fn groups(&self) -> String {
+        let (idle, others): (Vec<&WaitGroup>, Vec<&WaitGroup>) =
+            self.snapshot.groups.iter().partition(|group| group.idle);
+        let mut out = String::new();
+        for (groups, most) in [(others, BUSY_GROUPS), (idle, IDLE_GROUPS)] {
+            for group in groups.iter().take(most) {
+                out += &self.group(group);
+            }
+            if let Some(rest @ [_, ..]) = groups.get(most..) {
+                let threads: usize = rest.iter().map(|group| group.threads.len()).sum();
+                let how = if rest.iter().all(|group| group.idle) { "wait for work" } else { "do something else" };
+                out += &format!("  .. and {threads} more, in {} groups, {how}\n", rest.len());
+            }
+        }
+        if out.is_empty() { out } else { format!("{}\n{out}\n", paint(DIM, "what the threads do:")) }
+    }
+
+    fn group(&self, group: &WaitGroup) -> String {
+        let age = match (group.oldest_ms, group.youngest_ms) {
+            (Some(oldest), Some(youngest)) if duration(oldest) != duration(youngest) => {
+                format!(", for {} to {}", duration(youngest), duration(oldest))
+            }
+            (Some(oldest), _) => format!(", for {}", duration(oldest)),
+            _ => String::new(),
+        };
+        let mut names: Vec<String> =
+            group.threads.iter().filter_map(|lwp| Some(safe(self.thread(*lwp)?.name.as_deref()?))).collect();
+        names.sort_unstable();
+        names.dedup();
+        let others = if names.len() > NAMED { ", .." } else { "" };
+        names.truncate(NAMED);
+        let names = format!("{}{others}", names.join(", "));
+        let mut out =
+            format!("  {:>4}  {}{age} {}\n", group.threads.len(), safe(&group.what), paint(DIM, &format!("({names})")));
+        for frame in group.frames.iter().take(GROUP_FRAMES) {
+            out += &format!("          {}\n", super::stacks::line(frame));
+        }
+        out
     }
 
     fn hang(&self, finding: &Finding) -> String {
@@ -104,7 +232,7 @@ impl Screen<'_> {
         if let Some(waits) = &thread.waits_for {
             let object = self.object(waits.address);
             out += &format!("    waits {}\n", waits_for(waits, object));
-            if let Some(object) = object {
+            if let Some(object) = object.filter(|object| object.kind != SyncKind::Join) {
                 for owner in object.holders.iter().filter(|owner| owner.lwp != Some(lwp)) {
                     let name = owner.lwp.and_then(|lwp| self.thread(lwp)).map(thread_name);
                     out += &format!("    held by {}\n", holder(owner, name));
@@ -146,56 +274,6 @@ impl Screen<'_> {
         if out.is_empty() { out } else { out + "\n" }
     }
 
-    fn no_hang(&self) -> String {
-        let verdict = paint(GOOD.bold(), "NO DEADLOCK FOUND");
-        let chain = self.snapshot.findings.iter().find(|finding| finding.kind == FindingKind::LongChain);
-        let Some(chain) = chain else {
-            let unheld = match self.waiting_for_nobody() {
-                0 => String::new(),
-                1 => "  1 thread waits for a lock with no known holder (`tglass locks` shows it)\n".to_owned(),
-                number => {
-                    format!("  {number} threads wait for locks with no known holder (`tglass locks` shows them)\n")
-                }
-            };
-            return format!("{verdict}  no thread is known to wait for another one.\n  {}\n{unheld}\n", self.summary());
-        };
-        let mut out = format!("{verdict}  {}.\n\n", safe(&chain.text));
-        for lwp in chain.threads.iter().take(THREADS) {
-            out += &self.member(*lwp);
-        }
-        out += &self.behind(&chain.behind);
-        out
-    }
-
-    /// Threads that wait for something that somebody may hold, but it is not known who.
-    fn waiting_for_nobody(&self) -> usize {
-        let held = |object: &&SyncObject| {
-            matches!(
-                object.kind,
-                SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Semaphore | SyncKind::Once | SyncKind::Futex
-            )
-        };
-        let unheld = self.snapshot.objects.iter().filter(held).filter(|object| object.holders.is_empty());
-        unheld.map(|object| object.waiters.len()).sum()
-    }
-
-    /// What the threads do, when nothing is wrong.
-    fn summary(&self) -> String {
-        let mut groups: BTreeMap<String, usize> = BTreeMap::new();
-        for thread in &self.snapshot.threads {
-            let what = match (thread.state, &thread.waits_for, &thread.syscall) {
-                (_, Some(waits), _) if waits.kind == SyncKind::Futex => "asleep on a futex".to_owned(),
-                (_, Some(waits), _) => format!("waiting on a {}", waits.kind.word()),
-                (ThreadState::Sleep, None, Some(call)) => format!("asleep in {}", call.name),
-                (state, ..) => state.word().replace('_', " "),
-            };
-            *groups.entry(what).or_default() += 1;
-        }
-        let mut groups: Vec<_> = groups.into_iter().collect();
-        groups.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
-        groups.iter().map(|(what, number)| format!("{number} {}", safe(what))).collect::<Vec<_>>().join(", ")
-    }
-
     /// What to do next.
     fn next(&self, hangs: &[&Finding]) -> String {
         let target = match &self.snapshot.target.core {
@@ -225,8 +303,43 @@ impl Screen<'_> {
     }
 }
 
+/// Whether a finding is about a thread, or a lock, that others wait for.
+fn is_root(finding: &Finding) -> bool {
+    matches!(finding.kind, FindingKind::LongChain | FindingKind::HolderUnknown)
+}
+
+/// `.. and 3 more threads`, of those that are beyond the limit.
+fn more(number: usize, limit: usize, what: &str) -> String {
+    match number.checked_sub(limit) {
+        Some(more @ 1..) => format!("  .. and {more} more {what}\n"),
+        _ => String::new(),
+    }
+}
+
+/// The program's own frames; those of libraries in between as one line.
 fn frames(frames: &[Frame]) -> String {
-    // Those of libc say nothing here: how it waits, and how it starts threads.
-    let own = frames.iter().filter(|frame| frame.module.as_deref().is_none_or(|module| !Library::of(module).is_libc()));
-    own.take(FRAMES).map(|frame| format!("      {}\n", super::stacks::line(frame))).collect()
+    let (mut out, mut own) = (String::new(), 0);
+    for run in frames.chunk_by(|a, b| library_of(a).is_some() == library_of(b).is_some()) {
+        let Some(library) = run.first().and_then(library_of) else {
+            for frame in run.iter().take(FRAMES - own) {
+                out += &format!("      {}\n", super::stacks::line(frame));
+            }
+            own += run.len().min(FRAMES - own);
+            continue;
+        };
+        let names: BTreeSet<&str> = run.iter().filter_map(library_of).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let what = match run {
+            [_] => format!(".. 1 frame of {library}"),
+            _ => format!(".. {} frames of {}", run.len(), names.join(", ")),
+        };
+        if own < FRAMES {
+            out += &format!("      {}\n", paint(DIM, &what));
+        }
+    }
+    let all = frames.iter().filter(|frame| library_of(frame).is_none()).count();
+    if all > own {
+        out += &format!("      {}\n", paint(DIM, &format!(".. {} more frames", all - own)));
+    }
+    out
 }

@@ -1,7 +1,7 @@
 //! What can be seen from here, and the exact fix for what cannot.
 
 use crate::Pid;
-use crate::model::{Check, Doctor, Libc, Provenance, Remedy, SCHEMA, Verdict};
+use crate::model::{Check, CheckVerdict, Doctor, Libc, Provenance, Remedy, SCHEMA};
 use crate::target::{
     CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Live, TargetError, has_capability, yama_scope,
 };
@@ -27,7 +27,7 @@ fn check_host() -> Vec<Check> {
 }
 
 fn limited(subject: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Check {
-    Check::bad(subject, Verdict::Limited, detail, fix)
+    Check::bad(subject, CheckVerdict::Limited, detail, fix)
 }
 
 fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
@@ -39,7 +39,7 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
         None => Check::ok("memory", "readable: thread IDs, stacks and thread-specific data can be seen"),
         Some(denial) => Check::bad(
             "memory",
-            Verdict::No,
+            CheckVerdict::No,
             "not readable: only names, states and CPU times can be seen",
             denial.to_string(),
         ),
@@ -60,7 +60,9 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
             format!("{}: only what the kernel knows is shown", name.as_deref().unwrap_or("not glibc")),
             "nothing to do: thread IDs and locks need glibc",
         ),
-        Libc::Unread => Check::bad("libc", Verdict::No, "unknown, because memory cannot be read", "see memory above"),
+        Libc::Unread => {
+            Check::bad("libc", CheckVerdict::No, "unknown, because memory cannot be read", "see memory above")
+        }
     });
     let gaps: Vec<_> = snapshot.gaps.iter().map(|gap| gap.what.as_str()).collect();
     let missing = if gaps.is_empty() { String::new() } else { format!("; not seen: {}", gaps.join("; ")) };
@@ -111,7 +113,7 @@ fn yama(ptrace: bool) -> Check {
         None | Some(0) => Check::ok(subject, "can be looked into (Yama does not forbid it)"),
         Some(3) => {
             let why = "kernel.yama.ptrace_scope is 3: forbidden until the next boot";
-            Check::bad(subject, Verdict::No, why, "boot without that setting")
+            Check::bad(subject, CheckVerdict::No, why, "boot without that setting")
         }
         Some(scope) if ptrace => Check::ok(
             subject,

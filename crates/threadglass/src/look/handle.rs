@@ -2,7 +2,7 @@
 
 use super::Stacks;
 use super::threads::{Collected, collect_threads};
-use super::waits::collect;
+use super::waits::{add_descriptors, collect};
 use crate::Lwp;
 use crate::model::Snapshot;
 use crate::runtimes::Types;
@@ -82,6 +82,9 @@ impl<'t> Look<'t> {
         let limits = self.target.limits();
         let _look = limits.begin();
         let mut snapshot = collect(self, scope, names, &[])?;
+        if names == Names::All {
+            add_descriptors(self.target, &mut snapshot.threads);
+        }
         if names != Names::None {
             crate::table::add_stats(self.target, &mut snapshot);
             limits.report(&mut snapshot.gaps);

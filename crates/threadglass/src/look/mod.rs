@@ -1,6 +1,7 @@
 //! One look at a target: its threads, what they wait for, who holds it, and what is wrong.
 
 mod doctor;
+mod frames;
 pub(crate) mod guards;
 mod handle;
 pub(crate) mod stacks;
@@ -8,10 +9,11 @@ pub(crate) mod threads;
 pub(crate) mod waits;
 
 pub use doctor::check;
+pub use frames::library_of;
 pub use handle::{Look, Names, Scope};
 pub(crate) use stacks::{Moving, Stacks};
 pub use threads::thread_data;
-pub use waits::{explain, look_at};
+pub use waits::{USUAL_TIME, explain, explain_for, look_at};
 
 use crate::Lwp;
 use crate::model::Snapshot;

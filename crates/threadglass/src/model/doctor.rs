@@ -5,7 +5,7 @@ use super::Remedy;
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// Works fully.
     Ok,
     /// Works in part.
@@ -21,7 +21,7 @@ pub struct Check {
     /// What was checked.
     pub subject: &'static str,
     /// How it came out.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// What was found.
     pub detail: String,
     /// What to do about it.
@@ -32,12 +32,12 @@ pub struct Check {
 
 impl Check {
     pub(crate) fn ok(subject: &'static str, detail: impl Into<String>) -> Self {
-        Self { subject, verdict: Verdict::Ok, detail: detail.into(), fix: None, remedy: None }
+        Self { subject, verdict: CheckVerdict::Ok, detail: detail.into(), fix: None, remedy: None }
     }
 
     pub(crate) fn bad(
         subject: &'static str,
-        verdict: Verdict,
+        verdict: CheckVerdict,
         detail: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {

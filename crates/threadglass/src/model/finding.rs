@@ -35,8 +35,14 @@ pub enum FindingKind {
     OwnerDied,
     /// A condition variable with waiters and nobody seen who could signal: not called a deadlock.
     CondWithoutSignaller,
-    /// The longest chain of threads that wait for each other, and what its root does.
+    /// Anything else that threads wait for inside the process, while no thread is left that could wake them.
+    NobodyLeft,
+    /// Threads that wait, directly or not, for one that waits for nobody we know: a root, with the longest chain to it.
     LongChain,
+    /// Threads wait for a lock that is held, and it is not known by whom.
+    HolderUnknown,
+    /// A lock that threads waited for in several looks, each time in other hands.
+    HandedOver,
 }
 
 impl FindingKind {
@@ -77,6 +83,8 @@ pub struct Finding {
     pub members: Vec<Member>,
     /// Threads that wait, directly or not, for those.
     pub behind: Vec<Lwp>,
+    /// In how many of the snapshot's looks it was seen.
+    pub seen: u32,
     /// In a sentence.
     pub text: String,
 }

@@ -17,10 +17,11 @@ mod sync_stats;
 pub mod terminal;
 mod thread;
 mod tsd;
+mod verdict;
 mod words;
 
 pub use contention::{Contended, ContentionReport, InjectionReport, Sampled};
-pub use doctor::{Check, Doctor, Verdict};
+pub use doctor::{Check, CheckVerdict, Doctor};
 pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind, Member};
 pub use frame::{CallSite, Frame, StackEnd};
@@ -41,5 +42,6 @@ pub use sync_stats::{
     BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncStats,
     WaitSite,
 };
-pub use thread::{Cpu, Policy, Stack, Stop, StopKind, Syscall, Thread, ThreadState, ThreadType};
+pub use thread::{Cpu, Descriptor, Policy, Stack, Stop, StopKind, Syscall, Thread, ThreadState, ThreadType, Watched};
 pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot, TsdValue};
+pub use verdict::{Verdict, VerdictKind, WaitGroup};

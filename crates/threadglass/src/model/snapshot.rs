@@ -1,6 +1,6 @@
 //! A look at a whole target.
 
-use super::{Finding, Gap, SignalSet, SyncObject, Thread};
+use super::{Finding, Gap, SignalSet, SyncObject, Thread, Verdict, WaitGroup};
 use crate::{Lwp, Pid, RemoteAddr};
 
 /// Version of the JSON that the model serialises to.
@@ -110,8 +110,14 @@ pub struct Snapshot {
     pub threads: Vec<Thread>,
     /// Synchronization objects that threads wait for or hold, where they were looked for.
     pub objects: Vec<SyncObject>,
+    /// The answer in one sentence, where one was asked for.
+    pub verdict: Option<Verdict>,
     /// What is wrong, the worst first, where it was looked for.
     pub findings: Vec<Finding>,
+    /// What threads wait for or do, by groups, the ones that wait for work last; where it was asked for.
+    pub groups: Vec<WaitGroup>,
+    /// How many looks the findings are taken from.
+    pub looks: u32,
     /// What could not be seen.
     pub gaps: Vec<Gap>,
 }

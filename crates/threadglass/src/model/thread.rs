@@ -117,6 +117,28 @@ pub struct Syscall {
     /// The six argument registers; those the call does not use hold leftovers.
     #[cfg_attr(feature = "serde", serde(serialize_with = "addresses"), schemars(with = "[RemoteAddr; 6]"))]
     pub args: [u64; 6],
+    /// The file descriptors that it waits for, where it takes some. Of very many the first ones.
+    pub descriptors: Vec<Descriptor>,
+}
+
+/// A file descriptor of the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct Descriptor {
+    /// Its number.
+    pub number: i32,
+    /// What it leads to, as the kernel names it: a path, `pipe:[123]`, `socket:[456]`; `None` where that cannot be seen.
+    pub file: Option<String>,
+}
+
+/// A running thread that was watched for a moment by samples of its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct Watched {
+    /// Samples taken.
+    pub samples: u32,
+    /// How many of them were where its frames say.
+    pub here: u32,
 }
 
 #[cfg(feature = "serde")]
@@ -224,6 +246,8 @@ pub struct Thread {
     pub frames: Vec<Frame>,
     /// Why the stack ends where it does; `None` when it was not read.
     pub frames_end: Option<StackEnd>,
+    /// Of a thread that runs: its frames are those of the place where samples found it most often.
+    pub watched: Option<Watched>,
     /// Of a thread blocked in libc whose stack was read: which function of libc its program called.
     pub call_site: Option<CallSite>,
 }

@@ -5,8 +5,10 @@
 mod error;
 mod switches;
 mod ticker;
+mod watch;
 
 pub(crate) use ::perf::{Record, Sample, online_cpus};
 pub use error::SamplingError;
 pub(crate) use switches::{Switches, are_dear};
 pub(crate) use ticker::{Begin, Ticker, Ticks};
+pub(crate) use watch::Watch;

@@ -42,7 +42,9 @@ impl SyscallFile {
     /// The call, if it is in one.
     pub(crate) fn call(&self) -> Option<Syscall> {
         match *self {
-            Self::Inside { number, args, .. } => Some(Syscall { number, name: syscall_word(number), args }),
+            Self::Inside { number, args, .. } => {
+                Some(Syscall { number, name: syscall_word(number), args, descriptors: Vec::new() })
+            }
             _ => None,
         }
     }

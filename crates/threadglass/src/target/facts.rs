@@ -211,6 +211,11 @@ pub trait KernelFacts {
         vec![None; lwps.len()]
     }
 
+    /// What descriptor `number` leads to, as the kernel names it; `None` where that cannot be seen.
+    fn descriptor_file(&self, _number: i32) -> Option<String> {
+        None
+    }
+
     /// Name of a tracing thread, to tell a debugger from our own `suspend`.
     fn tracer_name(&self, _tracer: i32) -> Option<Vec<u8>> {
         None

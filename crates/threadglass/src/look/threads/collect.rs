@@ -123,7 +123,10 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
         longest_pause_us: 0,
         threads,
         objects: Vec::new(),
+        verdict: None,
         findings: Vec::new(),
+        groups: Vec::new(),
+        looks: 1,
         gaps,
     };
     Ok(Collected { snapshot, layout, facts })

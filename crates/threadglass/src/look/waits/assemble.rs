@@ -1,13 +1,13 @@
 //! One look at threads, what they wait for, and who holds it.
 
 use super::confirm::Confirm;
-use super::look::{LockSearch, idle};
+use super::look::{LockSearch, has_not_moved, idle};
 use super::names::LockNamer;
 use super::survey::Survey;
-use super::{findings, words};
+use super::{calls, findings, words};
 use crate::look::threads::{Collected, collect_threads};
 use crate::look::{Look, Names, Scope, facts_now};
-use crate::model::{Evidence, Gap, Holds, Snapshot, SyncKind, SyncObject, WaitsFor};
+use crate::model::{Evidence, FindingKind, Gap, Holds, Snapshot, SyncKind, SyncObject, Thread, WaitsFor};
 use crate::proc::SyscallFile;
 use crate::runtimes::{self, Class};
 use crate::target::{LwpFacts, Target, TargetError};
@@ -64,13 +64,34 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
     }
     let shown = shown(&snapshot);
     search.namer.name(&mut snapshot, &facts, &|object| named(object, shown.contains(&object.address)));
-    words::describe(&mut snapshot, &facts, &strangers);
+    let moved = moved(target, &snapshot, &facts);
+    tell_threads(&mut snapshot, &facts);
+    let roots: HashSet<Lwp> = roots(&snapshot).collect();
+    let is_root = |thread: &&mut Thread| thread.lwp.is_some_and(|lwp| roots.contains(&lwp));
+    calls::add_descriptors(target, snapshot.threads.iter_mut().filter(is_root));
+    words::describe(&mut snapshot, &words::Seen { facts: &facts, strangers: &strangers, moved: &moved });
     findings::add_members(&mut snapshot);
     target.check_identity()?;
-    tell_threads(&mut snapshot, &facts);
     look.keep_facts(facts);
     target.limits().report(&mut snapshot.gaps);
     Ok(snapshot)
+}
+
+/// Threads at the end of chains.
+fn roots(snapshot: &Snapshot) -> impl Iterator<Item = Lwp> {
+    let chains = snapshot.findings.iter().filter(|finding| finding.kind == FindingKind::LongChain);
+    chains.filter_map(|finding| finding.threads.last().copied())
+}
+
+/// Which of the roots have gone on since the look began: what they do now is not what they did when they held what others
+/// wait for.
+fn moved(target: &dyn Target, snapshot: &Snapshot, facts: &BTreeMap<Lwp, LwpFacts>) -> HashSet<Lwp> {
+    let asleep: Vec<Lwp> = roots(snapshot)
+        .filter(|lwp| facts.get(lwp).is_some_and(|facts| facts.syscall.is_some_and(|call| call.call().is_some())))
+        .collect();
+    let now: HashMap<Lwp, LwpFacts> = facts_now(target, &asleep);
+    let rests = |lwp: &Lwp| facts.get(lwp).zip(now.get(lwp)).is_some_and(|(then, now)| has_not_moved(then, now));
+    asleep.into_iter().filter(|lwp| !rests(lwp)).collect()
 }
 
 /// What the agent knows, of which no variable tells.

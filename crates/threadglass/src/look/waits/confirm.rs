@@ -19,7 +19,10 @@ impl Confirm<'_, '_> {
     /// Those of `findings` that still hold, and whether any did not.
     pub(super) fn check(&self, mut findings: Vec<Finding>, objects: &[SyncObject]) -> (Vec<Finding>, bool) {
         let hangs = findings.iter().filter(|finding| must_hold(finding));
-        let lwps: BTreeSet<Lwp> = hangs.clone().flat_map(|finding| finding.threads.iter().copied()).collect();
+        let mut lwps: BTreeSet<Lwp> = hangs.clone().flat_map(|finding| finding.threads.iter().copied()).collect();
+        if hangs.clone().any(concerns_all) {
+            lwps.extend(self.facts.values().filter(|facts| !facts.state.has_ended()).map(|facts| facts.lwp));
+        }
         if lwps.is_empty() {
             return (findings, false);
         }
@@ -43,6 +46,7 @@ impl Confirm<'_, '_> {
         let holds = |finding: &Finding| {
             let mut living = finding.threads.iter().filter(|lwp| self.first_facts(**lwp).is_some());
             living.all(|lwp| resting.contains(lwp))
+                && (!concerns_all(finding) || lwps.iter().all(|lwp| resting.contains(lwp)))
                 && finding.objects.iter().all(|address| unchanged.contains(address))
                 && self.owners_are_still_gone(finding, objects)
         };
@@ -70,7 +74,12 @@ impl Confirm<'_, '_> {
 
 /// Whether a finding is about threads that stay where they are.
 fn must_hold(finding: &Finding) -> bool {
-    finding.kind.is_hang() || finding.kind == FindingKind::CondWithoutSignaller
+    finding.kind.is_hang() || concerns_all(finding)
+}
+
+/// Whether it rests on what every thread of the process does.
+fn concerns_all(finding: &Finding) -> bool {
+    matches!(finding.kind, FindingKind::CondWithoutSignaller | FindingKind::NobodyLeft)
 }
 
 /// Whether an object is in the hands it was in. Its other words may change: more threads may queue.

@@ -1,52 +1,149 @@
 //! A look with everything that a person wants to see of what is wrong: stacks, names, durations.
 
+use super::calls;
 use super::findings::finding;
+use super::groups::groups;
+use super::history::History;
 use super::look::object;
 use super::names::LockNamer;
 use super::owners::Owners;
 use super::survey::read_objects;
+use super::verdict::{place_of, verdict};
+use super::watch::RunningThreads;
 use super::words::owner_died;
 use crate::look::{Look, Names, Scope, Stacks};
-use crate::model::{Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncObject, SyncState};
+use crate::model::{Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread};
 use crate::runtimes::Context;
 use crate::target::{Target, TargetError};
 use crate::{Lwp, RemoteAddr};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
-/// Threads whose stacks and durations are read. More nobody reads.
+/// For how long a process is looked at where nothing is certain at once.
+pub const USUAL_TIME: Duration = Duration::from_millis(300);
+
+/// From one look to the next: twice in the usual time.
+const PAUSE: Duration = Duration::from_millis(150);
+/// For how long running threads are watched, where one look is enough.
+const GLANCE: Duration = Duration::from_millis(30);
+
+/// Threads whose stacks and durations are read where threads hang. More nobody reads.
 const SHOWN: usize = 64;
+/// Objects that get a name although nothing is wrong with them.
+const NAMED: usize = 32;
+/// Threads of which the time since they last ran is read.
+const AGED: usize = 1024;
 
-/// A look at what threads wait for, and for those that findings are about also their stacks and how long they have
-/// waited.
+/// Why a process hangs: what its threads wait for, what is wrong with that, and the answer in a sentence.
 pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
+    explain_for(target, USUAL_TIME)
+}
+
+/// The same from looks repeated for a time, unless the first one has the answer for certain.
+pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, TargetError> {
     let _look = target.limits().begin();
     if let Some(denial) = target.denial() {
         return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() });
     }
     let look = Look::new(target);
-    let mut snapshot = look.take(Scope::Waited, Names::Findings)?;
+    let (mut snapshot, running) = repeat(&look, time)?;
     if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) {
         add_dead_owners(&look, &mut snapshot);
         target.limits().report(&mut snapshot.gaps);
     }
-    let shown: BTreeSet<Lwp> =
-        snapshot.findings.iter().flat_map(|finding| finding.threads.iter().copied()).take(SHOWN).collect();
-    let threads: Vec<_> =
-        snapshot.threads.iter().filter(|thread| thread.lwp.is_some_and(|lwp| shown.contains(&lwp))).cloned().collect();
-    if threads.is_empty() {
-        return Ok(snapshot);
-    }
-    let mut stacks = Stacks::new(&look).without_libc_lines();
-    stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
-    stacks.finish(&mut snapshot);
-    let lwps: Vec<Lwp> = shown.into_iter().collect();
-    for (lwp, idle) in lwps.iter().zip(target.idle_ms(&lwps)) {
-        let thread = snapshot.threads.iter_mut().find(|thread| thread.lwp == Some(*lwp));
-        if let Some(waits) = thread.and_then(|thread| thread.waits_for.as_mut()) {
-            waits.since_ms = idle;
+    let hangs =
+        snapshot.findings.iter().any(|finding| finding.kind.is_hang() && finding.certainty > Certainty::Possible);
+    let shown: BTreeSet<Lwp> = match hangs {
+        true => snapshot.findings.iter().flat_map(|finding| finding.threads.iter().copied()).take(SHOWN).collect(),
+        false => snapshot.threads.iter().filter_map(|thread| thread.lwp).collect(),
+    };
+    add_stacks(&look, &mut snapshot, &shown, running);
+    let ages = ages(target, &snapshot, &shown);
+    for thread in &mut snapshot.threads {
+        if let Some((waits, age)) = thread.waits_for.as_mut().zip(thread.lwp.and_then(|lwp| ages.get(&lwp))) {
+            waits.since_ms = Some(*age);
         }
     }
+    for finding in snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain) {
+        let root = finding.threads.last();
+        let root = snapshot.threads.iter().find(|thread| thread.lwp.as_ref() == root && thread.watched.is_some());
+        if let Some(place) = root.and_then(place_of) {
+            finding.text += &format!(", in {place}");
+        }
+    }
+    if !hangs {
+        calls::add_descriptors(target, &mut snapshot.threads);
+        name_most_wanted(&look, &mut snapshot);
+        snapshot.groups = groups(&snapshot, &ages);
+    }
+    snapshot.verdict = Some(verdict(&snapshot));
     Ok(snapshot)
+}
+
+/// Looks until something is certain, or the time is over. Threads that run are watched meanwhile.
+fn repeat(look: &Look<'_>, time: Duration) -> Result<(Snapshot, RunningThreads), TargetError> {
+    let begun = Instant::now();
+    let mut snapshot = look.take(Scope::Waited, Names::Findings)?;
+    let mut running = RunningThreads::watch(look, &snapshot);
+    let mut history = History::default();
+    history.add(&snapshot);
+    let is_settled = |snapshot: &Snapshot| {
+        snapshot.target.core.is_some()
+            || snapshot.findings.iter().any(Finding::is_certain_hang)
+            || snapshot.threads.iter().all(|thread| thread.stop.is_some())
+    };
+    while !is_settled(&snapshot) {
+        let left = time.saturating_sub(begun.elapsed());
+        if left < PAUSE / 2 {
+            break;
+        }
+        std::thread::sleep(left.min(PAUSE));
+        running.collect();
+        snapshot = look.take(Scope::Waited, Names::Findings)?;
+        history.add(&snapshot);
+    }
+    if time.is_zero() && running.is_on() {
+        std::thread::sleep(GLANCE);
+    }
+    Ok((history.finish(snapshot), running))
+}
+
+/// Stacks of the threads that are `shown`; of those that run, where samples found them.
+fn add_stacks(look: &Look<'_>, snapshot: &mut Snapshot, shown: &BTreeSet<Lwp>, running: RunningThreads) {
+    let mut stacks = Stacks::new(look).without_libc_lines();
+    running.finish(look, snapshot, &mut stacks);
+    let is_shown = |thread: &&Thread| thread.watched.is_none() && thread.lwp.is_some_and(|lwp| shown.contains(&lwp));
+    let threads: Vec<Thread> = snapshot.threads.iter().filter(is_shown).cloned().collect();
+    if !threads.is_empty() {
+        stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
+    }
+    stacks.finish(snapshot);
+}
+
+/// Names the objects that most threads wait for.
+fn name_most_wanted(look: &Look<'_>, snapshot: &mut Snapshot) {
+    let mut wanted: Vec<(usize, RemoteAddr)> =
+        snapshot.objects.iter().map(|object| (object.waiters.len(), object.address)).collect();
+    wanted.sort_unstable_by_key(|(waiters, address)| (std::cmp::Reverse(*waiters), *address));
+    let wanted: BTreeSet<RemoteAddr> = wanted.into_iter().take(NAMED).map(|(_, address)| address).collect();
+    LockNamer::new(look).name(snapshot, &look.facts(), &|object| wanted.contains(&object.address));
+    for thread in &mut snapshot.threads {
+        if let Some(waits) = &mut thread.waits_for
+            && waits.name.is_none()
+            && wanted.contains(&waits.address)
+        {
+            let object = snapshot.objects.iter().find(|object| object.address == waits.address);
+            waits.name = object.and_then(|object| object.name.clone());
+        }
+    }
+}
+
+/// For how long the threads that are shown and asleep have not run, in milliseconds.
+fn ages(target: &dyn Target, snapshot: &Snapshot, shown: &BTreeSet<Lwp>) -> HashMap<Lwp, u64> {
+    let asleep = snapshot.threads.iter().filter(|thread| thread.syscall.is_some());
+    let lwps: Vec<Lwp> = asleep.filter_map(|thread| thread.lwp).filter(|lwp| shown.contains(lwp)).take(AGED).collect();
+    let ages = target.idle_ms(&lwps);
+    lwps.into_iter().zip(ages).filter_map(|(lwp, age)| Some((lwp, age?))).collect()
 }
 
 /// Robust mutexes whose owner died while nobody waits for them: known only where they are variables.

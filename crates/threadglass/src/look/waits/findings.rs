@@ -1,6 +1,6 @@
 //! What is wrong, as the graph shows it. [`super::words`] says it.
 
-use super::graph::{Edge, Graph};
+use super::graph::{Chain, Edge, Graph};
 use crate::model::{
     Certainty, Detail, Evidence, Finding, FindingKind, Holder, HolderStatus, Member, Side, Snapshot, SyncKind,
     SyncObject, SyncState,
@@ -14,14 +14,28 @@ pub(super) fn find(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> V
     let graph = Graph::new(objects);
     let mut findings: Vec<Finding> = graph.circles().iter().map(|circle| of_circle(circle, objects, &graph)).collect();
     findings.extend(objects.iter().filter_map(|object| of_owner(object, &graph)));
-    if !findings.iter().any(|finding| finding.kind.is_hang()) {
-        findings.extend(of_chain(objects, &graph));
+    findings.extend(nobody_left(objects, facts));
+    if !findings.iter().any(|finding| finding.kind.is_hang() && finding.certainty >= Certainty::Likely) {
+        let is_join = |edge: &Edge| objects[edge.object].kind == SyncKind::Join;
+        findings.extend(graph.chains(|edge| !is_join(edge)).iter().map(|chain| of_chain(chain, objects, &graph)));
+        findings.extend(objects.iter().filter_map(|object| of_unknown(object, &graph)));
     }
-    findings.extend(unsignalled(objects, facts));
-    findings.sort_by_key(|finding| {
-        (!finding.kind.is_hang(), std::cmp::Reverse(finding.certainty), finding.kind, finding.threads.clone())
+    let by_join = |finding: &Finding| {
+        let last = finding.objects.last().filter(|_| finding.kind == FindingKind::LongChain);
+        last.is_some_and(|last| objects.iter().any(|object| object.address == *last && object.kind == SyncKind::Join))
+    };
+    // Everybody joins threads: that hides nothing that waits behind a lock.
+    findings.sort_by_cached_key(|finding| {
+        let waiting = finding.threads.len() + finding.behind.len();
+        let (certainty, waiting) = (std::cmp::Reverse(finding.certainty), std::cmp::Reverse(waiting));
+        (!finding.kind.is_hang(), is_way(finding.kind), by_join(finding), waiting, certainty, finding.threads.clone())
     });
     findings
+}
+
+/// Whether a finding tells of a way that waits lead, with nothing wrong in it.
+fn is_way(kind: FindingKind) -> bool {
+    matches!(kind, FindingKind::LongChain | FindingKind::HolderUnknown)
 }
 
 /// Says who the findings of `snapshot` are about, thread by thread.
@@ -41,6 +55,8 @@ pub(super) fn add_members(snapshot: &mut Snapshot) {
                 | FindingKind::OwnerIsForkParent
                 | FindingKind::OwnerDied
                 | FindingKind::CondWithoutSignaller
+                | FindingKind::NobodyLeft
+                | FindingKind::HolderUnknown
         );
         let object = |index: usize| finding.objects.get(if is_shared { 0 } else { index }).copied();
         let member = |(index, lwp): (usize, &Lwp)| Member {
@@ -117,32 +133,49 @@ fn of_owner(object: &SyncObject, graph: &Graph) -> Option<Finding> {
     Some(finding)
 }
 
-/// The longest chain. Its last thread is the root, which waits for nobody we know.
-fn of_chain(objects: &[SyncObject], graph: &Graph) -> Option<Finding> {
-    let (chain, root) = graph.longest_chain()?;
-    let mut threads: Vec<Lwp> = chain.iter().map(|(lwp, _)| *lwp).collect();
-    threads.push(root);
-    let weakest = chain.iter().map(|(_, edge)| edge.evidence).max()?;
-    let certainty = if weakest <= Evidence::Derived { Certainty::Certain } else { Certainty::Likely };
-    let behind = graph.behind(&[root]).into_iter().filter(|lwp| !threads.contains(lwp)).collect();
-    let objects = chain.iter().map(|(_, edge)| objects[edge.object].address).collect();
-    Some(finding(FindingKind::LongChain, certainty, threads, objects, behind))
+/// A chain. Its last thread is the root, which waits for nobody we know.
+fn of_chain(chain: &Chain, objects: &[SyncObject], graph: &Graph) -> Finding {
+    let threads: Vec<Lwp> = chain.steps.iter().map(|(lwp, _)| *lwp).chain([chain.root]).collect();
+    let is_known = chain.steps.iter().all(|(_, edge)| edge.evidence <= Evidence::Derived);
+    let certainty = if is_known { Certainty::Certain } else { Certainty::Likely };
+    let behind = graph.behind(&[chain.root]).into_iter().filter(|lwp| !threads.contains(lwp)).collect();
+    let objects = chain.steps.iter().map(|(_, edge)| objects[edge.object].address).collect();
+    finding(FindingKind::LongChain, certainty, threads, objects, behind)
 }
 
-/// Condition variables with waiters while no thread is left that could signal.
-fn unsignalled(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<Finding> {
+/// A lock that is held, and it is not known by whom.
+fn of_unknown(object: &SyncObject, graph: &Graph) -> Option<Finding> {
+    let is_lock = matches!(object.kind, SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Once);
+    let is_nobodys = object.holders.iter().all(|holder| holder.status == HolderStatus::Unknown);
+    if !is_lock || !is_nobodys || !object.state.is_held() || object.waiters.is_empty() {
+        return None;
+    }
+    let certainty = if object.evidence <= Evidence::Derived { Certainty::Certain } else { Certainty::Likely };
+    let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
+    let behind = graph.behind(&threads);
+    Some(finding(FindingKind::HolderUnknown, certainty, threads, vec![object.address], behind))
+}
+
+/// What threads wait for inside the process while no thread is left that could wake them: every one waits, for ever.
+fn nobody_left(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<Finding> {
     let waiters = || objects.iter().flat_map(|object| &object.waiters);
     let waiting: HashSet<Lwp> = waiters().map(|waiter| waiter.lwp).collect();
     let somebody_acts = facts.values().any(|facts| !waiting.contains(&facts.lwp) && !facts.state.has_ended());
-    if somebody_acts || waiters().any(|waiter| waiter.timed) {
+    let may_end = waiters().any(|waiter| waiter.timed) || objects.iter().any(|object| object.shared == Some(true));
+    if somebody_acts || may_end {
         return Vec::new();
     }
-    let conds = objects.iter().filter(|object| object.kind == SyncKind::Cond && object.shared != Some(true));
-    let unsignalled = conds.map(|object| {
-        let threads = object.waiters.iter().map(|waiter| waiter.lwp).collect();
-        finding(FindingKind::CondWithoutSignaller, Certainty::Possible, threads, vec![object.address], Vec::new())
+    let unwoken = objects.iter().filter_map(|object| {
+        let kind = match object.kind {
+            SyncKind::Cond => FindingKind::CondWithoutSignaller,
+            SyncKind::Semaphore | SyncKind::Barrier | SyncKind::Park | SyncKind::Futex => FindingKind::NobodyLeft,
+            _ => return None,
+        };
+        let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
+        let behind = Graph::new(objects).behind(&threads);
+        (!threads.is_empty()).then(|| finding(kind, Certainty::Likely, threads, vec![object.address], behind))
     });
-    unsignalled.collect()
+    unwoken.collect()
 }
 
 /// A finding without words and members.
@@ -153,7 +186,7 @@ pub(super) fn finding(
     objects: Vec<RemoteAddr>,
     behind: Vec<Lwp>,
 ) -> Finding {
-    Finding { kind, certainty, threads, objects, behind, members: Vec::new(), text: String::new() }
+    Finding { kind, certainty, threads, objects, behind, seen: 1, members: Vec::new(), text: String::new() }
 }
 
 fn circle_certainty(circle: &[(Lwp, Edge)], objects: &[&SyncObject], timed: bool) -> Certainty {

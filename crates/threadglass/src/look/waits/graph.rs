@@ -123,38 +123,55 @@ impl Graph {
         seen.into_iter().filter(|lwp| !these.contains(lwp)).collect()
     }
 
-    /// The longest chain of threads that wait for one another, with the thread at its end that waits for
-    /// nobody we know; only where there is no circle on the way.
-    pub(super) fn longest_chain(&self) -> Option<(Vec<(Lwp, Edge)>, Lwp)> {
+    /// The roots, threads that others wait for and that wait for nobody we know, each with the longest chain to it that
+    /// `rank` puts first by its last edge. Chains that lead into a circle have no root.
+    pub(super) fn chains<R: Ord>(&self, rank: impl Fn(&Edge) -> R) -> Vec<Chain> {
         let best = |lwp| self.edges.get(&lwp).and_then(|edges| edges.first());
-        // By thread that waits: how many follow. `None` leads into a circle, or is on the path at hand.
-        let mut depth: HashMap<Lwp, Option<usize>> = HashMap::new();
+        // By thread that waits: its root, the last edge to it, and how many edges there are. `None` leads into a circle,
+        // or is on the path at hand.
+        let mut ends: HashMap<Lwp, Option<(Edge, usize)>> = HashMap::new();
         for start in self.edges.keys() {
             // Along the best edge each: with a stack of our own, for chains of any length.
             let mut path = Vec::new();
             let mut at = *start;
-            while !depth.contains_key(&at)
+            while !ends.contains_key(&at)
                 && let Some(edge) = best(at)
             {
-                depth.insert(at, None);
-                path.push(at);
+                ends.insert(at, None);
+                path.push((at, *edge));
                 at = edge.to;
             }
-            let mut below = depth.get(&at).copied().unwrap_or(Some(0));
-            for lwp in path.into_iter().rev() {
-                below = below.map(|below| below + 1);
-                depth.insert(lwp, below);
+            let mut end = ends.get(&at).copied().unwrap_or_else(|| path.last().map(|(_, edge)| (*edge, 0)));
+            for (lwp, _) in path.into_iter().rev() {
+                end = end.map(|(edge, length)| (edge, length + 1));
+                ends.insert(lwp, end);
             }
         }
-        let depths = depth.iter().filter_map(|(lwp, depth)| Some((*depth.as_ref()?, std::cmp::Reverse(*lwp))));
-        let (_, std::cmp::Reverse(mut at)) = depths.max()?;
-        let mut chain = Vec::new();
-        while let Some(edge) = best(at) {
-            chain.push((at, *edge));
-            at = edge.to;
+        let mut starts: BTreeMap<Lwp, (R, usize, std::cmp::Reverse<Lwp>)> = BTreeMap::new();
+        for (lwp, (edge, length)) in ends.iter().filter_map(|(lwp, end)| Some((*lwp, (*end)?))) {
+            let start = (rank(&edge), length, std::cmp::Reverse(lwp));
+            match starts.get_mut(&edge.to) {
+                Some(known) if *known >= start => {}
+                Some(known) => *known = start,
+                None => drop(starts.insert(edge.to, start)),
+            }
         }
-        Some((chain, at))
+        let follow = |(root, (.., std::cmp::Reverse(start))): (Lwp, (R, usize, _))| {
+            let steps = std::iter::successors(best(start).map(|edge| (start, *edge)), |(_, edge)| {
+                best(edge.to).map(|next| (edge.to, *next))
+            });
+            Chain { steps: steps.collect(), root }
+        };
+        starts.into_iter().map(follow).collect()
     }
+}
+
+/// Threads that wait for one another, and the one at the end.
+#[derive(Debug)]
+pub(super) struct Chain {
+    /// Who waits for the next, and by which edge.
+    pub(super) steps: Vec<(Lwp, Edge)>,
+    pub(super) root: Lwp,
 }
 
 /// Takes away those without a way `out`, until all that are left have one.
@@ -205,10 +222,19 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_chain() {
-        let (chain, root) = graph(&[(1, 2), (2, 3), (4, 3), (5, 1)]).longest_chain().unwrap();
-        assert_eq!((chain.iter().map(|(lwp, _)| lwp.0).collect::<Vec<_>>(), root.0), (vec![5, 1, 2], 3));
-        assert!(graph(&[(1, 2), (2, 1), (3, 1)]).longest_chain().is_none());
-        assert!(graph(&[]).longest_chain().is_none());
+    fn chains_and_their_roots() {
+        let chains = |edges: &[(i32, i32)]| {
+            let chains = graph(edges).chains(|_| 0);
+            let numbers = |chain: &Chain| chain.steps.iter().map(|(lwp, _)| lwp.0).chain([chain.root.0]).collect();
+            chains.iter().map(numbers).collect::<Vec<Vec<i32>>>()
+        };
+        assert_eq!(chains(&[(1, 2), (2, 3), (4, 3), (5, 1), (6, 7)]), [vec![5, 1, 2, 3], vec![6, 7]]);
+        assert!(chains(&[(1, 2), (2, 1), (3, 1)]).is_empty());
+        assert!(chains(&[]).is_empty());
+        // The edge that counts more comes before the longer chain.
+        let mut graph = graph(&[(1, 2), (2, 3), (4, 3)]);
+        graph.edges.get_mut(&Lwp(4)).unwrap()[0].object = 1;
+        let chain = graph.chains(|edge| edge.object).remove(0);
+        assert_eq!((chain.steps.len(), chain.steps[0].0, chain.root), (1, Lwp(4), Lwp(3)));
     }
 }

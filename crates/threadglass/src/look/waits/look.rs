@@ -168,10 +168,11 @@ pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Conten
     let mut object = SyncObject::bare(class.address, class.kind, class.family, class.evidence);
     if let Some(content) = content {
         object.size = content.size;
-        object.shared = content.shared;
+        let in_shared_memory = map_at(target.maps(), class.address).is_some_and(|map| map.shared);
+        // A word that does not say so may be used by whoever has it mapped.
+        object.shared = content.shared.or((class.kind == SyncKind::Futex).then_some(in_shared_memory));
         // What cannot be such an object is not read as one.
         if content.is_plausible {
-            let in_shared_memory = map_at(target.maps(), class.address).is_some_and(|map| map.shared);
             object.state = content.state;
             object.detail = content.detail.clone();
             object.holders = owners.recorded(class.kind, content, in_shared_memory);

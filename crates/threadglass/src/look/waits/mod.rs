@@ -4,11 +4,14 @@
 //! not to move, around the time at which the objects were read, is one.
 
 mod assemble;
+mod calls;
 mod confirm;
 mod explain;
 mod findings;
 mod graph;
+mod groups;
 mod held;
+mod history;
 mod look;
 mod look_at;
 mod names;
@@ -18,10 +21,13 @@ mod place;
 mod reread;
 mod survey;
 mod suspects;
+mod verdict;
+mod watch;
 mod words;
 
 pub(crate) use assemble::collect;
-pub use explain::explain;
+pub(crate) use calls::add_descriptors;
+pub use explain::{USUAL_TIME, explain, explain_for};
 pub(crate) use look::has_not_moved;
 pub use look_at::look_at;
 pub use place::{NoPlace, around, check_place};

@@ -1,22 +1,31 @@
 //! Findings in words.
 
+use super::calls;
 use super::findings::is_timed;
 use crate::arch::syscall_word;
-use crate::model::{Finding, FindingKind, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
+use crate::model::{Finding, FindingKind, Snapshot, Stop, StopKind, SyncKind, SyncObject, Thread, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 type Facts = BTreeMap<Lwp, LwpFacts>;
 
-/// Says in the findings of `snapshot` what they are. `strangers` are threads of other processes.
-pub(super) fn describe(snapshot: &mut Snapshot, facts: &Facts, strangers: &Facts) {
+/// What the words are taken from, beside the snapshot.
+pub(super) struct Seen<'a> {
+    pub(super) facts: &'a Facts,
+    /// Threads of other processes.
+    pub(super) strangers: &'a Facts,
+    /// Threads that went on during the look.
+    pub(super) moved: &'a HashSet<Lwp>,
+}
+
+/// Says in the findings of `snapshot` what they are.
+pub(super) fn describe(snapshot: &mut Snapshot, seen: &Seen<'_>) {
     let words = Words {
         objects: snapshot.objects.iter().map(|object| (object.address, object)).collect(),
         threads: snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect(),
-        facts,
-        strangers,
+        seen,
     };
     let texts: Vec<String> = snapshot.findings.iter().map(|finding| words.text(finding).unwrap_or_default()).collect();
     for (finding, text) in snapshot.findings.iter_mut().zip(texts) {
@@ -27,8 +36,7 @@ pub(super) fn describe(snapshot: &mut Snapshot, facts: &Facts, strangers: &Facts
 struct Words<'a> {
     objects: HashMap<RemoteAddr, &'a SyncObject>,
     threads: HashMap<Lwp, &'a Thread>,
-    facts: &'a Facts,
-    strangers: &'a Facts,
+    seen: &'a Seen<'a>,
 }
 
 impl Words<'_> {
@@ -39,12 +47,24 @@ impl Words<'_> {
             FindingKind::OwnerExited | FindingKind::OwnerIsForkParent => self.owner(object(0)?),
             FindingKind::OwnerDied => owner_died(object(0)?, |lwp| self.thread(lwp)),
             FindingKind::CondWithoutSignaller => format!(
-                "{} on {}, and every other thread of the process waits too: nobody is left to signal it, unless a \
-                 signal handler does",
+                "{} on {}, and every other thread of the process waits too: only a signal handler could signal it",
                 count(finding.threads.len(), "thread waits", "threads wait"),
                 label(object(0)?)
             ),
+            FindingKind::NobodyLeft => format!(
+                "{} {}, and every other thread of the process waits too: only a signal handler could wake {}",
+                count(finding.threads.len(), "thread waits", "threads wait"),
+                what_for(object(0)?),
+                if finding.threads.len() == 1 { "it" } else { "them" }
+            ),
+            // It is of several looks, and comes with its words.
+            FindingKind::HandedOver => return None,
             FindingKind::LongChain => self.chain(finding)?,
+            FindingKind::HolderUnknown => format!(
+                "{} for {}, and it is not known who holds it",
+                count(finding.threads.len() + finding.behind.len(), "thread waits", "threads wait"),
+                label(object(0)?)
+            ),
         })
     }
 
@@ -95,17 +115,12 @@ impl Words<'_> {
 
     fn chain(&self, finding: &Finding) -> Option<String> {
         let (root, last) = (*finding.threads.last()?, self.objects.get(finding.objects.last()?)?);
-        let waiting = finding.threads.len() - 1 + finding.behind.len();
-        let holding = match last.kind {
-            SyncKind::Join => String::new(),
-            _ => format!("holds {} and ", label(last)),
-        };
-        Some(format!(
-            "{} in the end for {}, which {holding}{}",
-            count(waiting, "thread waits", "threads wait"),
-            self.thread(root),
-            self.doing(root)
-        ))
+        let waiting = count(finding.threads.len() - 1 + finding.behind.len(), "thread waits", "threads wait");
+        let doing = self.doing(root);
+        Some(match last.kind {
+            SyncKind::Join => format!("{waiting} for the end of {}, which {doing}", self.thread(root)),
+            _ => format!("{waiting} for {}, which holds {} and {doing}", self.thread(root), label(last)),
+        })
     }
 
     fn thread(&self, lwp: Lwp) -> String {
@@ -122,29 +137,31 @@ impl Words<'_> {
     /// What the thread at the end of a chain does.
     fn doing(&self, lwp: Lwp) -> String {
         let Some(thread) = self.threads.get(&lwp) else { return self.stranger_doing(lwp) };
-        match thread.state {
-            ThreadState::Active => "runs".to_owned(),
-            ThreadState::Run => "is runnable, but gets no CPU".to_owned(),
-            ThreadState::Stopped => "is stopped".to_owned(),
-            ThreadState::Zombie => "has ended".to_owned(),
-            ThreadState::Unknown => "is in an unknown state".to_owned(),
-            ThreadState::Sleep | ThreadState::StoppedAsleep => {
-                let stopped = if thread.state == ThreadState::StoppedAsleep { "is stopped, " } else { "" };
-                let waits = self.objects.values().find(|object| object.waiters.iter().any(|waiter| waiter.lwp == lwp));
-                let deep = self.facts.get(&lwp).is_some_and(|facts| facts.state == KernelState::DiskSleep);
-                let deep = if deep { " where no signal wakes it (D state)" } else { "" };
-                match (waits, &thread.syscall) {
-                    (Some(object), _) => format!("{stopped}waits for {}", label(object)),
-                    (None, Some(call)) => format!("{stopped}is asleep in {}{deep}", call.name),
-                    (None, None) => format!("{stopped}is asleep{deep}"),
-                }
-            }
+        let waits = self.objects.values().find(|object| object.waiters.iter().any(|waiter| waiter.lwp == lwp));
+        let deep = self.seen.facts.get(&lwp).is_some_and(|facts| facts.state == KernelState::DiskSleep);
+        let deep = if deep { " where no signal wakes it (D state)" } else { "" };
+        let doing = match (thread.state, waits, &thread.syscall) {
+            // What was seen of it, and what it holds, are of different moments.
+            _ if self.seen.moved.contains(&lwp) => "goes on (it moved during the look)".to_owned(),
+            (ThreadState::Active, ..) if thread.stop.is_some() => "was running".to_owned(),
+            (ThreadState::Active, ..) => "runs".to_owned(),
+            (ThreadState::Run, ..) => "is runnable, but gets no CPU".to_owned(),
+            (ThreadState::Stopped, ..) => "was running".to_owned(),
+            (ThreadState::Zombie, ..) => "has ended".to_owned(),
+            (ThreadState::Unknown, ..) => "is in an unknown state".to_owned(),
+            (_, Some(object), _) => format!("waits {}", what_for(object)),
+            (_, None, Some(call)) => format!("is {}{deep}", calls::doing(call)),
+            (_, None, None) => format!("is asleep{deep}"),
+        };
+        match &thread.stop {
+            Some(stop) => format!("is {}; it {doing}", stopped(stop)),
+            None => doing,
         }
     }
 
     /// What a thread of another process does.
     fn stranger_doing(&self, lwp: Lwp) -> String {
-        match self.strangers.get(&lwp).and_then(|facts| facts.syscall) {
+        match self.seen.strangers.get(&lwp).and_then(|facts| facts.syscall) {
             Some(SyscallFile::Inside { number, .. }) => format!("is asleep in {}", syscall_word(number)),
             Some(SyscallFile::Running) => "runs".to_owned(),
             Some(SyscallFile::Outside { .. }) => "is stopped".to_owned(),
@@ -162,13 +179,42 @@ pub(super) fn owner_died(object: &SyncObject, name: impl Fn(Lwp) -> String) -> S
     format!("the owner of {} died: {now}", label(object))
 }
 
-fn label(object: &SyncObject) -> String {
+/// What keeps a thread stopped.
+pub(super) fn stopped(stop: &Stop) -> String {
+    let by = match (&stop.by, stop.pid) {
+        (Some(name), Some(pid)) => format!(" {name} (pid {pid})"),
+        (_, Some(pid)) => format!(" process {pid}"),
+        _ => String::new(),
+    };
+    match stop.kind {
+        StopKind::JobControl => "stopped by a signal (SIGSTOP or alike)".to_owned(),
+        StopKind::Traced => format!("stopped by a debugger{by}"),
+        StopKind::Suspended => format!("suspended by{by}"),
+    }
+}
+
+/// What a thread waits for that waits for `object`: `for mutex m`, `on condition variable c`.
+pub(super) fn what_for(object: &SyncObject) -> String {
+    match object.kind {
+        SyncKind::Cond | SyncKind::Futex => format!("on {}", label(object)),
+        SyncKind::Barrier => format!("at {}", label(object)),
+        SyncKind::Park => "until it is unparked".to_owned(),
+        _ => format!("for {}", label(object)),
+    }
+}
+
+pub(super) fn label(object: &SyncObject) -> String {
+    if object.kind == SyncKind::Join {
+        let lwp = object.holders.first().and_then(|holder| holder.lwp);
+        let thread = || lwp.map_or_else(|| "a thread".to_owned(), |lwp| format!("thread {lwp}"));
+        return format!("the end of {}", object.name.clone().unwrap_or_else(thread));
+    }
     match &object.name {
         Some(name) => format!("{} {name}", object.kind.word()),
         None => format!("{} {}", object.kind.word(), object.address),
     }
 }
 
-fn count(number: usize, one: &str, many: &str) -> String {
+pub(super) fn count(number: usize, one: &str, many: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {many}") }
 }

@@ -144,6 +144,12 @@ impl KernelFacts for Live {
         self.idle(lwps)
     }
 
+    fn descriptor_file(&self, number: i32) -> Option<String> {
+        // The link is read, not followed: opening what it leads to might act on it.
+        let link = nix::fcntl::readlinkat(&self.proc_dir, format!("fd/{number}").as_str()).ok()?;
+        Some(link.to_string_lossy().into_owned())
+    }
+
     fn tracer_name(&self, tracer: i32) -> Option<Vec<u8>> {
         let mut name = std::fs::read(format!("/proc/{tracer}/comm")).ok()?;
         name.pop_if(|last| *last == b'\n');

@@ -1,0 +1,137 @@
+//! Several looks at one process: what each of them showed, and what only one did.
+
+use super::findings::finding;
+use super::words::{count, label};
+use crate::model::{Certainty, Finding, FindingKind, Snapshot, SyncKind};
+use crate::{Lwp, RemoteAddr};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// By what a finding is known in another look: of a chain its root and what that holds, of others all.
+type Key = (FindingKind, Vec<Lwp>, Vec<RemoteAddr>);
+
+/// What was seen of a lock that threads waited for.
+#[derive(Debug, Default)]
+struct Waited {
+    /// In how many looks.
+    looks: u32,
+    /// The most that waited in one look.
+    most: usize,
+    /// Who held it, in how many looks.
+    holders: BTreeMap<Lwp, u32>,
+    /// Its name, and that of the threads.
+    label: String,
+}
+
+/// What was seen in all looks so far.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    looks: u32,
+    seen: BTreeMap<Key, u32>,
+    waited: BTreeMap<RemoteAddr, Waited>,
+    /// The last look in which most threads waited for locks.
+    worst: Option<(usize, Snapshot)>,
+}
+
+impl History {
+    /// Takes note of one look.
+    pub(super) fn add(&mut self, snapshot: &Snapshot) {
+        self.looks += 1;
+        for key in snapshot.findings.iter().map(key).collect::<BTreeSet<Key>>() {
+            *self.seen.entry(key).or_default() += 1;
+        }
+        for object in snapshot.objects.iter().filter(|object| !object.waiters.is_empty()) {
+            if !matches!(object.kind, SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Once) {
+                continue;
+            }
+            let waited = self.waited.entry(object.address).or_default();
+            waited.looks += 1;
+            waited.most = waited.most.max(object.waiters.len());
+            waited.label = label(object);
+            for lwp in object.holders.iter().filter_map(|holder| holder.lwp) {
+                *waited.holders.entry(lwp).or_default() += 1;
+            }
+        }
+        let ways = snapshot.findings.iter().filter(|finding| is_way(finding));
+        let behind = ways.map(|finding| finding.threads.len() + finding.behind.len()).sum();
+        if behind > 0 && self.worst.as_ref().is_none_or(|(most, _)| behind >= *most) {
+            self.worst = Some((behind, snapshot.clone()));
+        }
+    }
+
+    /// Of `last`, the last look, what more than one look showed; of an earlier one, if that is where it can be seen.
+    pub(super) fn finish(self, last: Snapshot) -> Snapshot {
+        let lasts = |finding: &Finding| {
+            let seen = self.seen.get(&key(finding)).copied().unwrap_or(1);
+            self.looks < 3 || seen > 1 || finding.certainty == Certainty::Certain && !is_way(finding)
+        };
+        let shows = |snapshot: &Snapshot| snapshot.findings.iter().any(|finding| is_way(finding) && lasts(finding));
+        let hangs = last.findings.iter().any(|finding| finding.kind.is_hang());
+        let mut snapshot = match self.worst {
+            Some((_, worst)) if !hangs && !shows(&last) && shows(&worst) => worst,
+            _ => last,
+        };
+        snapshot.findings.retain(lasts);
+        snapshot.looks = self.looks;
+        for finding in &mut snapshot.findings {
+            finding.seen = self.seen.get(&key(finding)).copied().unwrap_or(1);
+        }
+        let told: BTreeSet<RemoteAddr> =
+            snapshot.findings.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
+        let handed = self.waited.iter().filter(|(address, waited)| waited.looks > 1 && !told.contains(address));
+        let pid = snapshot.target.pid;
+        snapshot.findings.extend(handed.map(|(address, waited)| handed_over(*address, waited, self.looks, pid)));
+        snapshot
+    }
+}
+
+fn key(finding: &Finding) -> Key {
+    match finding.kind {
+        FindingKind::LongChain => {
+            let (root, last) = (finding.threads.last().copied(), finding.objects.last().copied());
+            (finding.kind, root.into_iter().collect(), last.into_iter().collect())
+        }
+        FindingKind::HolderUnknown => (finding.kind, Vec::new(), finding.objects.clone()),
+        kind => {
+            let (mut threads, mut objects) = (finding.threads.clone(), finding.objects.clone());
+            threads.sort_unstable();
+            objects.sort_unstable();
+            (kind, threads, objects)
+        }
+    }
+}
+
+/// Whether a finding tells only how threads wait.
+fn is_way(finding: &Finding) -> bool {
+    matches!(finding.kind, FindingKind::LongChain | FindingKind::HolderUnknown)
+}
+
+/// A lock that was waited for in more than one look, each time in other hands.
+fn handed_over(address: RemoteAddr, waited: &Waited, looks: u32, pid: crate::Pid) -> Finding {
+    let mut holders: Vec<(Lwp, u32)> = waited.holders.iter().map(|(lwp, times)| (*lwp, *times)).collect();
+    holders.sort_by_key(|(lwp, times)| (std::cmp::Reverse(*times), *lwp));
+    let usual = match holders.as_slice() {
+        [] => "no holder was seen".to_owned(),
+        many => {
+            let held: Vec<String> = many
+                .iter()
+                .take(3)
+                .map(|(lwp, times)| format!("by thread {lwp} in {times} of {looks} looks"))
+                .collect();
+            format!("it was held {}", held.join(", "))
+        }
+    };
+    let text = format!(
+        "{} changes hands: {} for it at most, in {} of {looks} looks; {usual}",
+        waited.label,
+        count(waited.most, "thread waited", "threads waited"),
+        waited.looks
+    );
+    let threads: Vec<Lwp> = holders.into_iter().map(|(lwp, _)| lwp).collect();
+    let member = |lwp: &Lwp| crate::model::Member { pid, lwp: Some(*lwp), object: Some(address) };
+    Finding {
+        members: threads.iter().map(member).collect(),
+        seen: waited.looks,
+        text,
+        ..finding(FindingKind::HandedOver, Certainty::Likely, threads, vec![address], Vec::new())
+    }
+}
