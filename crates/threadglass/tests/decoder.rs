@@ -243,6 +243,9 @@ fn fault(code: &[u8], instruction: &Instruction, factory: &mut InstructionInfoFa
     if usize::from(insn.len) != instruction.len() {
         return Some("has another length");
     }
+    if decode(&code[..instruction.len() - 1]).is_some() {
+        return Some("is decoded although its last byte is missing");
+    }
     if !is_named_so(&insn, instruction) {
         return Some("is taken for another one");
     }
