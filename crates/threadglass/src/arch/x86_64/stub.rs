@@ -9,7 +9,25 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use table::control::{KEYS, Mail, go, step};
 
-global_asm!(
+/// Code that finds members of the [`Mail`] and steps by their names.
+macro_rules! stub {
+    (members: $($member:ident)*; steps: $($step:ident)*; $($line:literal,)*) => {
+        global_asm!(
+            $($line,)*
+            $($member = const offset_of!(Mail, $member),)*
+            $($step = const step::$step,)*
+            KEYS = const KEYS,
+            ON = const go::ON,
+        );
+    };
+}
+
+stub! {
+    members: region region_size code code_size syscall_ret raw_tid state error go file create attr_init set_stack_size
+        set_detach_state open open_mode symbol attach mask nap naps thread attributes path name file_name end_objects
+        keys values payload payload_size;
+    steps: RAW REAL FILE LOADING NO_THREAD NO_FILE NOT_LOADED ABANDONED;
+
     ".pushsection .rodata.threadglass_stub, \"a\"",
     ".balign 16",
     ".globl threadglass_stub_begin",
@@ -254,48 +272,7 @@ global_asm!(
     ".hidden threadglass_stub_end",
     "threadglass_stub_end:",
     ".popsection",
-    region = const offset_of!(Mail, region),
-    region_size = const offset_of!(Mail, region_size),
-    code = const offset_of!(Mail, code),
-    code_size = const offset_of!(Mail, code_size),
-    syscall_ret = const offset_of!(Mail, syscall_ret),
-    raw_tid = const offset_of!(Mail, raw_tid),
-    state = const offset_of!(Mail, state),
-    error = const offset_of!(Mail, error),
-    go = const offset_of!(Mail, go),
-    file = const offset_of!(Mail, file),
-    create = const offset_of!(Mail, create),
-    attr_init = const offset_of!(Mail, attr_init),
-    set_stack_size = const offset_of!(Mail, set_stack_size),
-    set_detach_state = const offset_of!(Mail, set_detach_state),
-    open = const offset_of!(Mail, open),
-    open_mode = const offset_of!(Mail, open_mode),
-    symbol = const offset_of!(Mail, symbol),
-    attach = const offset_of!(Mail, attach),
-    mask = const offset_of!(Mail, mask),
-    nap = const offset_of!(Mail, nap),
-    naps = const offset_of!(Mail, naps),
-    thread = const offset_of!(Mail, thread),
-    attributes = const offset_of!(Mail, attributes),
-    path = const offset_of!(Mail, path),
-    name = const offset_of!(Mail, name),
-    file_name = const offset_of!(Mail, file_name),
-    end_objects = const offset_of!(Mail, end_objects),
-    keys = const offset_of!(Mail, keys),
-    values = const offset_of!(Mail, values),
-    payload = const offset_of!(Mail, payload),
-    payload_size = const offset_of!(Mail, payload_size),
-    KEYS = const KEYS,
-    RAW = const step::RAW,
-    REAL = const step::REAL,
-    FILE = const step::FILE,
-    LOADING = const step::LOADING,
-    NO_THREAD = const step::NO_THREAD,
-    NO_FILE = const step::NO_FILE,
-    NOT_LOADED = const step::NOT_LOADED,
-    ABANDONED = const step::ABANDONED,
-    ON = const go::ON,
-);
+}
 
 unsafe extern "C" {
     static threadglass_stub_begin: u8;
