@@ -64,7 +64,7 @@ pub enum ThreadType {
 }
 
 /// Scheduling policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
 pub enum Policy {
     /// SCHED_OTHER
@@ -82,6 +82,7 @@ pub enum Policy {
     /// SCHED_EXT
     Ext,
     /// A number this version does not know.
+    #[default]
     Unknown,
 }
 

@@ -5,9 +5,10 @@ use crate::Pid;
 use crate::model::Policy;
 
 /// The kernel's one-letter state of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KernelState {
-    /// `R`: on a CPU or queued for one.
+    /// `R`: on a CPU or queued for one. The kernel's own number for it is 0.
+    #[default]
     Running,
     /// `S`: asleep, a signal wakes it. `I` (idle) and `P` (parked) kernel threads count here too.
     Sleeping,
@@ -47,7 +48,7 @@ impl KernelState {
 }
 
 /// What is used of a `stat` line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Task id, in the namespace of the `/proc` mount.
     pub tid: i32,

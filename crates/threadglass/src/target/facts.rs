@@ -35,7 +35,7 @@ pub struct Hint {
 }
 
 /// Facts about one LWP. Optional ones are those that a core, or a process of another user, lacks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LwpFacts {
     /// Which LWP.
     pub lwp: Lwp,
@@ -78,25 +78,7 @@ pub struct LwpFacts {
 impl LwpFacts {
     /// An LWP of which nothing but its number and state is known.
     pub fn bare(lwp: Lwp, state: KernelState) -> Self {
-        Self {
-            lwp,
-            inner: InnerTid(lwp.0),
-            name: None,
-            state,
-            syscall: None,
-            blocked: None,
-            pending: None,
-            policy: None,
-            priority: None,
-            nice: None,
-            boosted: None,
-            cpu_ticks: None,
-            switches: None,
-            tracer: 0,
-            robust_head: None,
-            thread_pointer: None,
-            running: None,
-        }
+        Self { lwp, inner: InnerTid(lwp.0), state, ..Self::default() }
     }
 
     /// From the three files of a live LWP.

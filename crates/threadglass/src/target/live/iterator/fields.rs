@@ -3,50 +3,71 @@
 use super::btf::{Btf, TypeId, TypeKind};
 use crate::arch::KERNEL_REGISTERS;
 
-/// The fields of a record, in the order in which the program fills them: one word each, unless said otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Field {
-    StateBefore,
-    OnCpuBefore,
-    OnQueueBefore,
-    VoluntaryBefore,
-    InvoluntaryBefore,
-    Tid,
-    Tgid,
-    /// Two words.
-    Name,
-    Priority = 9,
-    StaticPriority,
-    RtPriority,
-    Policy,
-    Blocked,
-    Pending,
-    UserTime,
-    SystemTime,
-    Runtime,
-    ShownUserTime,
-    ShownSystemTime,
-    RobustList,
-    Ptrace,
-    ParentTid,
-    ThreadStatus,
-    /// From here to the program counter: the registers, in the order of [`KERNEL_REGISTERS`].
-    CallNumber,
-    Arg0,
-    Arg1,
-    Arg2,
-    Arg3,
-    Arg4,
-    Arg5,
-    StackPointer,
-    ProgramCounter,
-    OnCpuAfter,
-    VoluntaryAfter,
-    InvoluntaryAfter,
-    StateAfter,
-    OnQueueAfter,
-    ExitState,
+/// Defines the fields of a record, and lists those that are read from the thread's own structure: the member, and its
+/// size in bytes. The others are filled in another way.
+macro_rules! fields {
+    ($($(#[$about:meta])* $list:ident { $($(#[$doc:meta])* $field:ident $([$($path:literal),+] $size:literal)?;)+ })+) => {
+        /// The fields of a record, in the order in which they lie in it: one word each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(super) enum Field {
+            $($($(#[$doc])* $field,)+)+
+        }
+
+        $($(#[$about])* const $list: &[FieldSpec] = &[$($((Field::$field, &[$($path),+], $size),)?)+];)+
+    };
+}
+
+/// A field, the member of a structure that is read into it, and the size of that member in bytes.
+type FieldSpec = (Field, &'static [&'static str], u32);
+
+fields! {
+    /// At first what tells whether the thread stayed off the CPUs: [`super::record`] has the proof.
+    BEFORE {
+        StateBefore ["__state"] 4;
+        OnCpuBefore ["on_cpu"] 4;
+        OnQueueBefore ["on_rq"] 4;
+        VoluntaryBefore ["nvcsw"] 8;
+        InvoluntaryBefore ["nivcsw"] 8;
+        Tid ["pid"] 4;
+        Tgid ["tgid"] 4;
+        Name ["comm"] 16;
+        NameEnd;
+        Priority ["prio"] 4;
+        StaticPriority ["static_prio"] 4;
+        RtPriority ["rt_priority"] 4;
+        Policy ["policy"] 4;
+        Blocked ["blocked", "sig"] 8;
+        Pending ["pending", "signal", "sig"] 8;
+        UserTime ["utime"] 8;
+        SystemTime ["stime"] 8;
+        Runtime ["se", "sum_exec_runtime"] 8;
+        ShownUserTime ["prev_cputime", "utime"] 8;
+        ShownSystemTime ["prev_cputime", "stime"] 8;
+        RobustList;
+        Ptrace ["ptrace"] 4;
+        ParentTid;
+        ThreadStatus ["thread_info", "status"] 4;
+        /// From here to the program counter: the registers, in the order of [`KERNEL_REGISTERS`].
+        CallNumber;
+        Arg0;
+        Arg1;
+        Arg2;
+        Arg3;
+        Arg4;
+        Arg5;
+        StackPointer;
+        ProgramCounter;
+    }
+    /// The second reading. The CPU comes first and the counters behind it: the proof needs this order.
+    AFTER {
+        OnCpuAfter ["on_cpu"] 4;
+        VoluntaryAfter ["nvcsw"] 8;
+        InvoluntaryAfter ["nivcsw"] 8;
+        StateAfter ["__state"] 4;
+        OnQueueAfter ["on_rq"] 4;
+        ExitState ["exit_state"] 4;
+    }
 }
 
 /// Words in a record.
@@ -54,44 +75,6 @@ pub(super) const WORDS: usize = Field::ExitState as usize + 1;
 /// Bytes in a record. The program builds it on its stack, which has 512.
 pub(super) const RECORD: usize = 8 * WORDS;
 const _: () = assert!(RECORD <= 512);
-
-/// A field, the member of a structure that is read into it, and the size of that member in bytes.
-type FieldSpec = (Field, &'static [&'static str], u32);
-
-/// At first what tells whether the thread stayed off the CPUs: [`super::record`] has the proof.
-const BEFORE: [FieldSpec; 21] = [
-    (Field::StateBefore, &["__state"], 4),
-    (Field::OnCpuBefore, &["on_cpu"], 4),
-    (Field::OnQueueBefore, &["on_rq"], 4),
-    (Field::VoluntaryBefore, &["nvcsw"], 8),
-    (Field::InvoluntaryBefore, &["nivcsw"], 8),
-    (Field::Tid, &["pid"], 4),
-    (Field::Tgid, &["tgid"], 4),
-    (Field::Name, &["comm"], 16),
-    (Field::Priority, &["prio"], 4),
-    (Field::StaticPriority, &["static_prio"], 4),
-    (Field::RtPriority, &["rt_priority"], 4),
-    (Field::Policy, &["policy"], 4),
-    (Field::Blocked, &["blocked", "sig"], 8),
-    (Field::Pending, &["pending", "signal", "sig"], 8),
-    (Field::UserTime, &["utime"], 8),
-    (Field::SystemTime, &["stime"], 8),
-    (Field::Runtime, &["se", "sum_exec_runtime"], 8),
-    (Field::ShownUserTime, &["prev_cputime", "utime"], 8),
-    (Field::ShownSystemTime, &["prev_cputime", "stime"], 8),
-    (Field::Ptrace, &["ptrace"], 4),
-    (Field::ThreadStatus, &["thread_info", "status"], 4),
-];
-
-/// The second reading. The CPU comes first and the counters behind it: the proof needs this order.
-const AFTER: [FieldSpec; 6] = [
-    (Field::OnCpuAfter, &["on_cpu"], 4),
-    (Field::VoluntaryAfter, &["nvcsw"], 8),
-    (Field::InvoluntaryAfter, &["nivcsw"], 8),
-    (Field::StateAfter, &["__state"], 4),
-    (Field::OnQueueAfter, &["on_rq"], 4),
-    (Field::ExitState, &["exit_state"], 4),
-];
 
 /// One load of four or eight bytes into a word of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +122,9 @@ impl FieldOffsets {
             robust_list: pointer(task, "robust_list")?,
             parent: pointer(task, "parent")?,
             tid: place(&btf, task, &["pid"], 4)?,
-            before: loads(&btf, task, &BEFORE)?,
+            before: loads(&btf, task, BEFORE)?,
             registers: (call_number..).zip(KERNEL_REGISTERS).map(register).collect::<Option<_>>()?,
-            after: loads(&btf, task, &AFTER)?,
+            after: loads(&btf, task, AFTER)?,
         })
     }
 }
@@ -172,10 +155,15 @@ fn loads(btf: &Btf<'_>, root: TypeId, wanted: &[FieldSpec]) -> Option<Vec<Load>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+    use proptest::test_runner::TestRunner;
 
     #[test]
     fn every_word_is_filled_once() {
-        let all = [&BEFORE[..], &AFTER[..]].concat();
+        let all = [BEFORE, AFTER].concat();
         let mut filled: Vec<_> =
             all.iter().flat_map(|(word, _, size)| (0..size.div_ceil(8) as u8).map(|i| *word as u8 + i)).collect();
         filled.extend((Field::CallNumber as u8..).take(KERNEL_REGISTERS.len()));
@@ -187,36 +175,21 @@ mod tests {
 
     #[test]
     fn corrupted_descriptions_are_refused_or_read_but_never_panic() {
-        let Ok(mut bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {
+        let Ok(good) = std::fs::read("/sys/kernel/btf/vmlinux") else {
             return testkit::skip(
                 "corrupted_descriptions_are_refused_or_read_but_never_panic",
                 "needs a kernel with BTF",
             );
         };
-        let good = FieldOffsets::find(&bytes);
         // The parser itself has more damage done to it in its own tests; this is the real thing.
-        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-        let mut next = || {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed as usize
-        };
-        for round in 0..40 {
-            let places: Vec<_> = (0..1 + round % 40).map(|_| next() % bytes.len()).collect();
-            let saved: Vec<_> = places.iter().map(|at| bytes[*at]).collect();
-            for at in &places {
-                bytes[*at] = next() as u8;
-            }
+        let damage = (vec((any::<Index>(), any::<u8>()), 1..40), option::weighted(0.2, any::<Index>()));
+        let spoiled = TestRunner::new(ProptestConfig::with_cases(50)).run(&damage, |(damage, cut)| {
+            let mut bytes = good.clone();
+            damage.iter().for_each(|(at, byte)| bytes[at.index(good.len())] = *byte);
+            bytes.truncate(cut.map_or(good.len(), |cut| cut.index(good.len())));
             let _ = FieldOffsets::find(&bytes);
-            for (at, byte) in places.iter().zip(saved).rev() {
-                bytes[*at] = byte;
-            }
-        }
-        for _ in 0..10 {
-            let _ = FieldOffsets::find(&bytes[..next() % bytes.len()]);
-        }
-        let again = FieldOffsets::find(&bytes);
-        assert_eq!(good.is_some(), again.is_some(), "all damage was undone");
+            Ok(())
+        });
+        spoiled.unwrap();
     }
 }

@@ -13,7 +13,7 @@
 //! `/proc/../syscall` asks for more: the thread must also be out of the run queue. A thread on its
 //! way to sleep, or one whose removal the scheduler puts off, is left to `/proc`, which waits for it.
 
-use super::cputime::CpuTime;
+use super::cputime;
 use super::fields::{Field, RECORD, WORDS};
 use crate::arch::COMPAT;
 use crate::model::{Policy, SignalSet};
@@ -127,23 +127,22 @@ impl TaskRecord {
             // Being woken, or new.
             return None;
         }
-        let (user, system) = self.cpu_time().ticks();
+        let pair = |user, system| (self.get(user), self.get(system));
+        let (sampled, shown) =
+            (pair(Field::UserTime, Field::SystemTime), pair(Field::ShownUserTime, Field::ShownSystemTime));
+        let (utime, stime) = cputime::ticks(sampled, self.get(Field::Runtime), shown);
         let stat = Stat {
             tid: self.lwp().0,
             comm: self.name(),
             state,
             priority: i64::from(self.signed(Field::Priority)) - 100,
             nice: i64::from(self.signed(Field::StaticPriority)) - 120,
-            utime: user,
-            stime: system,
+            utime,
+            stime,
             rt_priority: self.get32(Field::RtPriority).into(),
             policy: Policy::from_number(self.get32(Field::Policy).into()),
-            // Not among the facts.
-            parent: Pid(0),
-            flags: 0,
-            start_time: 0,
-            start_stack: 0,
-            processor: 0,
+            // The others are not among the facts.
+            ..Stat::default()
         };
         let status = Status {
             // Only used where all numbers are those of one pid namespace.
@@ -160,20 +159,10 @@ impl TaskRecord {
     }
 
     fn name(&self) -> Vec<u8> {
-        let at = Field::Name as usize;
-        let mut name: Vec<u8> = self.0[at..at + 2].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let words = &self.0[Field::Name as usize..=Field::NameEnd as usize];
+        let mut name: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
         name
-    }
-
-    fn cpu_time(&self) -> CpuTime {
-        CpuTime {
-            user: self.get(Field::UserTime),
-            system: self.get(Field::SystemTime),
-            runtime: self.get(Field::Runtime),
-            shown_user: self.get(Field::ShownUserTime),
-            shown_system: self.get(Field::ShownSystemTime),
-        }
     }
 }
 
@@ -198,22 +187,17 @@ mod tests {
 
     #[test]
     fn letters_are_those_of_proc() {
-        for (state, expected) in [
-            (0, b'R'),
-            (0x1, b'S'),
-            (0x2001, b'S'),
-            (0x2, b'D'),
-            (0x102, b'D'),
-            (0x402, b'I'),
-            (0x104, b'T'),
-            (0x108, b't'),
-            (0x40, b'P'),
-            (0x1000, b'D'),
-            (0x8000, b'D'),
-            (0x200, b'R'),
-            (0x800, b'R'),
-        ] {
-            assert_eq!(letter(state), Some(expected), "{state:#x}");
+        let states: [(u8, &[u32]); 7] = [
+            (b'R', &[0, 0x200, 0x800]),
+            (b'S', &[0x1, 0x2001]),
+            (b'D', &[0x2, 0x102, 0x1000, 0x8000]),
+            (b'I', &[0x402]),
+            (b'T', &[0x104]),
+            (b't', &[0x108]),
+            (b'P', &[0x40]),
+        ];
+        for (expected, states) in states {
+            states.iter().for_each(|state| assert_eq!(letter(*state), Some(expected), "{state:#x}"));
         }
         assert_eq!(letter(0x80), None, "dead");
         assert_eq!(letter(0x10_0000), None, "not known");
