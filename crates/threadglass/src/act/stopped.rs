@@ -4,7 +4,7 @@ use crate::act::seccomp::{danger_of_stop, may_restart};
 use crate::arch::syscall::{EPOLL_PWAIT, EPOLL_PWAIT2, EPOLL_WAIT, IO_GETEVENTS, RT_SIGTIMEDWAIT, SEMOP, SEMTIMEDOP};
 use crate::arch::{GeneralRegisters, Restart};
 use crate::model::{Remedy, SignalSet};
-use crate::proc::{SyscallFile, parse_status, parse_syscall};
+use crate::proc::{SyscallFile, parse_stat, parse_status, parse_syscall};
 use crate::sys::ptrace::{Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask};
 use crate::{Lwp, Pid};
 use nix::errno::Errno;
@@ -181,10 +181,7 @@ impl StoppedThread {
     /// Whether it is the leader of a process that this process has started.
     fn is_child(&self) -> bool {
         let stat = std::fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        let stat = String::from_utf8_lossy(&stat);
-        // Behind the name, which may hold anything, stand the state and the parent.
-        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
-        self.lwp == self.pid.leader() && parent == Some(std::process::id())
+        self.lwp == self.pid.leader() && parse_stat(&stat).is_some_and(|stat| stat.parent == Pid::me())
     }
 
     /// Its registers.

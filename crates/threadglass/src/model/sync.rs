@@ -206,7 +206,7 @@ pub enum Side {
 }
 
 /// What a holder is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
 pub enum HolderStatus {
     /// A living thread of the target.
@@ -218,11 +218,12 @@ pub enum HolderStatus {
     /// A thread of another process.
     OtherProcess,
     /// It cannot be told.
+    #[default]
     Unknown,
 }
 
 /// Who holds an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Holder {
     /// Its LWP; of one that is gone, the number that the object has.

@@ -67,6 +67,11 @@ pub(crate) fn list_numbers(dir: &OwnedFd) -> Result<Vec<i32>, Errno> {
     Ok(numbers)
 }
 
+/// [`list_numbers`] of the directory at `path`; none where it cannot be read.
+pub(crate) fn numbers_in(path: &str) -> Vec<i32> {
+    open_dir(path.as_ref()).and_then(|dir| list_numbers(&dir)).unwrap_or_default()
+}
+
 /// Opens a file that the *target* named, without being tricked by it: no FIFO that never answers,
 /// no device with side effects. Symbolic links are followed inside `root` as the target would.
 pub(crate) fn open_regular_below(root: &OwnedFd, path: &[u8]) -> Result<File, Errno> {

@@ -80,16 +80,7 @@ mod tests {
     const PID: Pid = Pid(1);
 
     fn holder(lwp: i32, pid: Option<Pid>, status: HolderStatus) -> Holder {
-        Holder {
-            lwp: Some(Lwp(lwp)),
-            thread: None,
-            recorded: None,
-            pid,
-            side: None,
-            status,
-            evidence: Evidence::Recorded,
-            why: None,
-        }
+        Holder { lwp: Some(Lwp(lwp)), pid, status, ..Holder::default() }
     }
 
     fn plan() -> SetPlan {

@@ -2,6 +2,7 @@
 
 use crate::proc::{MapEntry, parse_maps, parse_syscall};
 use crate::runtimes::FutexWait;
+use crate::sys::file::numbers_in;
 use crate::target::Target;
 use crate::{Lwp, Pid, RemoteAddr};
 
@@ -23,7 +24,7 @@ pub fn find_sharers(target: &dyn Target, address: RemoteAddr, size: u64) -> Shar
         return sharers;
     }
     let offset = mine.offset.wrapping_add(address.0.wrapping_sub(mine.start.0));
-    for pid in numbers("/proc").map(Pid).filter(|pid| *pid != target.pid()) {
+    for pid in numbers_in("/proc").into_iter().map(Pid).filter(|pid| *pid != target.pid()) {
         match std::fs::read(format!("/proc/{pid}/maps")) {
             Ok(maps) => {
                 let maps = parse_maps(&maps).0;
@@ -45,14 +46,9 @@ fn place(mine: &MapEntry, map: &MapEntry, offset: u64) -> Option<RemoteAddr> {
 }
 
 fn waiters(pid: Pid, address: RemoteAddr, size: u64) -> impl Iterator<Item = Lwp> {
-    numbers(&format!("/proc/{pid}/task")).map(Lwp).filter(move |lwp| {
+    numbers_in(&format!("/proc/{pid}/task")).into_iter().map(Lwp).filter(move |lwp| {
         let call = std::fs::read(format!("/proc/{pid}/task/{lwp}/syscall")).ok();
         let wait = call.and_then(|call| parse_syscall(&call)).and_then(|call| FutexWait::of(&call));
         wait.is_some_and(|wait| wait.word.0.checked_sub(address.0).is_some_and(|at| at < size))
     })
-}
-
-fn numbers(dir: &str) -> impl Iterator<Item = i32> + use<> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

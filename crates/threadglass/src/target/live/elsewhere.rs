@@ -2,10 +2,9 @@
 
 use super::Live;
 use crate::proc::{KernelState, Status, parse_status};
-use crate::sys::file;
+use crate::sys::file::numbers_in;
 use crate::target::Elsewhere;
 use crate::{InnerTid, Lwp, Pid};
-use std::path::Path;
 
 /// Processes that are asked for an id of a pid namespace.
 const MAX_PROCESSES: usize = 8192;
@@ -39,8 +38,7 @@ impl Live {
     /// parent first.
     fn search_namespace(&self, inner: InnerTid, parent: Option<Pid>) -> Option<(Pid, Lwp)> {
         let ours = namespace(self.pid)?;
-        let others = file::open_dir(Path::new("/proc")).and_then(|dir| file::list_numbers(&dir)).unwrap_or_default();
-        let others = others.into_iter().map(Pid).filter(|pid| *pid != self.pid && Some(*pid) != parent);
+        let others = numbers_in("/proc").into_iter().map(Pid).filter(|pid| *pid != self.pid && Some(*pid) != parent);
         parent
             .into_iter()
             .chain(others.take(MAX_PROCESSES))
@@ -54,9 +52,8 @@ fn namespace(pid: Pid) -> Option<std::path::PathBuf> {
 }
 
 fn thread_with(pid: Pid, inner: InnerTid) -> Option<Lwp> {
-    let dir = file::open_dir(Path::new(&format!("/proc/{pid}/task"))).ok()?;
-    let lwps = file::list_numbers(&dir).ok()?;
-    lwps.into_iter().find(|lwp| status_of(Lwp(*lwp)).is_some_and(|status| status.inner_tid == Some(inner))).map(Lwp)
+    let mut lwps = numbers_in(&format!("/proc/{pid}/task")).into_iter().map(Lwp);
+    lwps.find(|lwp| status_of(*lwp).is_some_and(|status| status.inner_tid == Some(inner)))
 }
 
 fn has_ended(lwp: Lwp) -> bool {
