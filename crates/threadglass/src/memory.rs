@@ -76,6 +76,20 @@ pub trait Memory {
         }
     }
 
+    /// What can be read of `len` bytes; short as by [`Self::read_at`].
+    fn read_up_to(&self, addr: RemoteAddr, len: usize) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; len];
+        let got = self.read_at(addr, &mut bytes)?;
+        bytes.truncate(got);
+        Ok(bytes)
+    }
+
+    /// Reads `len` bytes.
+    fn read_vec(&self, addr: RemoteAddr, len: usize) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; len];
+        self.read_exact(addr, &mut bytes).map(|()| bytes)
+    }
+
     /// Reads `N` bytes.
     fn read_array<const N: usize>(&self, addr: RemoteAddr) -> Result<[u8; N], ReadError>
     where
@@ -122,6 +136,25 @@ pub(crate) fn read_each(memory: &dyn Memory, places: impl Iterator<Item = (Remot
     bytes
 }
 
+/// `N` bytes at each of `addrs`, in few calls; `None` where not all of them can be read.
+pub(crate) fn read_arrays<const N: usize>(memory: &dyn Memory, addrs: &[RemoteAddr]) -> Vec<Option<[u8; N]>> {
+    let mut bytes = vec![[0; N]; addrs.len()];
+    let mut slots: Vec<_> = addrs.iter().zip(&mut bytes).map(|(addr, buf)| Slot::new(*addr, &mut buf[..])).collect();
+    memory.read_many(&mut slots);
+    let whole: Vec<bool> = slots.iter().map(Slot::is_whole).collect();
+    bytes.into_iter().zip(whole).map(|(bytes, whole)| whole.then_some(bytes)).collect()
+}
+
+/// The 32-bit number at `at` of `bytes`.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
+}
+
+/// The 64-bit number at `at` of `bytes`.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
+}
+
 /// Mappings that one read goes through, beside those that its size accounts for.
 const MAX_PIECES: usize = 64;
 /// Pages are never smaller.
@@ -131,7 +164,7 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) fn read_pieces(
     addr: RemoteAddr,
     buf: &mut [u8],
-    piece: impl Fn(u64, &mut [u8]) -> usize,
+    mut piece: impl FnMut(u64, &mut [u8]) -> usize,
 ) -> Result<usize, ReadError> {
     let mut done = 0;
     // Mappings are whole pages: many bytes lie in few of them, unless they were cut up to take our time.

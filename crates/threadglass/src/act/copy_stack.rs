@@ -37,13 +37,11 @@ pub fn copy_stack(live: &Live, lwp: Lwp, end: Option<RemoteAddr>) -> Result<Stac
     let general = stopped.registers(RegisterSet::General)?;
     let registers = GeneralRegisters::from_bytes(&general).ok_or(ControlError::System(lwp, Errno::EIO))?.frame();
     let used = end.and_then(|end| end.0.checked_sub(registers.sp.0)).filter(|used| *used > 0);
-    let mut bytes = vec![0; used.unwrap_or(USUAL_COPY).min(MAX_COPY) as usize];
-    let got = live.read_at(registers.sp, &mut bytes).unwrap_or(0);
+    let size = used.unwrap_or(USUAL_COPY).min(MAX_COPY) as usize;
+    let bytes = live.read_up_to(registers.sp, size).unwrap_or_default();
     let interrupted = stopped.visible_interruption();
     drop(stopped);
-    let held = started.elapsed();
-    bytes.truncate(got);
-    Ok(StackCopy { registers, bytes, held, interrupted })
+    Ok(StackCopy { registers, bytes, held: started.elapsed(), interrupted })
 }
 
 /// Adds to `snapshot` the stacks of its threads. **Stops** those that do not stand still, one after the

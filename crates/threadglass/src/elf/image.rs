@@ -11,6 +11,7 @@ use crate::RemoteAddr;
 use crate::arch::ELF_MACHINE;
 use crate::limits::{Limits, Share};
 use crate::memory::{Memory, ReadError};
+use ImageError::Corrupt;
 use std::cmp::Reverse;
 
 const MAX_PHDRS: u16 = 256;
@@ -26,16 +27,11 @@ const MAX_NOTE_SEGMENTS: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// Not ELF, not 64-bit, or not x86-64.
-    #[error("no x86-64 ELF object at {0}")]
-    NotElf(RemoteAddr),
+    #[error("no x86-64 ELF object")]
+    NotElf,
     /// A count or size that no real object has.
-    #[error("the ELF object at {base} is corrupt: {what}")]
-    Corrupt {
-        /// Where it is loaded.
-        base: RemoteAddr,
-        /// Which claim is impossible.
-        what: &'static str,
-    },
+    #[error("the ELF object is corrupt: {0}")]
+    Corrupt(&'static str),
     /// Its memory cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -61,22 +57,20 @@ pub struct Image {
 impl Image {
     /// Reads the headers of the object whose first byte is mapped at `base`.
     pub fn load(memory: &dyn Memory, base: RemoteAddr) -> Result<Self, ImageError> {
-        let mut header = [0; 64];
-        memory.read_exact(base, &mut header)?;
+        let header = memory.read_vec(base, 64)?;
         // Magic, 64-bit, little-endian.
         if !header.starts_with(b"\x7fELF\x02\x01") || u16_at(&header, 18) != ELF_MACHINE {
-            return Err(ImageError::NotElf(base));
+            return Err(ImageError::NotElf);
         }
-        let corrupt = |what| ImageError::Corrupt { base, what };
         let (phoff, phentsize, phnum) = (u64_at(&header, 32), u16_at(&header, 54), u16_at(&header, 56));
         if usize::from(phentsize) != ProgramHeader::SIZE || phnum > MAX_PHDRS {
-            return Err(corrupt("program header size or count"));
+            return Err(Corrupt("program header size or count"));
         }
-        let mut table = vec![0; usize::from(phnum) * ProgramHeader::SIZE];
-        memory.read_exact(base.checked_add(phoff).ok_or(corrupt("program header offset"))?, &mut table)?;
+        let table = base.checked_add(phoff).ok_or(Corrupt("program header offset"))?;
+        let table = memory.read_vec(table, usize::from(phnum) * ProgramHeader::SIZE)?;
         let headers: Vec<_> = ProgramHeader::decode(&table).collect();
         let first = headers.iter().find(|header| header.kind == PT_LOAD && header.offset == 0);
-        let first = first.ok_or(corrupt("no segment holds the header"))?;
+        let first = first.ok_or(Corrupt("no segment holds the header"))?;
         Ok(Self {
             base,
             bias: base.0.wrapping_sub(first.vaddr),
@@ -138,9 +132,7 @@ impl Image {
         let mut left = MAX_NOTES;
         self.of_kind(PT_NOTE).take(MAX_NOTE_SEGMENTS).find_map(|(addr, header)| {
             left = left.checked_sub(header.memory_size)?;
-            let mut notes = vec![0; usize::try_from(header.memory_size).ok()?];
-            memory.read_exact(addr, &mut notes).ok()?;
-            build_id_in_notes(&notes)
+            build_id_in_notes(&memory.read_vec(addr, usize::try_from(header.memory_size).ok()?).ok()?)
         })
     }
 
@@ -153,12 +145,10 @@ impl Image {
         let dynamic = self.of_kind(PT_DYNAMIC).next().map(|(addr, header)| (addr, header.memory_size));
         let Some((dynamic, size)) = dynamic.filter(|_| !self.is_asked) else { return Ok(()) };
         self.is_asked = true;
-        let corrupt = |what| ImageError::Corrupt { base: self.base, what };
         if size > MAX_DYNAMIC {
-            return Err(corrupt("size of the dynamic section"));
+            return Err(Corrupt("size of the dynamic section"));
         }
-        let mut entries = vec![0; size as usize];
-        memory.read_exact(dynamic, &mut entries)?;
+        let entries = memory.read_vec(dynamic, size as usize)?;
 
         let (mut strtab, mut strsz, mut symtab, mut gnu_hash, mut hash) = (None, 0, None, None, None);
         let (mut imports, mut imports_size) = (None, 0);
@@ -185,7 +175,7 @@ impl Image {
             (None, None) => return Ok(()),
         };
         if count > MAX_SYMBOLS || strsz > MAX_TABLE {
-            return Err(corrupt("size of the symbol or string table"));
+            return Err(Corrupt("size of the symbol or string table"));
         }
         let imports_size = if imports_size <= MAX_TABLE { imports_size } else { 0 };
         let bytes = count * (SYMBOL + size_of::<(u32, u32)>()) as u64 + strsz + imports_size;
@@ -194,20 +184,14 @@ impl Image {
             if self.share.is_none() && !limits.is_over() {
                 limits.leave_out("symbols of an object in memory", "they take more memory than one look may use");
             }
-            self.share.as_ref().ok_or(corrupt("more symbols than there is room for"))?;
+            self.share.as_ref().ok_or(Corrupt("more symbols than there is room for"))?;
         }
         let mut symbols = vec![[0; SYMBOL]; count as usize];
         memory.read_exact(symtab, symbols.as_flattened_mut())?;
-        let mut strings = vec![0; strsz as usize];
-        memory.read_exact(strtab, &mut strings)?;
-        (self.symbols, self.strings) = (symbols, strings);
-        if let Some(imports) = imports {
-            self.imports = vec![0; imports_size as usize];
-            // Without them only calls that were never made lack their names.
-            if memory.read_exact(imports, &mut self.imports).is_err() {
-                self.imports.clear();
-            }
-        }
+        (self.strings, self.symbols) = (memory.read_vec(strtab, strsz as usize)?, symbols);
+        // Without them only calls that were never made lack their names.
+        let imports = imports.and_then(|imports| memory.read_vec(imports, imports_size as usize).ok());
+        self.imports = imports.unwrap_or_default();
 
         let mut left = (strsz + count + MAX_NAME as u64) * MAX_SHARING;
         let mut by_hash = Vec::new();
@@ -215,7 +199,7 @@ impl Image {
         for (index, symbol) in symbols.filter(|(_, symbol)| symbol.is_defined()) {
             let name = self.name_of(&symbol);
             let searched = name.map_or(MAX_NAME, <[u8]>::len) as u64 + 1;
-            left = left.checked_sub(searched).ok_or(corrupt("names that lie over one another"))?;
+            left = left.checked_sub(searched).ok_or(Corrupt("names that lie over one another"))?;
             by_hash.extend(name.map(|name| (name_hash(name), index)));
         }
         by_hash.sort_unstable();
@@ -225,16 +209,13 @@ impl Image {
 
     /// A GNU hash table does not say how many symbols there are: the last chain's end does.
     fn count_by_gnu_hash(&self, memory: &dyn Memory, addr: RemoteAddr) -> Result<u64, ImageError> {
-        let corrupt = |what| ImageError::Corrupt { base: self.base, what };
-        let mut header = [0; 16];
-        memory.read_exact(addr, &mut header)?;
+        let header = memory.read_vec(addr, 16)?;
         let (buckets, first, bloom) = (u32_at(&header, 0), u32_at(&header, 4), u32_at(&header, 8));
         if u64::from(buckets) > MAX_SYMBOLS || u64::from(bloom) > MAX_SYMBOLS || u64::from(first) > MAX_SYMBOLS {
-            return Err(corrupt("hash table header"));
+            return Err(Corrupt("hash table header"));
         }
         let table = addr.offset(16 + u64::from(bloom) * 8);
-        let mut heads = vec![0; buckets as usize * 4];
-        memory.read_exact(table, &mut heads)?;
+        let heads = memory.read_vec(table, buckets as usize * 4)?;
         let last = heads.chunks_exact(4).map(|head| u32_at(head, 0)).max().unwrap_or(0);
         if last < first {
             return Ok(u64::from(first));
@@ -254,7 +235,7 @@ impl Image {
             }
             index += got as u64 / 4;
         }
-        Err(corrupt("hash chain without an end"))
+        Err(Corrupt("hash chain without an end"))
     }
 
     fn symbol(&self, index: u32) -> Option<RawSymbol> {
@@ -350,7 +331,7 @@ mod tests {
     fn not_elf_is_said() {
         let mut target = Bytes::default();
         target.map(RemoteAddr(0x1000), vec![0; 64]);
-        assert!(matches!(Image::load(&target, RemoteAddr(0x1000)), Err(ImageError::NotElf(_))));
+        assert!(matches!(Image::load(&target, RemoteAddr(0x1000)), Err(ImageError::NotElf)));
         assert!(matches!(Image::load(&target, RemoteAddr(0x9000)), Err(ImageError::Read(_))));
     }
 }

@@ -58,13 +58,3 @@ impl Content {
         }
     }
 }
-
-/// The 32-bit number at `at` of `bytes`.
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
-}
-
-/// The 64-bit number at `at` of `bytes`.
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
-}

@@ -14,11 +14,11 @@ mod recipe;
 mod rust_std;
 mod wait;
 
+pub(crate) use crate::memory::{u32_at, u64_at};
 pub(crate) use crate::model::SetPlan;
 pub use content::{Content, Owner};
-pub(crate) use content::{u32_at, u64_at};
 pub use futex::{FutexOp, FutexWait};
-pub(crate) use lock_word::{LockWord, WordSize};
+pub(crate) use lock_word::LockWord;
 pub use plan::{SetError, plan};
 pub(crate) use recipe::empty_plan;
 pub(crate) use wait::{Class, Context, SeenWait, Spot};

@@ -136,9 +136,7 @@ impl MutexWords {
     fn read(memory: &dyn Memory, view: &HeaderView) -> Self {
         let mut all = Self { rows: HashMap::new() };
         let Some(start) = view.words else { return all };
-        let mut rows = vec![0; 8 * words::ROWS as usize];
-        let whole = memory.read_at(RemoteAddr(start), &mut rows).unwrap_or(0);
-        rows.truncate(whole);
+        let rows = memory.read_up_to(RemoteAddr(start), 8 * words::ROWS as usize).unwrap_or_default();
         for row in rows.chunks_exact(8).map(u64_of).filter(|row| *row != 0) {
             all.rows.insert(row, Box::new([0; ROW]));
         }

@@ -8,7 +8,7 @@ use super::entries::{Fault, TableSection, UnwindEntry};
 use crate::RemoteAddr;
 use crate::elf::{Image, ObjectFile};
 use crate::limits::{Limits, Share};
-use crate::memory::Memory;
+use crate::memory::{Memory, u32_at};
 use gimli::{BaseAddresses, EhFrameHdr, EndianSlice, LittleEndian, RegisterRule, UnwindContext};
 use std::fs::File;
 
@@ -114,17 +114,14 @@ impl UnwindTable {
 
     fn from_memory(input: TableInput<'_>, image: &Image) -> Result<Option<Self>, Fault> {
         let Some((at, size)) = image.eh_frame_hdr() else { return Ok(None) };
-        let mut head = [0; 64];
-        let there = head.len().min(usize::try_from(size).unwrap_or(usize::MAX));
-        let got = input.memory.read_at(at, &mut head[..there]).unwrap_or(0);
-        let head = &head[..got];
+        let head = input.memory.read_up_to(at, size.min(64) as usize).unwrap_or_default();
         let bases = BaseAddresses::default().set_eh_frame_hdr(at.0);
-        let start = EhFrameHdr::new(head, LittleEndian).parse(&bases, 8).and_then(|it| it.eh_frame_ptr().direct());
+        let start = EhFrameHdr::new(&head, LittleEndian).parse(&bases, 8).and_then(|it| it.eh_frame_ptr().direct());
         let Ok(start) = start else { return Ok(None) };
         // Nothing tells its size; it ends at the latest with its segment.
         let Some(end) = image.segment_end(RemoteAddr(start)) else { return Ok(None) };
         let size = end.0.saturating_sub(start);
-        let Some(count) = count_of_pairs(head) else {
+        let Some(count) = count_of_pairs(&head) else {
             let section = TableSection::copied(input, start, size, MAX_SEARCHED).ok_or(Fault::Unindexed)?;
             return Self::searched(input, section).map(Some);
         };
@@ -219,9 +216,8 @@ impl UnwindTable {
 /// How many pairs an index has that is in the form that all linkers write: a version, three encodings (0x1b, 0x03,
 /// 0x3b), where the table is, and a count, which is the target's claim.
 fn count_of_pairs(head: &[u8]) -> Option<u64> {
-    let fixed = head.get(..INDEX_HEAD as usize)?;
-    let count = u32::from_le_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]);
-    (fixed[..4] == [1, 0x1b, 0x03, 0x3b] && count > 0).then_some(count.into())
+    let count = u32_at(head, 8)?;
+    (head.starts_with(&[1, 0x1b, 0x03, 0x3b]) && count > 0).then_some(count.into())
 }
 
 /// Where the entry of the last function that begins at or before `addr` is.

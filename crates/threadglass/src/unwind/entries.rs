@@ -6,7 +6,7 @@
 use super::cfi::{Bytes, TableInput};
 use crate::RemoteAddr;
 use crate::limits::{Limits, Share};
-use crate::memory::Memory;
+use crate::memory::{Memory, u32_at};
 use gimli::{BaseAddresses, CieOrFde, EhFrame, FrameDescriptionEntry, LittleEndian, UnwindSection};
 
 /// Bytes of one entry. The longest seen have a few thousand.
@@ -46,10 +46,8 @@ impl TableSection {
     pub(super) fn copied(input: TableInput<'_>, start: u64, len: u64, most: u64) -> Option<Self> {
         let TableInput { memory, limits } = input;
         let share = Some(len).filter(|len| *len <= most).and_then(|len| Limits::share(limits, len))?;
-        let mut bytes = vec![0; usize::try_from(len).ok()?];
         // A segment may reach beyond its file.
-        let got = memory.read_at(RemoteAddr(start), &mut bytes).unwrap_or(0);
-        bytes.truncate(got);
+        let bytes = memory.read_up_to(RemoteAddr(start), usize::try_from(len).ok()?).unwrap_or_default();
         Some(Self::of_bytes(start, bytes, share))
     }
 
@@ -88,7 +86,7 @@ impl TableSection {
 /// Bytes of the entry at the beginning of `bytes`; `None` when it is the end of a table. The form for entries of more
 /// than 4 GiB is no entry here.
 fn length_of(bytes: &[u8]) -> Option<usize> {
-    let length = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
+    let length = u32_at(bytes, 0)?;
     (4..0xffff_fff0).contains(&length).then_some(length as usize + 4)
 }
 

@@ -133,11 +133,8 @@ impl FrameSearch<'_, '_, '_> {
     fn jumps(&mut self, start: u64, function: u64) -> bool {
         let Some(row) = self.known.row(self.space, start).filter(|row| row.function.0 == start) else { return false };
         let length = row.function.1.saturating_sub(start).min(MAX_BODY) as usize;
-        let mut code = vec![0; length];
-        if self.space.memory.read_exact(RemoteAddr(start), &mut code).is_err() {
-            return false;
-        }
-        jumps_to(&code, start, function)
+        let code = self.space.memory.read_vec(RemoteAddr(start), length);
+        code.is_ok_and(|code| jumps_to(&code, start, function))
     }
 
     /// The frame pointers from `pointer` (of `function`) outwards, as far as they need one; `None` when one

@@ -58,8 +58,7 @@ fn standing_in(space: &Space<'_>, known: &mut Known, inner: &Place) -> Option<St
 fn passed_on(space: &Space<'_>, known: &mut Known, start: u64) -> Option<String> {
     let row = known.row(space, start).filter(|row| row.function.0 == start)?;
     let length = usize::try_from(row.function.1.checked_sub(start)?).ok().filter(|length| *length <= SHORT)?;
-    let mut code = vec![0; length];
-    space.memory.read_exact(RemoteAddr(start), &mut code).ok()?;
+    let code = space.memory.read_vec(RemoteAddr(start), length).ok()?;
     let mut names = Vec::new();
     for target in jumps(&code, start).filter(|target| space.is_code(*target)) {
         let target = through_stubs(space, target);

@@ -1,7 +1,7 @@
 //! Words of a stack, read in few large pieces.
 
 use crate::RemoteAddr;
-use crate::memory::Memory;
+use crate::memory::{Memory, u64_at};
 
 /// The first piece. Most stacks of blocked threads are shorter.
 const FIRST: usize = 4 << 10;
@@ -42,21 +42,15 @@ impl<'a> StackWords<'a> {
             return Some(word);
         }
         let memory = self.memory.filter(|_| self.pieces.len() < MAX_PIECES)?;
-        let mut bytes = vec![0; if self.pieces.is_empty() { FIRST } else { PIECE }];
-        let got = memory.read_at(RemoteAddr(addr), &mut bytes).ok()?;
-        bytes.truncate(got);
-        let piece = (addr, bytes);
-        let word = word_in(&piece, addr);
-        self.pieces.push(piece);
-        word
+        let bytes = memory.read_up_to(RemoteAddr(addr), if self.pieces.is_empty() { FIRST } else { PIECE }).ok()?;
+        self.pieces.push((addr, bytes));
+        word_in(self.pieces.last()?, addr)
     }
 }
 
 /// The word at `addr` of the bytes from `start` on.
 pub(crate) fn word_in((start, bytes): &(u64, Vec<u8>), addr: u64) -> Option<u64> {
-    let at = usize::try_from(addr.checked_sub(*start)?).ok()?;
-    let word = bytes.get(at..at.checked_add(8)?)?;
-    Some(u64::from_le_bytes(word.try_into().ok()?))
+    u64_at(bytes, usize::try_from(addr.checked_sub(*start)?).ok()?)
 }
 
 #[cfg(test)]

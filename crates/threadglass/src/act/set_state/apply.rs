@@ -18,9 +18,8 @@ pub struct Applied {
 /// Wakes nobody. The words are written one by one, each whole, and the one that lets threads in or keeps them
 /// out when it must be.
 pub fn apply(memory: &dyn MemoryWrite, plan: &SetPlan) -> Result<Applied, SetError> {
-    let mut now = vec![0; plan.before.len()];
-    memory.read_exact(plan.address, &mut now)?;
-    if now != plan.before {
+    let read = || memory.read_vec(plan.address, plan.before.len());
+    if read()? != plan.before {
         return Err(SetError::Changed(plan.address));
     }
     for (done, word) in plan.words.iter().enumerate() {
@@ -31,7 +30,7 @@ pub fn apply(memory: &dyn MemoryWrite, plan: &SetPlan) -> Result<Applied, SetErr
         }
         return Err(error.into());
     }
-    memory.read_exact(plan.address, &mut now)?;
+    let now = read()?;
     match plan.words.first() {
         Some(word) if now == plan.before => Err(SetError::NotKept(word.address)),
         // Somebody may have used the new state already.

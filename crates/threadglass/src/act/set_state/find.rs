@@ -125,8 +125,7 @@ pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) ->
         return Err(FindError::Unaligned(address, align, object.kind));
     }
     let size = object.size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= 64).unwrap_or(4);
-    let mut bytes = vec![0; size];
-    target.read_exact(address, &mut bytes).map_err(|_| FindError::Unmapped(address))?;
+    let bytes = target.read_vec(address, size).map_err(|_| FindError::Unmapped(address))?;
     Ok(Found { snapshot, object, bytes })
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn first_member_read(code: &[u8]) -> Option<u8> {
 }
 
 /// The variable that the function at `at` returns, if that is all it does: `mov variable(%rip),%eax; ret`.
-pub(crate) fn returned_variable(at: RemoteAddr, code: &[u8; 11]) -> Option<RemoteAddr> {
+pub(crate) fn returned_variable(at: RemoteAddr, code: &[u8]) -> Option<RemoteAddr> {
     let start = if code.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
     let [0x8b, 0x05, a, b, c, d, 0xc3] = code.get(start..start + 7)? else { return None };
     let next = at.0.checked_add(start as u64 + 6)?;

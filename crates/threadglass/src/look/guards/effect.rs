@@ -2,13 +2,13 @@
 
 use super::WantedLock;
 use super::machine::{Atomic, Change};
-use crate::runtimes::{self, Effect, LockWord, WordSize};
+use crate::runtimes::{self, Effect, LockWord};
 use std::cmp::Ordering;
 
 /// What `atomic` does to `wanted`, if it is about that lock.
 pub(super) fn of_atomic(wanted: &WantedLock, atomic: &Atomic) -> Option<Effect> {
     let word = word_of(wanted);
-    if atomic.addr? != wanted.address.0 || !word.has_size(atomic.size) {
+    if atomic.addr? != wanted.address.0 || !word.sizes.contains(&atomic.size) {
         return None;
     }
     let change = match atomic.change {
@@ -34,7 +34,7 @@ pub(super) fn word_of(wanted: &WantedLock) -> LockWord {
 pub(super) fn may_take(wanted: &WantedLock, atomic: &Atomic) -> bool {
     let word = word_of(wanted);
     // Called by name, where that is not linked in.
-    let is_inlined = !word.is_called && word.size == WordSize::Exactly(atomic.size);
+    let is_inlined = !word.is_called && word.sizes == [atomic.size];
     let somewhere = Atomic { addr: Some(wanted.address.0), ..*atomic };
     atomic.addr.is_none()
         && is_inlined

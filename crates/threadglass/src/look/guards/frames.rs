@@ -381,9 +381,8 @@ impl<'s> Search<'s> {
         *self.pads.entry(call).or_insert_with(|| {
             let row = self.code.known.row(self.space, call)?;
             let at = row.lsda?;
-            let mut bytes = vec![0; MAX_LSDA];
-            let got = self.target.read_at(RemoteAddr(at), &mut bytes).ok()?;
-            landing_pad(&bytes[..got], at, row.function.0, call).filter(|pad| self.space.is_code(*pad))
+            let table = self.target.read_up_to(RemoteAddr(at), MAX_LSDA).ok()?;
+            landing_pad(&table, at, row.function.0, call).filter(|pad| self.space.is_code(*pad))
         })
     }
 

@@ -2,17 +2,16 @@
 
 use super::addresses::ByAddress;
 use crate::RemoteAddr;
-use crate::memory::Memory;
+use crate::memory::{Memory, PAGE, read_pieces, u64_at};
 use crate::unwind::word_in;
 
-const PAGE: u64 = 4096;
 /// Pages that one look reads, so that a hostile target costs a bounded amount of memory.
 const MAX_PAGES: usize = 8192;
 
 /// Pages of the target, and the stack of the thread that is looked at.
 pub(super) struct Pages<'a> {
     memory: &'a dyn Memory,
-    pages: ByAddress<Option<Box<[u8]>>>,
+    pages: ByAddress<Option<Vec<u8>>>,
     /// First address and bytes of the stack at hand.
     stack: (u64, Vec<u8>),
 }
@@ -32,9 +31,7 @@ impl<'a> Pages<'a> {
             if self.pages.len() >= MAX_PAGES {
                 return None;
             }
-            let mut bytes = vec![0; PAGE as usize];
-            let whole = self.memory.read_exact(RemoteAddr(number * PAGE), &mut bytes).is_ok();
-            self.pages.insert(number, whole.then(|| bytes.into_boxed_slice()));
+            self.pages.insert(number, self.memory.read_vec(RemoteAddr(number * PAGE as u64), PAGE).ok());
         }
         self.pages.get(&number)?.as_deref()
     }
@@ -42,23 +39,25 @@ impl<'a> Pages<'a> {
     /// The word at an aligned address.
     pub(super) fn word(&mut self, aligned: u64) -> Option<u64> {
         word_in(&self.stack, aligned).or_else(|| {
-            let at = (aligned % PAGE) as usize;
-            let word = self.page(aligned / PAGE)?.get(at..at + 8)?;
-            word.try_into().ok().map(u64::from_le_bytes)
+            let (number, at) = place(aligned);
+            u64_at(self.page(number)?, at)
         })
     }
 
     /// As many bytes of code from `addr` on as `buf` takes; how many there are.
     pub(super) fn code(&mut self, addr: u64, buf: &mut [u8]) -> usize {
-        let mut done = 0;
-        while done < buf.len() {
-            let Some(from) = addr.checked_add(done as u64) else { break };
-            let at = (from % PAGE) as usize;
-            let Some(page) = self.page(from / PAGE) else { break };
-            let count = (buf.len() - done).min(page.len() - at);
-            buf[done..done + count].copy_from_slice(&page[at..at + count]);
-            done += count;
-        }
-        done
+        let read = read_pieces(RemoteAddr(addr), buf, |from, rest| {
+            let (number, at) = place(from);
+            let Some(page) = self.page(number) else { return 0 };
+            let count = rest.len().min(PAGE - at);
+            rest[..count].copy_from_slice(&page[at..at + count]);
+            count
+        });
+        read.unwrap_or(0)
     }
+}
+
+/// The page that an address is in, and where in that.
+fn place(addr: u64) -> (u64, usize) {
+    (addr / PAGE as u64, (addr % PAGE as u64) as usize)
 }

@@ -10,8 +10,7 @@ use crate::target::Symbols;
 /// What `pthread_getconcurrency` would return in the target; `None` where that cannot be read.
 pub fn requested_concurrency(memory: &dyn Memory, symbols: &dyn Symbols) -> Option<i32> {
     let function = symbols.address_of("pthread_getconcurrency")?;
-    let mut code = [0; 11];
-    memory.read_exact(function, &mut code).ok()?;
+    let code = memory.read_vec(function, 11).ok()?;
     let level = memory.read_u32(returned_variable(function, &code)?).ok()?;
     Some(level.cast_signed())
 }

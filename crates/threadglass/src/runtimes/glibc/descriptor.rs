@@ -1,7 +1,7 @@
 //! One thread's descriptor (`struct pthread`), decoded.
 
 use super::layout::{Layout, SELF};
-use crate::memory::{Memory, ReadError, Slot};
+use crate::memory::{Memory, ReadError, Slot, read_arrays};
 use crate::model::Policy;
 use crate::runtimes::{u32_at, u64_at};
 use crate::{PthreadId, RemoteAddr};
@@ -167,9 +167,7 @@ impl<'a> DescriptorReader<'a> {
 
     /// Reads one descriptor; `None` when there is something else at `base`.
     pub fn read(&self, memory: &dyn Memory, base: RemoteAddr) -> Result<Option<Descriptor>, ReadError> {
-        let mut bytes = vec![0; self.span];
-        memory.read_exact(base, &mut bytes)?;
-        Ok(self.decode(base, &bytes))
+        Ok(self.decode(base, &memory.read_vec(base, self.span)?))
     }
 
     /// Reads many descriptors in few calls.
@@ -187,13 +185,7 @@ impl<'a> DescriptorReader<'a> {
 
     /// Reads only the ids of many descriptors again, to see whether they changed.
     pub fn read_tids(&self, memory: &dyn Memory, bases: &[RemoteAddr]) -> Vec<Option<i32>> {
-        let mut words = vec![[0; 4]; bases.len()];
-        let mut slots: Vec<_> = bases
-            .iter()
-            .zip(&mut words)
-            .map(|(base, word)| Slot::new(base.offset(self.layout.tid), &mut word[..]))
-            .collect();
-        memory.read_many(&mut slots);
-        slots.iter().map(|slot| u32_at(slot.buf, 0).filter(|_| slot.is_whole()).map(u32::cast_signed)).collect()
+        let places: Vec<_> = bases.iter().map(|base| base.offset(self.layout.tid)).collect();
+        read_arrays(memory, &places).into_iter().map(|tid| tid.map(i32::from_le_bytes)).collect()
     }
 }

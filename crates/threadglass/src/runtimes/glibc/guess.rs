@@ -88,8 +88,7 @@ impl Guesser<'_> {
 
     /// An object of `kind` at `address`, if what lies there is one that can have waiters now.
     fn fits(&self, kind: SyncKind, address: RemoteAddr, side: Option<Side>, evidence: Evidence) -> Option<Class> {
-        let mut bytes = vec![0; size_of(kind)?];
-        self.context.target.read_exact(address, &mut bytes).ok()?;
+        let bytes = self.context.target.read_vec(address, size_of(kind)?).ok()?;
         let content = decode(kind, &bytes, self.cond)?;
         let class = Class { side, ..Class::new(kind, Family::Pthread, address, evidence) };
         (content.is_plausible && self.can_be_waited_for(&content)).then_some(class)

@@ -10,6 +10,7 @@ use crate::runtimes::u32_at;
 use crate::target::{Anchor, Hint, Symbols};
 use crate::{InnerTid, RemoteAddr};
 use std::collections::HashMap;
+use std::ffi::CStr;
 
 /// Why there is no layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -253,10 +254,8 @@ impl Layout {
 
 fn version(memory: &dyn Memory, symbols: &dyn Symbols) -> Option<String> {
     let addr = symbols.address_of("__nptl_version").or_else(|| symbols.address_of("nptl_version"))?;
-    let mut text = [0; 16];
-    let n = memory.read_at(addr, &mut text).ok()?;
-    let end = text[..n].iter().position(|b| *b == 0)?;
-    let text = std::str::from_utf8(&text[..end]).ok()?;
+    let text = memory.read_up_to(addr, 16).ok()?;
+    let text = CStr::from_bytes_until_nul(&text).ok()?.to_str().ok()?;
     let plausible = text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_graphic());
     plausible.then(|| text.to_owned())
 }

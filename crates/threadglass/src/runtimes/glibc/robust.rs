@@ -1,7 +1,7 @@
 //! The lists of robust mutexes that threads have registered with the kernel.
 
 use super::Layout;
-use crate::memory::Slot;
+use crate::memory::read_arrays;
 use crate::model::{Evidence, Family, SyncKind};
 use crate::runtimes::{Class, u64_at};
 use crate::target::{LwpFacts, Target};
@@ -27,14 +27,12 @@ pub(super) fn lists(
             facts.robust_head.or_else(|| Some(id?.0.offset(layout.robust_head?)))
         })
         .collect();
-    let mut firsts = vec![[0; 24]; heads.len()];
-    let mut slots: Vec<_> =
-        heads.iter().zip(&mut firsts).map(|(head, bytes)| Slot::new(*head, &mut bytes[..])).collect();
-    target.read_many(&mut slots);
+    let firsts = read_arrays::<24>(target, &heads);
     let mut found = Vec::new();
     let mut seen = HashSet::new();
-    for slot in slots.iter().filter(|slot| slot.is_whole()) {
-        let (Some(first), Some(to_lock)) = (u64_at(slot.buf, 0), u64_at(slot.buf, 8)) else { continue };
+    for (head, bytes) in heads.iter().zip(firsts) {
+        let words = bytes.and_then(|bytes| u64_at(&bytes, 0).zip(u64_at(&bytes, 8)));
+        let Some((first, to_lock)) = words else { continue };
         // Where the lock word lies, as seen from a list entry; glibc's has been the same for ever.
         if to_lock as i64 != -32 {
             continue;
@@ -42,7 +40,7 @@ pub(super) fn lists(
         let mut next = first & !1;
         for _ in 0..MAX_ROBUST {
             // A mutex is on the list of one thread, and on that once.
-            if next == slot.addr.0 || next == 0 || !seen.insert(next) {
+            if next == head.0 || next == 0 || !seen.insert(next) {
                 break;
             }
             let Some(address) = RemoteAddr(next).checked_sub(32) else { break };

@@ -7,7 +7,7 @@ use super::{recipes, robust};
 use crate::model::{Detail, Evidence, Family, MutexProtocol, SyncKind, SyncObject, SyncState};
 use crate::runtimes::{
     Class, Content, Context, Effect, Function, FutexOp, LockWord, Owner, Runtime, SeenWait, SetError, SetPlan, Spot,
-    WordSize, u32_at, u64_at,
+    u32_at, u64_at,
 };
 use crate::target::LwpFacts;
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
@@ -179,14 +179,14 @@ impl Runtime for Glibc {
         match (family, kind) {
             // What can still be taken is in the lower half.
             (Family::Pthread, SyncKind::Semaphore) => LockWord {
-                size: WordSize::AtLeast(4),
+                sizes: &[4, 8],
                 held: |word| u64::from(u32::MAX - word as u32),
                 added: |by| i64::from(by as i32).wrapping_neg(),
                 ..word
             },
             // Readers, and the bit of a writer.
             (Family::Pthread, SyncKind::Rwlock) => LockWord {
-                size: WordSize::Exactly(4),
+                sizes: &[4],
                 held: |word| ((word & u64::from(u32::MAX)) >> 3) + (word >> 1 & 1),
                 added: |by| by >> 3,
                 ..word

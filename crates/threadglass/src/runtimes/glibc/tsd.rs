@@ -19,8 +19,7 @@ pub struct Key {
 
 /// The keys in use, lowest number first.
 pub fn keys(memory: &dyn Memory, layout: &KeyLayout) -> Result<Vec<Key>, ReadError> {
-    let mut table = vec![0; (layout.count * layout.stride) as usize];
-    memory.read_exact(layout.table, &mut table)?;
+    let table = memory.read_vec(layout.table, (layout.count * layout.stride) as usize)?;
     Ok(decode_keys(layout, &table))
 }
 
@@ -48,8 +47,7 @@ pub fn decode_keys(layout: &KeyLayout, table: &[u8]) -> Vec<Key> {
 pub fn values(memory: &dyn Memory, layout: &Layout, id: PthreadId, keys: &[Key]) -> Result<Vec<TsdValue>, ReadError> {
     let Some(key_layout) = layout.keys.filter(KeyLayout::is_plausible) else { return Ok(Vec::new()) };
     let blocks = key_layout.count.div_ceil(key_layout.per_block);
-    let mut pointers = vec![0; blocks as usize * 8];
-    memory.read_exact(id.0.offset(layout.specific), &mut pointers)?;
+    let pointers = memory.read_vec(id.0.offset(layout.specific), blocks as usize * 8)?;
 
     let mut values = Vec::new();
     let mut rest = keys;
@@ -71,8 +69,7 @@ fn block_values(
     block: RemoteAddr,
     keys: &[Key],
 ) -> Result<Vec<TsdValue>, ReadError> {
-    let mut bytes = vec![0; (layout.per_block * layout.data_stride) as usize];
-    memory.read_exact(block, &mut bytes)?;
+    let bytes = memory.read_vec(block, (layout.per_block * layout.data_stride) as usize)?;
     Ok(keys
         .iter()
         .filter_map(|key| {

@@ -16,10 +16,8 @@ pub(super) enum Waiting {
     /// Signals a condition variable, which may wait for its inner lock.
     CondSignal,
     Rwlock(Side),
-    Semaphore,
-    Barrier,
-    Once,
-    Join,
+    /// Something that is waited for in one way.
+    Plain(SyncKind),
     /// The system call itself: what it is for is known by who made it.
     Raw,
 }
@@ -40,10 +38,10 @@ impl Waiting {
             "cnd_signal" | "cnd_broadcast" | "cnd_destroy" => Self::CondSignal,
             "pthread_rwlock_rdlock" => Self::Rwlock(Side::Read),
             "pthread_rwlock_wrlock" => Self::Rwlock(Side::Write),
-            "sem_wait" | "new_sem_wait" | "new_sem_wait_slow" => Self::Semaphore,
-            "pthread_barrier_wait" => Self::Barrier,
-            "pthread_once" | "pthread_once_slow" | "call_once" => Self::Once,
-            "pthread_join" | "pthread_join_np" | "pthread_join_ex" | "thrd_join" => Self::Join,
+            "sem_wait" | "new_sem_wait" | "new_sem_wait_slow" => Self::Plain(SyncKind::Semaphore),
+            "pthread_barrier_wait" => Self::Plain(SyncKind::Barrier),
+            "pthread_once" | "pthread_once_slow" | "call_once" => Self::Plain(SyncKind::Once),
+            "pthread_join" | "pthread_join_np" | "pthread_join_ex" | "thrd_join" => Self::Plain(SyncKind::Join),
             "syscall" => Self::Raw,
             _ => return None,
         })
@@ -87,10 +85,8 @@ pub(super) fn classify(
             };
             class(SyncKind::Rwlock, word.checked_sub(offset), Some(side))
         }
-        Waiting::Semaphore => class(SyncKind::Semaphore, Some(word), None),
-        Waiting::Barrier => class(SyncKind::Barrier, word.checked_sub(4), None),
-        Waiting::Once => class(SyncKind::Once, Some(word), None),
-        Waiting::Join => class(SyncKind::Join, Some(word), None),
+        Waiting::Plain(SyncKind::Barrier) => class(SyncKind::Barrier, word.checked_sub(4), None),
+        Waiting::Plain(kind) => class(kind, Some(word), None),
         Waiting::Raw => None,
     }
 }
@@ -118,7 +114,7 @@ mod tests {
         assert_eq!(Waiting::in_libc("pthread_mutex_lock"), Some(Waiting::Mutex));
         assert_eq!(Waiting::in_libc("___pthread_mutex_lock"), Some(Waiting::Mutex));
         assert_eq!(Waiting::in_libc("__GI___pthread_rwlock_wrlock"), Some(Waiting::Rwlock(Side::Write)));
-        assert_eq!(Waiting::in_libc("__new_sem_wait_slow64.constprop.0"), Some(Waiting::Semaphore));
+        assert_eq!(Waiting::in_libc("__new_sem_wait_slow64.constprop.0"), Some(Waiting::Plain(SyncKind::Semaphore)));
         assert_eq!(Waiting::in_libc("printf"), None);
     }
 }

@@ -1,8 +1,6 @@
 //! The crate `parking_lot`: small locks, whose waiters stand in a table of the process.
 
-use super::{
-    Class, Content, Context, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WordSize, u64_at,
-};
+use super::{Class, Content, Context, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, u64_at};
 use crate::RemoteAddr;
 use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
 
@@ -53,12 +51,12 @@ impl Runtime for ParkingLot {
     }
 
     fn lock_word(&self, kind: SyncKind, _: Family) -> LockWord {
-        let (size, held): (_, fn(u64) -> u64) = match kind {
-            SyncKind::Mutex => (1, |word| word & 1),
-            SyncKind::Rwlock => (8, |word| word & !7),
-            _ => (8, |word| word & 1),
+        let (sizes, held): (&[u8], fn(u64) -> u64) = match kind {
+            SyncKind::Mutex => (&[1], |word| word & 1),
+            SyncKind::Rwlock => (&[8], |word| word & !7),
+            _ => (&[8], |word| word & 1),
         };
-        LockWord { size: WordSize::Exactly(size), held, ..LockWord::default() }
+        LockWord { sizes, held, ..LockWord::default() }
     }
 
     fn type_in_rust(&self, name: &str) -> Option<(SyncKind, &'static [&'static str])> {

@@ -6,7 +6,7 @@
 mod recipe;
 
 use super::{
-    Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WordSize, u32_at,
+    Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, u32_at,
 };
 use crate::elf::demangle;
 use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
@@ -68,7 +68,7 @@ impl Runtime for RustStd {
     }
 
     fn lock_word(&self, kind: SyncKind, _: Family) -> LockWord {
-        let word = LockWord { size: WordSize::Exactly(4), ..LockWord::default() };
+        let word = LockWord { sizes: &[4], ..LockWord::default() };
         match kind {
             SyncKind::Rwlock => LockWord { held: |word| word & u64::from(READER_MASK), ..word },
             _ => word,

@@ -143,7 +143,7 @@ fn listed(names: &[String]) -> String {
 fn choose(memory: &Segments, module: &Module, candidates: impl Iterator<Item = (PathBuf, File)>) -> ModuleFile {
     let in_core = match Image::load(memory, module.base) {
         Ok(image) => image.build_id(memory),
-        Err(ImageError::NotElf(_)) => return ModuleFile::NotAnObject,
+        Err(ImageError::NotElf) => return ModuleFile::NotAnObject,
         Err(_) => None,
     };
     let mut worst = ModuleFile::Missing;

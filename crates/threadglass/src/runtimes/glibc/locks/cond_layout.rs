@@ -25,12 +25,8 @@ impl CondLayout {
         // There are two functions `pthread_cond_signal`, one for programs of another age; C11's passes its
         // argument on to the right one, first of all.
         let wrapper = symbols.address_of("cnd_signal")?;
-        let mut code = [0; 24];
-        memory.read_exact(wrapper, &mut code).ok()?;
-        let signal = first_call(&code, wrapper)?;
-        let mut code = [0; 64];
-        memory.read_exact(signal, &mut code).ok()?;
-        match first_member_read(&code)? {
+        let signal = first_call(&memory.read_vec(wrapper, 24).ok()?, wrapper)?;
+        match first_member_read(&memory.read_vec(signal, 64).ok()?)? {
             0x24 => Some(Self::Old),
             0x1c => Some(Self::New),
             _ => None,
@@ -44,14 +40,6 @@ mod tests {
     use crate::RemoteAddr;
     use crate::target::Bytes;
 
-    struct One(RemoteAddr);
-
-    impl Symbols for One {
-        fn address_of(&self, name: &str) -> Option<RemoteAddr> {
-            (name == "cnd_signal").then_some(self.0)
-        }
-    }
-
     #[test]
     fn the_code_tells_where_the_version_does_not() {
         for (offset, layout) in [(0x24, CondLayout::Old), (0x1c, CondLayout::New), (0x20, CondLayout::Unknown)] {
@@ -61,11 +49,16 @@ mod tests {
             code.resize(0x80, 0x90);
             let mut memory = Bytes::default();
             memory.map(RemoteAddr(0x1000), code);
-            let symbols = One(RemoteAddr(0x1000));
-            assert_eq!(CondLayout::discover(&memory, &symbols, Some("2.39")), layout);
-            assert_eq!(CondLayout::discover(&memory, &symbols, None), layout);
-            assert_eq!(CondLayout::discover(&memory, &symbols, Some("2.31")), CondLayout::Old);
-            assert_eq!(CondLayout::discover(&memory, &symbols, Some("2.43")), CondLayout::New);
+            memory.name("cnd_signal", RemoteAddr(0x1000));
+            let told = [
+                (Some("2.39"), layout),
+                (None, layout),
+                (Some("2.31"), CondLayout::Old),
+                (Some("2.43"), CondLayout::New),
+            ];
+            for (version, layout) in told {
+                assert_eq!(CondLayout::discover(&memory, &memory, version), layout, "{version:?}");
+            }
         }
     }
 }

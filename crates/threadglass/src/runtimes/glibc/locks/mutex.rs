@@ -64,9 +64,7 @@ impl Mutex {
 
     /// What lies at `addr`, if that can be read.
     pub(crate) fn read(memory: &dyn Memory, addr: RemoteAddr) -> Option<Self> {
-        let mut bytes = [0; SIZE];
-        memory.read_exact(addr, &mut bytes).ok()?;
-        Self::new(&bytes)
+        Self::new(&memory.read_vec(addr, SIZE).ok()?)
     }
 
     /// Whether it survives its owner's death.
