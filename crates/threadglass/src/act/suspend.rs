@@ -62,7 +62,5 @@ impl StoppedThread {
 
 /// Gives the calling thread the name of one that suspends others.
 pub(super) fn name_suspender() {
-    if let Ok(name) = std::ffi::CString::new(SUSPENDER) {
-        let _ = nix::sys::prctl::set_name(&name);
-    }
+    let _ = nix::sys::prctl::set_name(SUSPENDER);
 }

@@ -50,10 +50,9 @@ pub fn carry_out<E>(
     concerned: &Concerned,
     write: impl FnOnce(&[NotKicked]) -> Result<Applied, E>,
 ) -> Result<(Applied, Kicked), E> {
-    let held = hold(&concerned.all().collect::<Vec<_>>());
-    let refused: Vec<_> = held.refused().iter().filter(|not| concerned.is_waiter(not)).cloned().collect();
-    let applied = write(&refused);
-    let mut kicked = held.release();
+    let (applied, mut kicked) = hold(&concerned.all().collect::<Vec<_>>(), |refused| {
+        write(&refused.iter().filter(|not| concerned.is_waiter(not)).cloned().collect::<Vec<_>>())
+    });
     // Holders were only held still.
     kicked.kicked.retain(|lwp| concerned.waiters.iter().any(|(_, waiter)| waiter == lwp));
     kicked.not_kicked.retain(|not| concerned.is_waiter(not));

@@ -43,7 +43,6 @@ impl Kicked {
         stop(pid, lwp).map_err(|why| self.not_kicked.push(NotKicked { pid, lwp, why })).ok()
     }
 
-    /// Lets a thread go.
     fn let_go(&mut self, thread: StoppedThread) {
         let started = thread.asked();
         self.kicked.push(thread.lwp());
@@ -65,34 +64,16 @@ impl Kicked {
     }
 }
 
-/// Threads that stand still, until they are let go or this is dropped, or our process ends.
-#[derive(Debug)]
-pub(super) struct HeldThreads {
-    threads: Vec<StoppedThread>,
-    rest: Vec<(Pid, Lwp)>,
-    report: Kicked,
-}
-
-/// **Stops** `threads`, the first of them at least, and keeps them so.
-pub(super) fn hold(threads: &[(Pid, Lwp)]) -> HeldThreads {
+/// **Stops** `threads`, the first of them at least, while `act` runs, which is given those that could not be stopped.
+/// Then each begins its system call anew; those that were too many to hold are kicked. What stands still goes on also if
+/// our process ends.
+pub(super) fn hold<R>(threads: &[(Pid, Lwp)], act: impl FnOnce(&[NotKicked]) -> R) -> (R, Kicked) {
     let (now, later) = threads.split_at(threads.len().min(MAX_HELD));
     let mut report = Kicked::default();
-    let threads = now.iter().filter_map(|thread| report.stop(*thread)).collect();
-    HeldThreads { threads, rest: later.to_vec(), report }
-}
-
-impl HeldThreads {
-    /// Those that could not be stopped.
-    pub(super) fn refused(&self) -> &[NotKicked] {
-        &self.report.not_kicked
-    }
-
-    /// Lets them go, each of which begins its system call anew, and kicks those that were too many to hold.
-    pub(super) fn release(self) -> Kicked {
-        let Self { threads, rest, mut report } = self;
-        threads.into_iter().for_each(|thread| report.let_go(thread));
-        report.kick(&rest)
-    }
+    let held: Vec<_> = now.iter().filter_map(|thread| report.stop(*thread)).collect();
+    let result = act(&report.not_kicked);
+    held.into_iter().for_each(|thread| report.let_go(thread));
+    (result, report.kick(later))
 }
 
 /// **Stops** each of the threads `lwps` of `pid` for a moment, one after the other.

@@ -9,6 +9,7 @@ use crate::model::{Gap, Libc, SCHEMA, Snapshot, TargetInfo, Thread};
 use crate::runtimes::glibc::{Layout, LayoutError};
 use crate::target::{Identity, Library, LwpFacts, Target, TargetError};
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How often threads that appeared while we looked are added. In a process that makes threads
@@ -17,7 +18,7 @@ const ROUNDS: usize = 3;
 
 /// The name a thread takes that holds another process's thread suspended, so that a second look can
 /// tell its stop from a debugger's.
-pub(crate) const SUSPENDER: &str = "tglass-suspend";
+pub(crate) const SUSPENDER: &CStr = c"tglass-suspend";
 
 /// A snapshot together with what was learned to make it, for questions that come after.
 #[derive(Debug)]

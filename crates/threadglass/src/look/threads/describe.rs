@@ -43,7 +43,7 @@ impl<'a> Describer<'a> {
         let target = self.target;
         let name_of = |tracer| target.filter(|_| tracer != 0).and_then(|target| target.tracer_name(tracer));
         let tracer = self.tracers.entry(facts.tracer).or_insert_with(|| name_of(facts.tracer)).clone();
-        let suspended = tracer.as_deref() == Some(SUSPENDER.as_bytes());
+        let suspended = tracer.as_deref() == Some(SUSPENDER.to_bytes());
         let (state, state_evidence) = state_of(facts, suspended).unwrap_or_else(|reason| {
             Gap::of_thread(gaps, "state", reason, facts.lwp);
             (ThreadState::Unknown, Evidence::Unknown)
@@ -109,7 +109,7 @@ impl<'a> Describer<'a> {
         agent == Some(InnerTid(tid))
     }
 
-    fn by_descriptor(&mut self, descriptor: Option<&Descriptor>) -> Thread {
+    pub(super) fn by_descriptor(&mut self, descriptor: Option<&Descriptor>) -> Thread {
         let start = descriptor.and_then(|thread| thread.start_routine).filter(|start| !start.is_null());
         let detached = descriptor.and_then(Descriptor::is_detached);
         let kind = descriptor.map(|thread| match start.is_some_and(|start| self.is_system(start, thread.tid)) {

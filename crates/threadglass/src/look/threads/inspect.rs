@@ -155,9 +155,7 @@ impl Inspector<'_> {
                 inner_lwp: Some(InnerTid(thread.tid)),
                 state: ThreadState::Unknown,
                 state_evidence: Evidence::Unknown,
-                exiting: thread.is_exiting(),
-                preempted: None,
-                ..describer.zombie(thread)
+                ..describer.by_descriptor(Some(thread))
             },
             None => describer.zombie(thread),
         }
