@@ -266,6 +266,7 @@ proptest! {
         let stat = parse_stat(&line).unwrap();
         prop_assert_eq!((stat.tid, stat.comm, stat.utime, stat.stime), (tid, name, 11, 22));
         prop_assert_eq!((stat.nice, stat.start_time), (nice, 777));
+        (0..line.len()).for_each(|cut| parse_all(&line[..cut]));
     }
 
     #[test]

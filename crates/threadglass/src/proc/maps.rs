@@ -37,10 +37,7 @@ impl MapEntry {
 
     /// Splits a name as the kernel writes it into the name itself and whether the file is deleted.
     pub(crate) fn split_name(name: &[u8]) -> (&[u8], bool) {
-        match name.strip_suffix(b" (deleted)") {
-            Some(name) => (name, true),
-            None => (name, false),
-        }
+        name.strip_suffix(b" (deleted)").map_or((name, false), |name| (name, true))
     }
 
     /// Whether it maps a file that has a path (not anonymous memory, not a pseudo name).
