@@ -35,7 +35,7 @@ impl DataSymbols {
         let mut found = Self { share: limits.share(0), ..Self::default() };
         let symbols = FileSymbols::new(file, limits);
         let Some(object) = &symbols.object else { return found };
-        let writable: Vec<bool> = object.sections().iter().map(|section| is_writable(object, section)).collect();
+        let writable: Vec<bool> = object.sections.iter().map(|section| is_writable(object, section)).collect();
         symbols.visit_named(RawSymbol::is_data, |symbol, name| {
             let writable = writable.get(usize::from(symbol.section)).copied().unwrap_or(false);
             let has_room = found.push(name, symbol.value, symbol.size, writable);

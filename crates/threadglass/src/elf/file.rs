@@ -28,7 +28,7 @@ pub struct FileSymbols {
 pub fn build_id_of_file(file: &File) -> Option<Vec<u8>> {
     // Little is read, and nothing kept.
     let object = ObjectFile::open(file, &Limits::default())?;
-    let notes = object.sections().iter().filter(|section| section.kind == SHT_NOTE && section.size <= MAX_NOTES);
+    let notes = object.sections.iter().filter(|section| section.kind == SHT_NOTE && section.size <= MAX_NOTES);
     notes.take(MAX_NOTE_SECTIONS).find_map(|notes| build_id_in_notes(&object.read(notes.offset, notes.size)?))
 }
 

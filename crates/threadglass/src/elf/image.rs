@@ -38,7 +38,7 @@ pub enum ImageError {
 }
 
 /// A loaded object: its load bias, and its dynamic symbols once asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Image {
     base: RemoteAddr,
     bias: u64,
@@ -71,17 +71,7 @@ impl Image {
         let headers: Vec<_> = ProgramHeader::decode(&table).collect();
         let first = headers.iter().find(|header| header.kind == PT_LOAD && header.offset == 0);
         let first = first.ok_or(Corrupt("no segment holds the header"))?;
-        Ok(Self {
-            base,
-            bias: base.0.wrapping_sub(first.vaddr),
-            headers,
-            is_asked: false,
-            strings: Vec::new(),
-            symbols: Vec::new(),
-            imports: Vec::new(),
-            by_hash: Vec::new(),
-            share: None,
-        })
+        Ok(Self { base, bias: base.0.wrapping_sub(first.vaddr), headers, ..Self::default() })
     }
 
     /// The object at `base` with its dynamic symbols, on the budget `limits`.

@@ -62,7 +62,6 @@ impl Section {
         }
     }
 
-    /// Whether its bytes are packed.
     pub(crate) fn is_packed(&self) -> bool {
         self.flags & SHF_COMPRESSED != 0
     }
@@ -145,7 +144,8 @@ impl HeldBytes {
 pub(crate) struct ObjectFile {
     file: File,
     length: u64,
-    sections: Vec<Section>,
+    /// By their numbers.
+    pub(super) sections: Vec<Section>,
     names: Vec<u8>,
     limits: Limits,
 }
@@ -238,11 +238,6 @@ impl ObjectFile {
             rest.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
         };
         self.sections.iter().find(|section| section.kind != SHT_NOBITS && has_name(section))
-    }
-
-    /// All sections, by their numbers.
-    pub(super) fn sections(&self) -> &[Section] {
-        &self.sections
     }
 
     /// Whether a section's name begins with `prefix`.

@@ -27,13 +27,11 @@ const LICENSE: &CStr = c"Dual MIT/GPL";
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BpfInsn {
-    /// Operation.
     pub(crate) code: u8,
     /// Destination register in the low half, source register in the high one.
     pub(crate) regs: u8,
     /// Offset of a memory access or a jump.
     pub(crate) off: i16,
-    /// Constant.
     pub(crate) imm: i32,
 }
 

@@ -31,27 +31,20 @@ struct ProcmapQuery {
 }
 
 const COVERING_OR_NEXT: u64 = 0x10;
-const FILE_BACKED: u64 = 0x20;
+/// Of those that may be asked for: all mappings, or those of files.
+pub(crate) const ANY: u64 = 0;
+pub(crate) const FILE_BACKED: u64 = 0x20;
 /// _IOWR('f', 17, struct procmap_query)
 const PROCMAP_QUERY: libc::c_ulong =
     3 << 30 | (size_of::<ProcmapQuery>() as libc::c_ulong) << 16 | (b'f' as libc::c_ulong) << 8 | 17;
 
-/// Which mappings are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MappingKind {
-    /// All of them.
-    Any,
-    /// Those of files.
-    File,
-}
-
-/// The mapping of that kind that holds `addr`, or the next one above it; `None` when there is none.
+/// The mapping of `kind` that holds `addr`, or the next one above it; `None` when there is none.
 /// `maps` is the process's open `maps` file.
-pub(crate) fn query(maps: &File, addr: RemoteAddr, kind: MappingKind) -> Result<Option<MapEntry>, Errno> {
+pub(crate) fn query(maps: &File, addr: RemoteAddr, kind: u64) -> Result<Option<MapEntry>, Errno> {
     let mut name = vec![0u8; libc::PATH_MAX as usize];
     let mut query = ProcmapQuery {
         size: size_of::<ProcmapQuery>() as u64,
-        query_flags: COVERING_OR_NEXT | if kind == MappingKind::File { FILE_BACKED } else { 0 },
+        query_flags: COVERING_OR_NEXT | kind,
         query_addr: addr.0,
         vma_name_size: name.len() as u32,
         vma_name_addr: name.as_mut_ptr() as u64,
@@ -90,14 +83,14 @@ mod tests {
     #[test]
     fn agrees_with_the_maps_file() {
         let maps = File::open("/proc/self/maps").unwrap();
-        if query(&maps, RemoteAddr(0), MappingKind::Any) == Err(Errno::ENOTTY) {
+        if query(&maps, RemoteAddr(0), ANY) == Err(Errno::ENOTTY) {
             // The library reads the file then.
             return testkit::skip("agrees_with_the_maps_file", "needs PROCMAP_QUERY, of a kernel since 6.11");
         }
         let (entries, _) = parse_maps(&std::fs::read("/proc/self/maps").unwrap());
         for entry in entries.iter().filter(|entry| entry.is_file()) {
-            assert_eq!(query(&maps, entry.start, MappingKind::File), Ok(Some(entry.clone())));
+            assert_eq!(query(&maps, entry.start, FILE_BACKED), Ok(Some(entry.clone())));
         }
-        assert_eq!(query(&maps, RemoteAddr(u64::MAX), MappingKind::File), Ok(None));
+        assert_eq!(query(&maps, RemoteAddr(u64::MAX), FILE_BACKED), Ok(None));
     }
 }

@@ -3,10 +3,11 @@
 use super::file::reopen;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statfs::{FsType, fstatfs};
+use nix::unistd::write;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// Where the kernel keeps pipes that have no name.
@@ -15,20 +16,16 @@ const PIPEFS: FsType = FsType(0x5049_5045);
 /// Writes all of a short message. When the reader has gone that is an error and no signal, whatever our host program
 /// does with SIGPIPE.
 pub(crate) fn send(pipe: &File, message: &[u8]) -> Result<(), Errno> {
-    // SAFETY: the sets are initialised before they are used, and everything lives through the calls.
-    unsafe {
-        let (mut wanted, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigemptyset(&raw mut wanted);
-        libc::sigaddset(&raw mut wanted, libc::SIGPIPE);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const wanted, &raw mut before);
-        let written = Errno::result(libc::write(pipe.as_raw_fd(), message.as_ptr().cast(), message.len()));
-        if written == Err(Errno::EPIPE) && libc::sigismember(&raw const before, libc::SIGPIPE) == 0 {
-            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            libc::sigtimedwait(&raw const wanted, std::ptr::null_mut(), &raw const now);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        written.map(drop)
+    let signal: SigSet = [Signal::SIGPIPE].into_iter().collect();
+    let before = signal.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let written = write(pipe, message);
+    if written == Err(Errno::EPIPE) && !before.contains(Signal::SIGPIPE) {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a set and a time that live through the call.
+        unsafe { libc::sigtimedwait(signal.as_ref(), std::ptr::null_mut(), &raw const now) };
     }
+    let _ = before.thread_set_mask();
+    written.map(drop)
 }
 
 /// Opens for writing the pipe that `link`, a descriptor of another process, leads to: an anonymous pipe that `uid` has made.
@@ -49,6 +46,7 @@ pub(crate) fn open_anonymous(link: &Path, uid: u32) -> Result<File, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::OpenOptionsExt;
     use std::path::PathBuf;
 

@@ -16,7 +16,6 @@ pub(crate) struct HeldCommand {
 }
 
 impl HeldCommand {
-    /// Forks.
     pub(crate) fn fork(mut command: Command) -> io::Result<Self> {
         let (pid_end, child_pid) = pipe()?;
         let (child_go, go) = pipe()?;
@@ -55,7 +54,6 @@ impl HeldCommand {
         }
     }
 
-    /// Its pid.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }

@@ -15,17 +15,6 @@ const BATCH: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallRefused;
 
-/// Reads one range; short when the range runs into unmapped memory.
-pub(crate) fn read(lwp: Lwp, addr: RemoteAddr, buf: &mut [u8]) -> Result<Result<usize, ReadError>, CallRefused> {
-    let len = buf.len();
-    let mut local = [IoSliceMut::new(buf)];
-    let remote = [RemoteIoVec { base: addr.0 as usize, len }];
-    match process_vm_readv(NixPid::from_raw(lwp.0), &mut local, &remote) {
-        Ok(n) => Ok(Ok(n)),
-        Err(errno) => refused(errno).map(|()| Err(fault(addr, len))),
-    }
-}
-
 /// Reads many ranges in few calls; every slot gets its own outcome.
 pub(crate) fn read_many(lwp: Lwp, slots: &mut [Slot<'_>]) -> Result<(), CallRefused> {
     let mut rest = slots;

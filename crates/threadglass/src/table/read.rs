@@ -2,7 +2,7 @@
 
 use super::{Agent, Tracked};
 use crate::RemoteAddr;
-use crate::memory::{Memory, Slot};
+use crate::memory::{Memory, Slot, read_arrays};
 use std::collections::HashMap;
 use table::counts::{ExtraView, Record};
 use table::decode::{EXTRA_SIZE, HeaderView, entry, extra};
@@ -73,11 +73,9 @@ impl Agent {
     /// By number, the extras that some records have: each once, as often as it may be claimed.
     fn extras(&self, memory: &dyn Memory, records: &[(u64, Record)]) -> HashMap<u32, [u8; EXTRA_SIZE]> {
         let wanted = records.iter().filter_map(|(_, record)| Some((record.extra, self.extra_place(record)?)));
-        let places: HashMap<u32, RemoteAddr> = wanted.collect();
-        let mut found: HashMap<_, _> = places.keys().map(|number| (*number, [0; EXTRA_SIZE])).collect();
-        let slots = found.iter_mut().map(|(number, bytes)| Slot::new(places[number], &mut bytes[..]));
-        memory.read_many(&mut slots.collect::<Vec<_>>());
-        found
+        let (numbers, places): (Vec<u32>, Vec<_>) = wanted.collect::<HashMap<_, _>>().into_iter().unzip();
+        let read = numbers.into_iter().zip(read_arrays(memory, &places));
+        read.filter_map(|(number, bytes)| Some((number, bytes?))).collect()
     }
 
     /// The object at `address`, if it knows it.

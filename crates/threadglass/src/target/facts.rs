@@ -119,23 +119,15 @@ impl LwpFacts {
 
     /// What leads to its glibc descriptor.
     pub fn hint(&self) -> Option<Hint> {
-        let anchor = match (self.thread_pointer, self.robust_head) {
-            (Some(pointer), _) => Anchor::Descriptor(pointer),
-            (None, Some(head)) => Anchor::RobustHead(head),
-            (None, None) => return None,
-        };
-        Some(Hint { inner: self.inner, anchor })
+        let head = self.robust_head.map(Anchor::RobustHead);
+        Some(Hint { inner: self.inner, anchor: self.thread_pointer.map(Anchor::Descriptor).or(head)? })
     }
 
     /// Whether `stat` and `syscall` tell of the same moment: they are two files, and the thread may
     /// have moved between the two reads.
     pub fn agree(&self) -> bool {
-        match (self.state, &self.syscall) {
-            (_, None) => true,
-            (KernelState::Running, Some(call)) => *call == SyscallFile::Running,
-            (KernelState::Zombie | KernelState::Dead, Some(_)) => true,
-            (_, Some(call)) => *call != SyscallFile::Running,
-        }
+        let is_running = self.state == KernelState::Running;
+        self.state.has_ended() || self.syscall.is_none_or(|call| (call == SyscallFile::Running) == is_running)
     }
 }
 

@@ -37,7 +37,6 @@ pub(crate) struct Site {
     pub(crate) past_libc: bool,
 }
 
-/// Finds call sites.
 pub(crate) struct Sites<'a> {
     space: Arc<Space<'a>>,
     target: &'a dyn Target,

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by address.
 pub(super) type ByAddress<V> = HashMap<u64, V, BuildHasherDefault<Mix>>;
 /// A map by something that hashes to few words.
 pub(super) type ByWords<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;

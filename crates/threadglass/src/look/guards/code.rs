@@ -48,7 +48,6 @@ impl Callee {
     }
 }
 
-/// Code of one target.
 pub(super) struct Code<'c> {
     space: &'c Space<'c>,
     pub(super) known: Known,
@@ -94,7 +93,6 @@ impl<'c> Code<'c> {
         self.budget = self.budget.min(self.spent.saturating_add(steps));
     }
 
-    /// The instruction at `addr`.
     pub(super) fn insn(&mut self, addr: u64) -> Option<Insn> {
         let Self { insns, pages, space, .. } = self;
         remembered(insns, addr, || {

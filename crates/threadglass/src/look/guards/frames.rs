@@ -90,12 +90,9 @@ pub fn follow_bytes(space: &Space<'_>, pc: RemoteAddr, sp: RemoteAddr, lock: &Wa
 
 /// What is read at once of each of their stacks.
 fn stacks(target: &dyn Target, resting: &[RestingThread]) -> Vec<Vec<u8>> {
-    read_each(target, resting.iter().map(|thread| (thread.sp, stack_size(thread))))
-}
-
-fn stack_size(thread: &RestingThread) -> usize {
-    let whole = thread.stack_base.and_then(|base| base.0.checked_sub(thread.sp.0)).unwrap_or(FIRST);
-    whole.min(FIRST) as usize
+    let whole = |thread: &RestingThread| thread.stack_base.and_then(|base| base.0.checked_sub(thread.sp.0));
+    let size = |thread| whole(thread).unwrap_or(FIRST).min(FIRST) as usize;
+    read_each(target, resting.iter().map(|thread| (thread.sp, size(thread))))
 }
 
 /// Whether the word that the thread's system call waits on belongs to `lock`.

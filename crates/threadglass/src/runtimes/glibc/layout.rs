@@ -4,7 +4,7 @@ use super::events::EventLayout;
 use super::locks::CondLayout;
 use super::tls::TlsLayout;
 use super::versions::{KNOWN_VERSIONS, TID};
-use crate::memory::{Memory, ReadError, Slot};
+use crate::memory::{Memory, ReadError, read_each};
 use crate::model::Provenance;
 use crate::runtimes::u32_at;
 use crate::target::{Anchor, Hint, Symbols};
@@ -320,19 +320,11 @@ impl Fields {
             .iter()
             .filter_map(|name| Some((name.strip_prefix("_thread_db_")?, symbols.address_of(name)?)))
             .collect();
-        let mut bytes = vec![[0; 12]; names.len()];
-        let mut slots: Vec<_> = names
-            .iter()
-            .zip(&mut bytes)
-            .map(|((name, addr), buf)| {
-                // Sizes are one word, and the last one may end its mapping.
-                let is_size = name.starts_with("sizeof_") || *name == "const_thread_area";
-                Slot::new(*addr, &mut buf[..if is_size { 4 } else { 12 }])
-            })
-            .collect();
-        memory.read_many(&mut slots);
-        let read = names.iter().zip(&slots).filter(|(_, slot)| slot.is_whole());
-        Self(read.map(|((name, _), slot)| (*name, [0, 4, 8].map(|at| u32_at(slot.buf, at).unwrap_or(0)))).collect())
+        // Sizes are one word, and the last one may end its mapping.
+        let size = |name: &str| if name.starts_with("sizeof_") { 4 } else { 12 };
+        let read = read_each(memory, names.iter().map(|(name, addr)| (*addr, size(name))));
+        let whole = names.iter().zip(read).filter(|((name, _), bytes)| bytes.len() == size(name));
+        Self(whole.map(|((name, _), bytes)| (*name, [0, 4, 8].map(|at| u32_at(&bytes, at).unwrap_or(0)))).collect())
     }
 
     /// The first word: bytes, or bits of a member.

@@ -47,10 +47,9 @@ pub fn walk(
     let mut found = ListWalk::default();
     let mut seen = HashSet::new();
     for start in starts {
-        if seen.contains(start) {
-            continue;
-        }
-        if let Err(reason) = walk_ring(memory, reader, *start, known, &mut seen, &mut found.threads) {
+        if !seen.contains(start)
+            && let Err(reason) = walk_ring(memory, reader, *start, known, &mut seen, &mut found.threads)
+        {
             found.broken.get_or_insert(reason);
         }
     }

@@ -39,7 +39,8 @@ impl Runtime for Glibc {
 
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class> {
         let (Spot::Entry(name, evidence) | Spot::Frame(name, evidence)) = spot else { return None };
-        let waiting = Waiting::in_libc(name).filter(|_| may_be_glibc(seen, context))?;
+        // Objects of another libc look different, and so do those of libraries that wait past it, by themselves.
+        let waiting = Waiting::in_libc(name).filter(|_| context.layout.is_some() && !seen.past_libc)?;
         if waiting == Waiting::Mutex && seen.futex.is_hopeless() && matches!(spot, Spot::Entry(..)) {
             return Some(hopeless_wait(seen, evidence, context));
         }
@@ -121,10 +122,8 @@ impl Runtime for Glibc {
     }
 
     fn held_by_content(&self, bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> Option<SyncKind> {
-        if held_mutex(bytes, is_thread) {
-            return Some(SyncKind::Mutex);
-        }
-        held_rwlock(bytes, is_thread).then_some(SyncKind::Rwlock)
+        let mutex = held_mutex(bytes, is_thread).then_some(SyncKind::Mutex);
+        mutex.or_else(|| held_rwlock(bytes, is_thread).then_some(SyncKind::Rwlock))
     }
 
     fn in_use(&self, kind: SyncKind, bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> Option<SyncKind> {
@@ -238,12 +237,6 @@ impl Runtime for Glibc {
     fn is_counted(&self) -> bool {
         true
     }
-}
-
-/// Whether a wait can be one of glibc's: there is one, and the system call was not made past it. Objects of
-/// another libc look different, and so do those of libraries that wait by themselves.
-fn may_be_glibc(seen: &SeenWait<'_>, context: &Context<'_>) -> bool {
-    context.layout.is_some() && !seen.past_libc
 }
 
 /// The thread whose end is told by `word`.

@@ -46,8 +46,8 @@ pub enum TlsError {
 /// x86-64: "no static TLS", and "must not use static TLS".
 const NO_OFFSET: u64 = 0;
 const FORCED_DYNAMIC: u64 = u64::MAX;
-/// A list of modules longer than this is not one.
-const MAX_NODES: usize = 4096;
+/// More modules than any program has: a list that is longer is not one.
+const MAX_MODULES: u64 = 4096;
 
 impl TlsLayout {
     pub(super) fn described(symbols: &dyn Symbols, fields: &Fields) -> Option<Self> {
@@ -72,7 +72,7 @@ impl TlsLayout {
         let Some(head) = self.modules.resolve(memory)? else { return Err(TlsError::NoModule) };
         let mut node = memory.read_addr(head)?;
         let mut first = 0u64;
-        for _ in 0..MAX_NODES {
+        for _ in 0..MAX_MODULES {
             if node.is_null() {
                 return Err(TlsError::NoModule);
             }
@@ -118,11 +118,9 @@ impl TlsLayout {
     /// The modules whose block is at a fixed distance below every thread's pointer: by how much they are moved in
     /// memory, and that distance.
     pub fn fixed(&self, memory: &dyn Memory) -> Vec<(u64, u64)> {
-        /// More modules than any program has.
-        const MOST: u64 = 4096;
         let mut found = Vec::new();
         let mut unused = 0;
-        for modid in 1..MOST {
+        for modid in 1..MAX_MODULES {
             let place = self.slot(memory, modid).ok().and_then(|(_, map)| {
                 Some((memory.read_u64(map).ok()?, memory.read_u64(map.offset(self.map_offset)).ok()?))
             });

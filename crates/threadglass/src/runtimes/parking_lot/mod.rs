@@ -83,19 +83,17 @@ fn by_name(function: &str) -> Option<(SyncKind, Option<Side>)> {
     if !has("parking_lot") {
         return None;
     }
-    Some(if has("RawMutex") || has("ReentrantMutex") {
-        (SyncKind::Mutex, None)
-    } else if has("RawRwLock") && has("shared") {
-        (SyncKind::Rwlock, Some(Side::Read))
-    } else if has("RawRwLock") {
-        (SyncKind::Rwlock, Some(Side::Write))
-    } else if has("Condvar") || has("condvar") {
-        (SyncKind::Cond, None)
-    } else if has("Once") {
-        (SyncKind::Once, None)
-    } else {
-        (SyncKind::Park, None)
-    })
+    let kinds = [
+        ("RawMutex", SyncKind::Mutex),
+        ("ReentrantMutex", SyncKind::Mutex),
+        ("RawRwLock", SyncKind::Rwlock),
+        ("Condvar", SyncKind::Cond),
+        ("condvar", SyncKind::Cond),
+        ("Once", SyncKind::Once),
+    ];
+    let kind = kinds.iter().find(|(part, _)| has(part)).map_or(SyncKind::Park, |(_, kind)| *kind);
+    let side = if has("shared") { Side::Read } else { Side::Write };
+    Some((kind, (kind == SyncKind::Rwlock).then_some(side)))
 }
 
 /// The lock that a thread is queued for.

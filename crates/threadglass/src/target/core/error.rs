@@ -49,11 +49,8 @@ pub enum CoreFault {
     #[error("is a core of {0}: only cores of x86-64 programs can be read")]
     WrongMachine(String),
     /// Its threads are not in it.
-    #[error("has no threads: {why}")]
-    NoThreads {
-        /// Why that may be, and what to do.
-        why: String,
-    },
+    #[error("has no threads: {0}")]
+    NoThreads(String),
 }
 
 /// How files of other formats begin, what they are, and how to unpack them.

@@ -36,7 +36,7 @@ pub(super) fn check_core(source: &dyn ByteSource, path: &Path) -> Result<(), Cor
         return Err(CoreFault::not_elf(&header[..got], path));
     }
     if got < header.len() {
-        return Err(CoreFault::NoThreads { why: too_short(source.size()) });
+        return Err(CoreFault::NoThreads(too_short(source.size())));
     }
     let (is_32_bit, machine) = (header[4] == 1, u16_at(&header, 18));
     match u16_at(&header, 16) {

@@ -129,7 +129,7 @@ impl Core {
     fn read(source: Box<dyn ByteSource>, path: &Path, options: CoreOptions) -> Result<Self, CoreFault> {
         header::check_core(&*source, path)?;
         let headers = Headers::read(&*source, MAX_OF_CORE)
-            .ok_or_else(|| CoreFault::NoThreads { why: "its program headers have an unknown form".to_owned() })?;
+            .ok_or_else(|| CoreFault::NoThreads("its program headers have an unknown form".to_owned()))?;
         let notes = Notes::read(&*source, &headers);
         let segments = Segments::new(&headers, source);
         let Some(first) = notes.threads.first() else {
@@ -140,7 +140,7 @@ impl Core {
                     "no note in it describes a thread (did another system or an unusual tool write it?)".to_owned()
                 }
             };
-            return Err(CoreFault::NoThreads { why });
+            return Err(CoreFault::NoThreads(why));
         };
         let pid = notes.process.as_ref().map_or(Pid(first.status.lwp.0), |process| process.pid);
         Ok(Self {
@@ -200,7 +200,6 @@ impl Core {
         }
     }
 
-    /// What is damaged.
     fn damages(&self) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let mut lack = |what: &str, why: &str| gaps.push(Gap::whole(what, why));

@@ -182,16 +182,13 @@ impl<'a> NoteWalk<'a> {
             let skip = usize::try_from(at.checked_sub(walk.window_at)?).ok()?;
             (skip.checked_add(len)? <= walk.window.len()).then_some(skip)
         };
-        let skip = match inside(self) {
-            Some(skip) => skip,
-            None => {
-                self.window.resize(WINDOW, 0);
-                let got = self.source.read_at(at, &mut self.window);
-                self.window.truncate(got);
-                self.window_at = at;
-                inside(self)?
-            }
-        };
+        if inside(self).is_none() {
+            self.window.resize(WINDOW, 0);
+            let got = self.source.read_at(at, &mut self.window);
+            self.window.truncate(got);
+            self.window_at = at;
+        }
+        let skip = inside(self)?;
         Some(&self.window[skip..skip + len])
     }
 

@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt;
 /// Bytes at offsets. Nothing is memory-mapped: a file that shrinks under a mapping would kill us by
 /// SIGBUS, and reading only what is needed makes the cost independent of the file's size.
 pub(super) trait ByteSource: Send + Sync {
-    /// How many bytes there are.
     fn size(&self) -> u64;
 
     /// Reads at `offset`; fewer bytes than asked for at the end, or where the medium fails.

@@ -48,23 +48,25 @@ impl LiveMemory {
         Err(ReadError { addr, len: buf.len(), kind })
     }
 
-    /// What the batched call gives; `None` where it does not work.
-    fn by_call<T>(&self, call: impl FnOnce(Lwp) -> Result<T, CallRefused>) -> Option<T> {
+    /// Whether the batched call has read all `slots`.
+    fn read_by_call(&self, slots: &mut [Slot<'_>]) -> bool {
         if self.file.is_err() || self.only_file.load(Ordering::Relaxed) {
-            return None;
+            return false;
         }
-        call(self.lwp).inspect_err(|CallRefused| self.only_file.store(true, Ordering::Relaxed)).ok()
+        let read = vm::read_many(self.lwp, slots);
+        read.inspect_err(|CallRefused| self.only_file.store(true, Ordering::Relaxed)).is_ok()
     }
 }
 
 impl Memory for Live {
     fn read_at(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<usize, ReadError> {
-        let read = self.memory.by_call(|lwp| vm::read(lwp, addr, buf));
-        read.unwrap_or_else(|| self.memory.read_file(addr, buf))
+        let mut slot = [Slot::new(addr, buf)];
+        self.read_many(&mut slot);
+        slot[0].outcome
     }
 
     fn read_many(&self, slots: &mut [Slot<'_>]) {
-        if self.memory.by_call(|lwp| vm::read_many(lwp, slots)).is_none() {
+        if !self.memory.read_by_call(slots) {
             slots.iter_mut().for_each(|slot| slot.outcome = self.memory.read_file(slot.addr, slot.buf));
         }
     }

@@ -4,7 +4,7 @@ use super::{Live, task_file};
 use crate::RemoteAddr;
 use crate::proc::MapEntry;
 use crate::sys::file;
-use crate::sys::map_query::{MappingKind, query};
+use crate::sys::map_query::{ANY, FILE_BACKED, query};
 use std::fs::File;
 
 /// Beyond this many mappings of files, one reading of the whole list is cheaper than asking for each.
@@ -17,7 +17,7 @@ impl Live {
         let maps = self.open_maps()?;
         let mut found = Vec::new();
         let mut from = RemoteAddr::NULL;
-        while let Some(entry) = query(&maps, from, MappingKind::File).ok()? {
+        while let Some(entry) = query(&maps, from, FILE_BACKED).ok()? {
             from = entry.end;
             found.push(entry);
             if found.len() > MAX_MAPPINGS {
@@ -35,10 +35,10 @@ impl Live {
     /// far as `size`. Asks for single mappings where that is possible.
     pub(super) fn query_room(&self, addr: RemoteAddr, top: RemoteAddr, size: u64) -> Option<(RemoteAddr, u64)> {
         let maps = self.open_maps()?;
-        let holder = query(&maps, addr, MappingKind::Any).ok()?.filter(|map| map.contains(addr))?;
+        let holder = query(&maps, addr, ANY).ok()?.filter(|map| map.contains(addr))?;
         // If nothing else is mapped from the lowest address on, there is all the room that is asked for.
         let lowest = top.checked_sub(size)?;
-        let first = query(&maps, lowest, MappingKind::Any).ok()??;
+        let first = query(&maps, lowest, ANY).ok()??;
         (first.start == holder.start).then_some((holder.end, size))
     }
 }

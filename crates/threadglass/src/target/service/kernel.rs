@@ -10,21 +10,16 @@ impl<S: ProcService> Service<'_, S> {
     fn listed(&self) -> &[Lwp] {
         self.lwps.get_or_init(|| {
             let listed = self.known.and_then(|known| known.list.lwps(self));
-            listed.unwrap_or_else(|| {
+            if listed.is_none() {
                 self.fail();
-                Vec::new()
-            })
+            }
+            listed.unwrap_or_default()
         })
     }
 
     fn by_registers(&self, lwp: Lwp) -> Option<LwpFacts> {
-        match self.debugger()?.registers(lwp) {
-            Ok(registers) => Some(LwpFacts::from_registers(lwp, &registers)),
-            Err(_) => {
-                self.fail();
-                None
-            }
-        }
+        let registers = self.debugger()?.registers(lwp).inspect_err(|_| self.fail());
+        Some(LwpFacts::from_registers(lwp, &registers.ok()?))
     }
 
     /// A thread that its tracer stopped may have been stopped at the end of its call as well as in it.

@@ -157,10 +157,8 @@ impl<S: ProcService> MemoryWrite for Service<'_, S> {
 
 impl<S: ProcService> Symbols for Service<'_, S> {
     fn address_of(&self, name: &str) -> Option<RemoteAddr> {
-        self.debugger()?.look_up(name).unwrap_or_else(|RoutineFailed| {
-            self.failures.look_up.store(true, Ordering::Relaxed);
-            None
-        })
+        let found = self.debugger()?.look_up(name);
+        found.inspect_err(|_| self.failures.look_up.store(true, Ordering::Relaxed)).ok()?
     }
 }
 

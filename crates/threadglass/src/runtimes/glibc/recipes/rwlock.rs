@@ -38,10 +38,10 @@ pub(in crate::runtimes::glibc) fn plan(object: &SyncObject, bytes: &[u8], value:
         Err(_) => write_lock(object, bytes, value, &lock, now),
         Ok(0) => unlock(object, bytes, &lock, now),
         Ok(readers) if readers < MAX_READERS => read_lock(object, bytes, readers, &lock, now),
-        Ok(readers) => Err(SetError::BadValue(format!(
-            "there cannot be {readers} readers: that is more than there can \
-                                                       be threads"
-        ))),
+        Ok(readers) => {
+            let why = format!("there cannot be {readers} readers: that is more than there can be threads");
+            Err(SetError::BadValue(why))
+        }
     }
 }
 

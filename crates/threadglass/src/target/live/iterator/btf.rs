@@ -8,6 +8,7 @@
 //! All numbers are checked, and work is bounded whatever the bytes say; what does not fit gives
 //! `None`.
 
+use crate::memory::u32_at;
 use memchr::memmem;
 
 /// Records between two noted positions.
@@ -62,11 +63,6 @@ pub(super) struct Btf<'a> {
     /// Where the types 1, 65, 129 .. begin.
     marks: Vec<u32>,
     count: usize,
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let word = bytes.get(at..at.checked_add(4)?)?;
-    Some(u32::from_le_bytes(word.try_into().ok()?))
 }
 
 impl<'a> TypeRecord<'a> {

@@ -107,12 +107,8 @@ impl FieldOffsets {
         let (btf, [function, registers]) =
             Btf::parse(btf, [(TypeKind::Function, "bpf_iter_task"), (TypeKind::Struct, "pt_regs")])?;
         let (meta, task) = (btf.parameter(function, 0)?, btf.parameter(function, 1)?);
-        if !btf.is_struct(meta, "bpf_iter_meta") || !btf.is_struct(task, "task_struct") {
-            return None;
-        }
-        if !btf.points_to(task, "parent", task) {
-            return None;
-        }
+        let is_right = btf.is_struct(meta, "bpf_iter_meta") && btf.is_struct(task, "task_struct");
+        (is_right && btf.points_to(task, "parent", task)).then_some(())?;
         let pointer = |root, name| place(&btf, root, &[name], 8);
         let register = |(word, name)| Some(Load { word, offset: pointer(registers, name)?, is_wide: true });
         let call_number = Field::CallNumber as usize;
