@@ -13,6 +13,7 @@ use crate::limits::{Limits, Share};
 use crate::memory::{Memory, ReadError};
 use ImageError::Corrupt;
 use std::cmp::Reverse;
+use std::sync::OnceLock;
 
 const MAX_PHDRS: u16 = 256;
 const MAX_DYNAMIC: u64 = 64 << 10;
@@ -51,7 +52,18 @@ pub struct Image {
     imports: Vec<u8>,
     /// (hash of the name, index), sorted, for lookups by name.
     by_hash: Vec<(u32, u32)>,
+    /// Functions by where they begin, for lookups by address.
+    by_start: OnceLock<Vec<FunctionStart>>,
     share: Option<Share>,
+}
+
+#[derive(Debug)]
+struct FunctionStart {
+    value: u64,
+    /// Which symbol.
+    index: u32,
+    /// The highest end of this function and of those before it.
+    end: u64,
 }
 
 impl Image {
@@ -194,6 +206,7 @@ impl Image {
         }
         by_hash.sort_unstable();
         self.by_hash = by_hash;
+        self.by_start = OnceLock::new();
         Ok(())
     }
 
@@ -269,13 +282,37 @@ impl Image {
     /// The dynamic function that holds the run-time address `addr`; of several names, the one a program would
     /// call: that with the fewest underscores in front.
     pub fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
-        let start = |symbol: &RawSymbol| symbol.value.wrapping_add(self.bias);
-        let best = self
-            .defined()
-            .filter(|symbol| symbol.is_function() && holds(start(symbol), symbol.size, addr.0))
-            .max_by_key(|symbol| (start(symbol), self.name_of(symbol).map(plainness).map(Reverse)))?;
+        let addr = addr.0.wrapping_sub(self.bias);
+        let functions = self.by_start.get_or_init(|| self.functions_by_start());
+        let before = &functions[..functions.partition_point(|function| function.value <= addr)];
+        // Where no function that begins earlier reaches as far as this, none holds it.
+        let near = before.iter().rev().take_while(|function| function.end > addr || function.value == addr);
+        let symbols = near.filter_map(|function| self.symbol(function.index));
+        let mut holding = symbols.filter(|symbol| holds(symbol.value, symbol.size, addr));
+        let first = holding.next()?;
+        let alike = holding.take_while(|symbol| symbol.value == first.value);
+        let plain = |symbol: &RawSymbol| self.name_of(symbol).map(plainness).map(Reverse);
+        let best = [first].into_iter().chain(alike).max_by_key(plain)?;
         let name = String::from_utf8_lossy(self.name_of(&best)?).into_owned();
-        Some(Symbol { name, addr: RemoteAddr(start(&best)), size: best.size })
+        Some(Symbol { name, addr: RemoteAddr(best.value.wrapping_add(self.bias)), size: best.size })
+    }
+
+    fn functions_by_start(&self) -> Vec<FunctionStart> {
+        let numbered = (0..self.symbols.len() as u32).filter_map(|index| Some((index, self.symbol(index)?)));
+        let functions = numbered.filter(|(_, symbol)| symbol.is_function());
+        let start = |(index, symbol): (u32, RawSymbol)| FunctionStart {
+            value: symbol.value,
+            index,
+            end: symbol.value.saturating_add(symbol.size),
+        };
+        let mut functions: Vec<FunctionStart> = functions.map(start).collect();
+        functions.sort_unstable_by_key(|function| function.value);
+        let mut end = 0;
+        for function in &mut functions {
+            end = function.end.max(end);
+            function.end = end;
+        }
+        functions
     }
 }
 
