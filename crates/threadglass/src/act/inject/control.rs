@@ -68,7 +68,7 @@ impl Control {
         let say = |word, number| send(&pipe, &bytes_of(word, number)).map_err(InjectError::System);
         say(message::HELLO, 0)?;
         // Who we are, where that means anything to the program: then we are watched from the first moment.
-        if same_pids(live.pid()) {
+        if same_pids(live) {
             say(message::PID, std::process::id())?;
         }
         let view = self.wait_for(live, until, |view| view.state != attached::WAITING)?;
@@ -121,9 +121,11 @@ fn bytes_of(word: u8, number: u32) -> [u8; MESSAGE] {
 }
 
 /// Whether ids mean the same to that process as to us.
-fn same_pids(pid: Pid) -> bool {
-    let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/pid")).ok();
-    namespace("self").is_some_and(|own| Some(own) == namespace(&pid.to_string()))
+fn same_pids(live: &Live) -> bool {
+    let namespace = |of: String| std::fs::read_link(format!("/proc/{of}/ns/pid")).ok();
+    // A leader that has left by pthread_exit is in none any more.
+    let theirs = namespace(format!("{}/task/{}", live.pid(), live.witness()));
+    theirs.is_some() && theirs == namespace("self".to_owned())
 }
 
 /// An agent that counts in a process because we want it. Dropping this lets it restore all slots, unless somebody else

@@ -19,7 +19,8 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
     if let Some(denial) = live.denial() {
         return Err(InjectError::Denied(pid, denial.to_string()));
     }
-    let exe = format!("/proc/{pid}/exe");
+    // A leader that has left by pthread_exit has no file any more.
+    let exe = format!("/proc/{pid}/task/{}/exe", live.witness());
     if let Some(why) = misfit_file(exe.as_ref(), &live.identity().exe.unwrap_or_else(|| exe.clone())) {
         return misfit(&why);
     }

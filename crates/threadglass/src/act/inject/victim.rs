@@ -35,7 +35,9 @@ fn rank(live: &Live, thread: &Thread) -> Option<u8> {
         syscall::PAUSE | syscall::WAIT4 | syscall::RT_SIGSUSPEND | syscall::WAITID => Some(3),
         // Of anything but a socket, which may have a time limit
         syscall::READ => {
-            let link = std::fs::read_link(format!("/proc/{}/fd/{}", live.pid(), call.args[0] as u32)).ok()?;
+            // Its own: those of a leader that has left by pthread_exit are closed, and it may have a table to itself.
+            let link = format!("/proc/{}/task/{}/fd/{}", live.pid(), thread.lwp?, call.args[0] as u32);
+            let link = std::fs::read_link(link).ok()?;
             (!link.as_os_str().as_encoded_bytes().starts_with(b"socket:")).then_some(3)
         }
         // How much time is left is remembered.
