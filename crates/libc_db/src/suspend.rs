@@ -13,7 +13,9 @@ use threadglass::{Lwp, Pid, PthreadId};
 pub(crate) fn control_error(error: ControlError) -> TdErr {
     match error {
         ControlError::NoThread(..) => TdErr::NoLwp,
-        ControlError::Traced(..) | ControlError::Denied(_) | ControlError::Filtered(..) => TdErr::NoCapab,
+        ControlError::Traced(..) | ControlError::Denied(_) | ControlError::Filtered(..) | ControlError::Frozen(..) => {
+            TdErr::NoCapab
+        }
         ControlError::System(..) => TdErr::DbErr,
     }
 }

@@ -1,5 +1,6 @@
 //! One thread of a live process, stopped for as long as a guard lives.
 
+use crate::act::cgroup::frozen;
 use crate::act::seccomp::{danger_of_stop, may_restart};
 use crate::arch::syscall::{EPOLL_PWAIT, EPOLL_PWAIT2, EPOLL_WAIT, IO_GETEVENTS, RT_SIGTIMEDWAIT, SEMOP, SEMTIMEDOP};
 use crate::arch::{GeneralRegisters, Restart};
@@ -28,6 +29,9 @@ pub enum ControlError {
     /// A stop might kill it.
     #[error("thread {0} was not stopped, because its seccomp filters might then kill it: {1}")]
     Filtered(Lwp, String),
+    /// Its control group is frozen. What thaws it.
+    #[error("thread {0} is frozen by its control group and cannot be stopped ({1})")]
+    Frozen(Lwp, String),
     /// Anything else.
     #[error("cannot stop or change thread {0}: {1}")]
     System(Lwp, Errno),
@@ -67,6 +71,9 @@ const NOT_RESTARTED: [i64; 7] =
 
 /// How long a thread may take to stop. Only an uninterruptible sleep delays it.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What stops at all has usually stopped by then.
+const PROMPT: Duration = Duration::from_millis(20);
 
 /// Waits a little for a change that usually comes at once: a sleep, however short, would last longer. But the thread may
 /// want this very CPU, and needs more than moments of it if we have a real-time priority: the longer it takes already,
@@ -125,7 +132,15 @@ impl StoppedThread {
             _not_send: std::marker::PhantomData,
         };
         ptrace::interrupt(raw).map_err(|errno| ControlError::System(lwp, errno))?;
+        let mut has_asked = false;
         loop {
+            // Whether it is frozen is asked only of a thread that takes its time: a stop is to be short.
+            if !has_asked && asked.elapsed() > PROMPT {
+                has_asked = true;
+                if let Some(thaw) = frozen(pid, lwp) {
+                    return Err(ControlError::Frozen(lwp, thaw));
+                }
+            }
             match poll_change(lwp) {
                 Ok(Change::Stopped) => return Ok(guard),
                 Ok(Change::None) if asked.elapsed() > PATIENCE => {

@@ -10,13 +10,13 @@
 //! system call would return early, or leave a thread that depends on us.
 
 mod calls;
-mod cgroup;
 mod code;
 mod control;
 mod hijack;
 mod places;
 mod refuse;
 mod room;
+mod spare;
 mod turn;
 mod victim;
 
@@ -78,6 +78,9 @@ pub enum InjectError {
     /// It is stopped.
     #[error("process {0} is stopped: nothing in it can run (kill -CONT {0})")]
     Stopped(Pid),
+    /// Its control group is frozen. What thaws it.
+    #[error("process {0} is frozen by its control group: nothing in it can run ({1})")]
+    Frozen(Pid, String),
     /// All its memory is locked.
     #[error("process {0} locks its memory (mlockall), and would lock the agent's table too")]
     Locked(Pid),

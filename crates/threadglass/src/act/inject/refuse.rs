@@ -1,6 +1,7 @@
 //! Which processes are left alone, and why: told before anything is changed.
 
-use super::{InjectError, calls, cgroup};
+use super::{InjectError, calls, spare};
+use crate::act::cgroup::frozen;
 use crate::act::fits::{is_sanitizer, misfit_file};
 use crate::elf::Image;
 use crate::memory::Memory;
@@ -33,6 +34,9 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
             "the program is built with a sanitizer, or has an allocator and a pthread_create of its own: its \
              allocator must know all threads",
         );
+    }
+    if let Some(thaw) = frozen(pid, live.witness()) {
+        return Err(InjectError::Frozen(pid, thaw));
     }
     // libc forgoes its locks while there is but one thread: another would come upon it in the middle of something.
     let is_single = match single_thread_word(live).and_then(|word| live.read_u32(word).ok()) {
@@ -71,9 +75,9 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         }
         threads.push((lwp, (status.seccomp != 0).then_some((status.seccomp, status.seccomp_filters))));
     }
-    if !force && let Some(spare) = cgroup::spare(pid).filter(|spare| spare.bytes < cgroup::NEEDED) {
-        let group = spare.group.display().to_string();
-        return Err(InjectError::NoMemory(pid, spare.bytes >> 10, spare.limit >> 10, group, cgroup::NEEDED >> 10));
+    if !force && let Some(left) = spare::spare(pid).filter(|left| left.bytes < spare::NEEDED) {
+        let group = left.group.display().to_string();
+        return Err(InjectError::NoMemory(pid, left.bytes >> 10, left.limit >> 10, group, spare::NEEDED >> 10));
     }
     if force { Ok(()) } else { check_filters(live, &threads) }
 }

@@ -93,6 +93,7 @@ fn stop(pid: Pid, lwp: Lwp) -> Result<StoppedThread, String> {
         ControlError::Traced(_, tracer) => format!("{tracer} traces it"),
         ControlError::Denied(_) => "not permitted".to_owned(),
         ControlError::Filtered(_, danger) => format!("its seccomp filters might kill the thread: {danger}"),
+        ControlError::Frozen(_, thaw) => format!("its control group is frozen ({thaw})"),
         ControlError::System(_, errno) => errno.desc().to_owned(),
     })
 }
