@@ -1,8 +1,9 @@
 //! The agent and processes that stand still, end, or have lost their first thread.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
-use testkit::{Build, Fixture, Tool, Variant, wait_asleep};
+use testkit::{Build, Fixture, Signal, Tool, Variant, ensure, signal, wait_asleep};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -106,5 +107,46 @@ fn a_frozen_process_is_not_waited_for() {
         }
         assert!(took < usual * 60, "{took:?}, and {usual:?} for a look");
         assert_eq!(fixture.ask("alive"), "alive");
+    }
+}
+
+/// A process that is killed at every part of the time that a command takes: the command has its result, or says that the
+/// process has ended.
+#[test]
+fn a_process_that_ends_meanwhile_has_ended() {
+    let commands: [&[&str]; 6] = [
+        &["contend", "PID", "-d", "20ms"],
+        &["locks", "PID", "--all", "--track", "20ms"],
+        &["detach", "PID"],
+        &["why", "PID"],
+        &["threads", "PID", "--stacks", "--stop"],
+        &["set", "PID", "0x10000", "0", "--kind", "mutex"],
+    ];
+    let program = built("inject_refuse.c");
+    for command in commands {
+        let run = |pid: i32| {
+            let pid = pid.to_string();
+            let args: Vec<&str> = command.iter().map(|word| if *word == "PID" { &pid } else { *word }).collect();
+            tool().command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the tool starts")
+        };
+        let begun = Instant::now();
+        let _ = run(Fixture::start(&program, &[]).settled().pid()).wait_with_output();
+        let whole = begun.elapsed();
+        const STEPS: u32 = 24;
+        for step in 0..STEPS {
+            let fixture = Fixture::start(&program, &[]).settled();
+            let pid = fixture.pid();
+            let child = run(pid);
+            std::thread::sleep(whole * step / STEPS);
+            signal(pid, Signal::SIGKILL);
+            let output = child.wait_with_output().expect("an end");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let is_right = output.status.success()
+                // It had ended before it was opened, or was the answer that there is for a living one.
+                || said == format!("tglass: process {pid} has ended\n")
+                || said.contains("has ended, and its parent")
+                || command[0] == "set" && said.contains("nothing is mapped");
+            ensure(is_right, || format!("{command:?}, step {step} of {whole:?}: {said}")).unwrap();
+        }
     }
 }

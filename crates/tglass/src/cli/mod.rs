@@ -1,5 +1,6 @@
 //! The command line: one definition for help, man pages and completions.
 
+mod process;
 mod values;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};

@@ -26,8 +26,17 @@ use std::process::ExitCode;
 use threadglass::Pid;
 use threadglass::target::{Core, CoreOptions, Live, Target};
 
-/// Runs the chosen command.
+/// Runs the chosen command. Whatever goes wrong with a process that ends meanwhile, the answer is that it has ended.
 pub fn run(cli: Cli) -> Result<ExitCode> {
+    let process = cli.command.process().and_then(|pid| Live::open(Pid(pid)).ok());
+    let result = carry_out(cli);
+    match (&result, process) {
+        (Err(error), Some(process)) if !crate::is_broken_pipe(error) => process.or_ended(result),
+        _ => result,
+    }
+}
+
+fn carry_out(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
         Command::Locks(args) => locks::run(&args),

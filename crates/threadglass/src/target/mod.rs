@@ -180,7 +180,7 @@ pub enum TargetError {
     #[error("{0} is a kernel thread: it has no memory or threads to look at (try `cat /proc/{0}/stack` as root)")]
     KernelThread(Pid),
     /// It went away while we looked.
-    #[error("process {0} ended during the look (nothing was changed)")]
+    #[error("process {0} has ended")]
     Exited(Pid),
     /// It executes another program now.
     #[error("process {0} executed another program during the look (run again)")]

@@ -187,11 +187,15 @@ pub fn detach(pid: Pid) -> Result<bool, InjectError> {
     // Somebody may be putting it in right now.
     let _turn = Turn::take(pid);
     let live = Live::open(pid)?;
+    live.or_ended(take_off(&live))
+}
+
+fn take_off(live: &Live) -> Result<bool, InjectError> {
     if let Some(denial) = live.denial() {
-        return Err(InjectError::Denied(pid, denial.to_string()));
+        return Err(InjectError::Denied(live.pid(), denial.to_string()));
     }
-    let Some(control) = Control::find(&live) else { return Ok(false) };
-    let view = control.view(&live)?;
+    let Some(control) = Control::find(live) else { return Ok(false) };
+    let view = control.view(live)?;
     match view.state {
         attached::NO | attached::FAILED => return Ok(false),
         attached::BY_HAND => {
@@ -199,14 +203,14 @@ pub fn detach(pid: Pid) -> Result<bool, InjectError> {
         }
         attached::LEAVING => {}
         _ => {
-            let pipe = control.open(&live, &view)?;
+            let pipe = control.open(live, &view)?;
             match send(&pipe, &bytes_of(message::LEAVE, 0)) {
                 Ok(()) | Err(Errno::EPIPE) => {}
                 Err(errno) => return Err(InjectError::System(errno)),
             }
         }
     }
-    control.wait_for(&live, Instant::now() + PATIENCE, |view| matches!(view.state, attached::NO | attached::FAILED))?;
+    control.wait_for(live, Instant::now() + PATIENCE, |view| matches!(view.state, attached::NO | attached::FAILED))?;
     Ok(true)
 }
 

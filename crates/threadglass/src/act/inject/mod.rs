@@ -170,7 +170,12 @@ const TRIES: usize = 16;
 /// Puts the agent into a process, or finds it there, and lets it count until what is returned is dropped.
 /// **Stops** one thread for a moment, unless the agent is at work already.
 pub fn attach(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
+    let live = Live::open(pid)?;
     let _turn = Turn::take(pid);
+    live.or_ended(find_or_load(pid, options))
+}
+
+fn find_or_load(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
     let until = Instant::now() + PATIENCE;
     for _ in 0..3 {
         let live = Live::open(pid)?;

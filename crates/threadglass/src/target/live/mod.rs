@@ -163,6 +163,35 @@ impl Live {
         Ok(())
     }
 
+    /// Whether it has ended, or is about to: what fails then fails because of that. Looks again for a moment, since threads
+    /// that are killed go one after the other.
+    pub fn has_ended(&self) -> bool {
+        (0..5).any(|again| {
+            std::thread::sleep(std::time::Duration::from_millis(again));
+            match self.check_identity() {
+                Err(error) => matches!(error, TargetError::Exited(_)),
+                Ok(()) => self.is_ending(),
+            }
+        })
+    }
+
+    /// Whether none of its threads will return from the kernel.
+    fn is_ending(&self) -> bool {
+        const KILL: u64 = 1 << (libc::SIGKILL - 1);
+        let mut reader = self.reader();
+        let threads = list_tasks(&self.task_dir).unwrap_or_default();
+        threads.into_iter().all(|lwp| {
+            let is_killed = |status: Status| (status.pending.0 | status.shared_pending.0) & KILL != 0;
+            let is_exiting = reader.stat(lwp).is_none_or(|stat| stat.is_exiting());
+            is_exiting || reader.read(lwp, "status").ok().and_then(parse_status).is_none_or(is_killed)
+        })
+    }
+
+    /// An error of something that was done with it, or that it has ended: then that is the reason.
+    pub fn or_ended<T, E: From<TargetError>>(&self, result: Result<T, E>) -> Result<T, E> {
+        result.map_err(|error| if self.has_ended() { TargetError::Exited(self.pid).into() } else { error })
+    }
+
     fn leader_now(&self) -> Option<Stat> {
         self.reader().stat(self.pid.leader())
     }
