@@ -21,8 +21,8 @@ fn install(prefix: &Path) {
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
 }
 
-/// Compiles a program with nothing but what pkg-config says.
-fn compile(prefix: &Path, source: &Path) -> PathBuf {
+/// Compiles a program with nothing but what pkg-config says, and where the library is at run time, if that is given.
+fn compile(prefix: &Path, source: &Path, rpath: Option<&str>) -> PathBuf {
     let mut config = Command::new("pkg-config");
     config.args(["--cflags", "--libs", "libc_db"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     let flags = Answer::of(config);
@@ -30,7 +30,7 @@ fn compile(prefix: &Path, source: &Path) -> PathBuf {
     let program = prefix.join(source.file_stem().expect("a source file"));
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source);
-    cc.args(flags.text().split_whitespace()).arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
+    cc.args(flags.text().split_whitespace()).args(rpath);
     let answer = Answer::of(cc);
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     program
@@ -48,9 +48,22 @@ fn programs_and_gdb_use_the_installed_files() {
 
     let fixture = Fixture::new("threads_truth.c").settled();
     let pid = fixture.pid().to_string();
-    let example = compile(prefix, &root().join("docs/examples/list_threads.c"));
+    // The ways that docs/c-library.md names, for a prefix that neither pkg-config nor the loader knows.
+    let source = root().join("docs/examples/list_threads.c");
     let told = threads(fixture.truth()).len();
+    let lib = prefix.join("lib");
+    let example = compile(prefix, &source, Some(&format!("-Wl,-rpath,{}", lib.display())));
     assert_eq!(run(&example, &[&pid]).lines().count(), told);
+    let example = compile(prefix, &source, None);
+    let mut by_variable = Command::new(&example);
+    by_variable.arg(&pid).env("LD_LIBRARY_PATH", &lib);
+    assert_eq!(Answer::of(by_variable).text().lines().count(), told);
+    let page = std::fs::read_to_string(root().join("docs/c-library.md")).expect("the page");
+    for word in
+        ["-Wl,-rpath,PREFIX/lib", "LD_LIBRARY_PATH=PREFIX/lib", "PKG_CONFIG_PATH=PREFIX/lib/pkgconfig", "ldconfig"]
+    {
+        assert!(page.contains(word), "the page does not say {word}");
+    }
 
     let mut gdb = Command::new("gdb");
     gdb.args(["-batch", "-nx", "-ix"]).arg(prefix.join("lib/threadglass/gdbinit"));
@@ -86,4 +99,24 @@ fn every_function_has_a_page() {
         let text = std::fs::read_to_string(dir.path().join(format!("share/man/man1/{page}.1"))).expect(page);
         assert!(text.contains(".SH NAME"), "{page}");
     }
+}
+
+/// Who installs waits for no benchmark, and needs nothing that only tests need.
+#[test]
+fn only_what_is_installed_is_built_for_it() {
+    let test = "only_what_is_installed_is_built_for_it";
+    if !have(test, "make") {
+        return;
+    }
+    let mut make = Command::new("make");
+    make.args(["--no-print-directory", "-n", "install", "PREFIX=/nowhere"]).current_dir(root());
+    let answer = Answer::of(make);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let text = answer.text();
+    let build: Vec<&str> = text.lines().filter(|line| line.contains("cargo") && line.contains("build")).collect();
+    let [build] = build[..] else { panic!("one build: {text}") };
+    let words: Vec<&str> = build.split_whitespace().collect();
+    let packages: Vec<&str> = words.windows(2).filter(|pair| pair[0] == "-p").map(|pair| pair[1]).collect();
+    assert_eq!(packages, ["tglass", "libc_db", "libprofil"], "{build}");
+    assert!(!words.contains(&"--workspace"), "{build}");
 }
