@@ -316,6 +316,8 @@ mod tests {
         let live = &live(&fixture);
         let prepared = Prepared::of(live);
         let victim = prepared.victim();
+        let call = || testkit::task_state(live.pid().0, victim.lwp.0).map(|task| task.call);
+        let before = call();
         let stopped = StoppedThread::stop(live.pid(), victim.lwp).unwrap();
         let hijacked = std::mem::ManuallyDrop::new(Hijacked::new(&prepared, &victim, &stopped).unwrap());
         let place = hijacked.map().unwrap();
@@ -326,11 +328,8 @@ mod tests {
         prepared.mem.write_all_at(&table::control::go::AWAY.to_le_bytes(), go.0).unwrap();
         eventually("the memory should be given back", || !is_mapped(live, place.0));
         drop(stopped);
+        eventually("the thread should sleep where it did", || call() == before);
         assert_eq!(fixture.ask("alive"), "alive");
-        eventually("the thread should sleep where it did", || {
-            let call = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", live.pid(), victim.lwp)).unwrap();
-            call.starts_with(&format!("{} ", syscall::FUTEX))
-        });
     }
 
     /// Of all signals only this one gets through to a thread while it works for us.
