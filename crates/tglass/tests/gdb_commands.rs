@@ -60,7 +60,7 @@ fn says(mut command: Command) -> Said {
         end_with_descendants(&mut child);
     }
     let text = String::from_utf8_lossy(&std::fs::read(&path).expect("what it said")).into_owned();
-    assert!(!text.contains("Traceback"), "{text}");
+    assert!(!text.contains("Traceback") && !text.contains("Python Exception"), "{text}");
     assert!(status.and_then(|status| status.code()).is_some(), "gdb hangs or died: {text}");
     Said(text)
 }
@@ -505,4 +505,24 @@ fn the_agent_is_loaded_by_gdb_itself() {
     assert!(said.0.contains("takes one word"), "{}", said.0);
     assert_eq!(fixture.ask("work 500"), "done");
     assert_eq!(counted(pid, &truth), Some(2000));
+}
+
+/// While the program runs, gdb cannot call the agent: that is said in one line, and the program runs on.
+#[test]
+fn a_program_that_runs_meanwhile() {
+    if !have_gdb("a_program_that_runs_meanwhile") {
+        return;
+    }
+    let program = Build::new("inject_counts.c").variant(Variant::Default).path();
+    let mut fixture = Fixture::start(&program, &[]).settled();
+    let pid = fixture.pid().to_string();
+    let tracks = ["locks track off", "locks track on"];
+    let commands = ["continue &", tracks[0], tracks[1], "thread blocked-by $_thread->x", "thread blocked-by 1"];
+    let said = says(gdb(&["-p", &pid], &commands));
+    for command in tracks {
+        assert!(said.line(command).starts_with("the program is running"), "{}", said.0);
+    }
+    assert!(said.line(commands[3]).starts_with("`$_thread->x` is not a thread: "), "{}", said.0);
+    assert!(said.of(commands[4]).starts_with("1 "), "{}", said.0);
+    assert_eq!(fixture.ask("work 1"), "done");
 }

@@ -394,8 +394,9 @@ fn waiters_in_another_process_are_woken_too() {
     locks.says("1 lock b 0");
 }
 
+/// Whoever traces a waiter keeps us from waking it: nothing is written that it would not notice.
 #[test]
-fn a_traced_waiter_is_named_and_the_rest_goes_on() {
+fn nothing_is_written_while_somebody_else_traces_a_waiter() {
     let mut locks = Locks::new("sem");
     locks.blocks("1 wait a");
     locks.blocks("2 wait a");
@@ -405,18 +406,20 @@ fn a_traced_waiter_is_named_and_the_rest_goes_on() {
         .spawn()
         .unwrap();
     eventually("the waiter should be held", || task_state(locks.pid(), locks.lwp(1)).is_some_and(|t| t.letter == 't'));
-    let done = locks.force("a", "2", &[]);
-    assert_eq!(done["done"]["woken"], testkit::json!([locks.lwp(2)]));
-    let not = &done["done"]["not_woken"][0];
-    assert_eq!(
-        (not["lwp"].as_i64(), not["why"].as_str().unwrap().contains("traces it")),
-        (Some(i64::from(locks.lwp(1))), true)
-    );
-    locks.says("2 wait a 0");
-    // Who holds it lets it go, and that is a kick.
+    let before = locks.bytes("a");
+    let told = locks.refused("a", "2", &[]);
+    let expected = format!("thread {} cannot be woken: process {} traces it", locks.lwp(1), holder.id());
+    assert!(told.contains(&expected) && told.contains("nothing was written"), "{told}");
+    // In words too, and before anything is announced.
+    let answer = locks.set("a", "2", &["--yes"]);
+    assert!(answer.assert_refused().contains(&expected) && answer.text().is_empty(), "{answer:?}");
+    assert_eq!(locks.bytes("a"), before);
+    assert!(locks.journals().is_empty());
     holder.kill().unwrap();
     holder.wait().unwrap();
-    locks.says("1 wait a 0");
+    let done = locks.force("a", "2", &[]);
+    assert_eq!(done["done"]["woken"], testkit::json!([locks.lwp(1), locks.lwp(2)]));
+    locks.say(&["1 wait a 0", "2 wait a 0"]);
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn set(session: &Session, address: RemoteAddr, value: c_int) -> Td {
 
 fn set_error(error: SetError) -> TdErr {
     match error {
-        SetError::NotCapable(_) => TdErr::NoCapab,
+        SetError::NotCapable(_) | SetError::NotWoken(..) => TdErr::NoCapab,
         SetError::NoState(..) | SetError::BadValue(_) | SetError::Destroyed(_) | SetError::Moving(_) => TdErr::Err,
         SetError::Implausible(_) => TdErr::BadSh,
         // It moved on while it was to be changed: nothing was written.

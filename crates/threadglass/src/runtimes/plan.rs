@@ -1,8 +1,8 @@
 //! What would have to be written, worked out without touching anything.
 
-use crate::RemoteAddr;
 use crate::memory::ReadError;
 use crate::model::{SetPlan, SyncKind, SyncObject, SyncState};
+use crate::{Lwp, RemoteAddr};
 
 /// Why a state is not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +28,9 @@ pub enum SetError {
     /// It is not any more what the plan was made for.
     #[error("the lock at {0} has changed since the look (it is not stuck, or somebody else changed it; look again)")]
     Changed(RemoteAddr),
+    /// A thread that it concerns can be neither held still nor woken.
+    #[error("thread {0} cannot be woken: {1} (nothing was written)")]
+    NotWoken(Lwp, String),
     /// A write was accepted but is not there.
     #[error("the word at {0} does not keep what is written to it")]
     NotKept(RemoteAddr),

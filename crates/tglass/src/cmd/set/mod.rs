@@ -10,8 +10,8 @@ use journal::Journal;
 use std::process::ExitCode;
 use threadglass::act::set_state::{Concerned, Found, SetError, apply, carry_out, find, find_sharers, kick};
 use threadglass::act::{LiveWriter, set_state};
-use threadglass::model::{SCHEMA, SetDone, SetReport};
-use threadglass::target::Live;
+use threadglass::model::{NotKicked, SCHEMA, SetDone, SetReport};
+use threadglass::target::{KernelFacts, Live};
 use threadglass::{Lwp, Pid};
 
 pub fn run(args: &SetArgs) -> Result<ExitCode> {
@@ -42,6 +42,8 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
     if !args.yes {
         return tell(args, &report);
     }
+    let concerned = Concerned::by(&plan, pid, &found.object.holders, &sharers.waiters);
+    concerned.check_untraced()?;
     if !args.json {
         super::print(&screen::intention(&report))?;
     }
@@ -53,13 +55,15 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
     );
     let journal = Journal::of(&live, &plan, &sharers);
     let path = if plan.words.is_empty() { None } else { Some(journal.create()?) };
-    let concerned = Concerned::by(&plan, pid, &found.object.holders, &sharers.waiters);
-    let outcome = carry_out(&concerned, |_| apply(&LiveWriter(&live), &plan));
+    let outcome = carry_out(&concerned, |refused| {
+        check_all_wake(&live, refused)?;
+        apply(&LiveWriter(&live), &plan)
+    });
     if let Some(path) = &path {
         match &outcome {
             Ok(_) => journal.finished().rewrite(path)?,
             // Nothing has been written. After any other error something may have been: the journal stays.
-            Err(SetError::Changed(_)) => {
+            Err(SetError::Changed(_) | SetError::NotWoken(..)) => {
                 std::fs::remove_file(path).context("cannot remove the journal of a change that was not made")?;
             }
             Err(_) => {}
@@ -106,6 +110,15 @@ fn tell(args: &SetArgs, report: &Report<'_>) -> Result<ExitCode> {
             object: done.now.as_ref().map(|found| found.object.clone()),
         }),
     })
+}
+
+/// Refuses if a waiter of the process could not be stopped: it would sleep on, whatever is written. Waiters of other
+/// processes are only named.
+fn check_all_wake(live: &Live, refused: &[NotKicked]) -> Result<(), SetError> {
+    match refused.iter().find(|not| not.pid == live.pid() && live.has_thread(not.lwp)) {
+        Some(not) => Err(SetError::NotWoken(not.lwp, not.why.clone())),
+        None => Ok(()),
+    }
 }
 
 /// Opens a process to change it.

@@ -39,7 +39,11 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
     }
     let elsewhere = find_sharers(&live, plan.address, plan.before.len() as u64).waiters;
     let concerned = Concerned::by(&plan, live.pid(), &holders, &elsewhere);
-    let (_, kicked) = carry_out(&concerned, |_| apply(&LiveWriter(&live), &plan))?;
+    concerned.check_untraced()?;
+    let (_, kicked) = carry_out(&concerned, |refused| {
+        super::check_all_wake(&live, refused)?;
+        apply(&LiveWriter(&live), &plan)
+    })?;
     journal.undone().rewrite(&path)?;
     tell(args, &plan, &path, Some(&kicked))
 }

@@ -3,6 +3,8 @@
 use super::apply::Applied;
 use super::kick::{Kicked, hold};
 use crate::model::{Holder, HolderStatus, NotKicked, SetPlan};
+use crate::proc::parse_status;
+use crate::runtimes::SetError;
 use crate::{Lwp, Pid};
 
 /// The threads that have to stand still while an object is changed.
@@ -37,6 +39,20 @@ impl Concerned {
     pub fn retain(&mut self, is_kept: impl Fn(Pid, Lwp) -> bool) {
         self.holders.retain(|(pid, lwp)| is_kept(*pid, *lwp));
         self.waiters.retain(|(pid, lwp)| is_kept(*pid, *lwp));
+    }
+
+    /// Refuses if somebody else traces one of them: it could not be held still, and would not look again.
+    pub fn check_untraced(&self) -> Result<(), SetError> {
+        let tracer = |(pid, lwp): (Pid, Lwp)| {
+            let status = std::fs::read(format!("/proc/{pid}/task/{lwp}/status")).ok()?;
+            parse_status(&status).map(|status| status.tracer).filter(|tracer| *tracer != 0).map(|tracer| (lwp, tracer))
+        };
+        match self.all().find_map(tracer) {
+            Some((lwp, tracer)) => {
+                Err(SetError::NotWoken(lwp, format!("process {tracer} traces it; detach that first")))
+            }
+            None => Ok(()),
+        }
     }
 
     fn is_waiter(&self, not: &NotKicked) -> bool {
