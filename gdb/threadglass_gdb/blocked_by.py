@@ -34,7 +34,10 @@ THREAD is a number as `info threads' shows it. The default is the selected threa
     @staticmethod
     def thread(text):
         if text.startswith("$"):
-            text = str(gdb.parse_and_eval(text))
+            try:
+                text = str(gdb.parse_and_eval(text))
+            except gdb.error as error:
+                fail("`%s` is not a thread: %s" % (safe(text), safe(str(error))))
         match = re.fullmatch(r"(?:([0-9]{1,9})\.)?([0-9]{1,9})", text)
         if not match:
             fail("`%s` is not a thread: give a number from `info threads`" % safe(text))

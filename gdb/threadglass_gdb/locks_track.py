@@ -74,17 +74,22 @@ holds no lock of the allocator or the loader. After `continue', `tglass locks --
         # If a gdbserver cannot write all registers, it only prints a warning, and the program crashes.
         if gdb.selected_inferior().connection.type != "native":
             fail("locks track does not work through a gdbserver: detach, and use tglass contend")
-        selected, frame = gdb.selected_thread(), gdb.selected_frame()
+        selected = gdb.selected_thread()
+        frame = gdb.selected_frame() if selected is not None and not selected.is_running() else None
         try:
             self.switch(wanted == "on")
         finally:
-            selected.switch()
-            if frame.is_valid():
-                frame.select()
+            if selected is not None and selected.is_valid():
+                selected.switch()
+                if frame is not None and frame.is_valid():
+                    frame.select()
 
     def switch(self, on):
         chosen = None
-        for thread in gdb.selected_inferior().threads():
+        stopped = [thread for thread in gdb.selected_inferior().threads() if not thread.is_running()]
+        if not stopped:
+            fail("the program is running, and gdb cannot call the agent: stop it first (Ctrl-C, or `interrupt`)")
+        for thread in stopped:
             thread.switch()
             if not may_call():
                 continue
