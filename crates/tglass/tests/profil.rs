@@ -420,6 +420,44 @@ fn a_region_at_every_scale() {
     assert!(samples(&profile, "seventy") > 0 && samples(&profile, "twenty") > 0);
 }
 
+/// Files of a histogram in which nothing fell, or of a region that never was: written with zeros, or named as missing.
+#[test]
+fn a_histogram_of_nothing_is_told() {
+    if !perf("a_histogram_of_nothing_is_told") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (hist, gmon) = (path("hist"), path("gmon"));
+    let program = spin(Variant::Default);
+    let program = program.to_str().unwrap();
+    let run = |options: &[&str]| {
+        let mut args = vec!["profil", "--histogram", &hist, "--gmon", &gmon];
+        args.extend(options);
+        tool().run(&args)
+    };
+    for json in [&[][..], &["--json"]] {
+        let told = run(&[&["--function", "nosuch"], json, &["--", program, "500"]].concat()).stderr;
+        for file in [&hist, &gmon] {
+            assert!(told.contains(file.as_str()) && told.contains("it was not written"), "{told}");
+            assert!(!Path::new(file).exists());
+        }
+    }
+    let fixture = Fixture::new("profil_wait.c").settled();
+    let zeros = |told: &str| {
+        assert!(told.contains("\nhistogram: ") && told.contains(" cells at scale 0x4000, 0 samples"), "{told}");
+        let cells = std::fs::read(&hist).unwrap();
+        assert!(!cells.is_empty() && cells.iter().all(|byte| *byte == 0));
+        assert!(std::fs::read(&gmon).unwrap().starts_with(b"gmon"));
+        for file in [&hist, &gmon] {
+            std::fs::remove_file(file).unwrap();
+        }
+    };
+    zeros(&run(&["--function", "later", "--", program, "500"]).stderr);
+    // Nothing runs at all.
+    zeros(&run(&[&fixture.pid().to_string(), "-d", "10ms"]).text());
+}
+
 #[test]
 fn a_region_is_not_the_same_addresses_of_another_program() {
     if !perf("a_region_is_not_the_same_addresses_of_another_program") {

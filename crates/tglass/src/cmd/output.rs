@@ -28,6 +28,11 @@ impl Output {
         path.map(|path| Self::open(path)).transpose()
     }
 
+    /// How it is called.
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
     /// Writes all of it, in place of what was there.
     pub fn write(mut self, bytes: &[u8]) -> Result<()> {
         self.is_new = false;

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 use threadglass::measure::profile;
 use threadglass::measure::profile::{DEFAULT_LOOKS, DEFAULT_RATE, Launched, Options, Progress, Region, Source};
-use threadglass::model::Profile;
+use threadglass::model::{Gap, Profile};
 use threadglass::{Interrupt, Pid};
 
 /// How long a process is watched when nothing else is said.
@@ -123,6 +123,11 @@ impl Files {
 
     /// Writes them, and the text where it belongs: to standard error where standard output is a command's.
     fn write(self, args: &ProfilArgs, mut profile: Profile, is_command: bool) -> Result<()> {
+        if profile.histogram.is_none() {
+            let wanted = [&self.histogram, &self.gmon].into_iter().flatten();
+            let why = "it was not written, because there is no code to write a histogram of";
+            profile.gaps.extend(wanted.map(|file| Gap::whole(file.name(), why)));
+        }
         remedy::of_gaps(&mut profile.gaps);
         let profile = &profile;
         if let Some(file) = self.folded {

@@ -69,10 +69,14 @@ fn headline(profile: &Profile) -> String {
 fn cpu(profile: &Profile) -> String {
     if profile.samples == 0 {
         // What is missing says that there was something to see.
-        return match profile.gaps.is_empty() {
-            true => "No thread ran in user mode. `--wait` shows where threads wait.\n".to_owned(),
-            false => "There are no samples.\n".to_owned(),
+        let nothing = match profile.gaps.is_empty() {
+            true => "No thread ran in user mode. `--wait` shows where threads wait.\n",
+            false => "There are no samples.\n",
         };
+        return nothing.to_owned() + &histogram(profile);
+    }
+    if profile.outside == profile.samples {
+        return "No sample is in the region.\n".to_owned() + &histogram(profile);
     }
     let mut table = Table::new(&[">SHARE", ">SAMPLES", "FUNCTION", "MODULE"]);
     for share in profile.functions.iter().take(LISTED) {

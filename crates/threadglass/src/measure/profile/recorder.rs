@@ -296,8 +296,12 @@ impl<'a> Recorder<'a> {
 
     pub(super) fn finish(mut self, end: End, duration: Duration) -> Profile {
         let (region, histogram) = (self.region.take(), self.histogram.take());
-        if region.is_none() && self.options.region.is_some() {
-            self.gaps.push(Gap::whole("the region", "the program never had it"));
+        match (&region, &self.options.region) {
+            (None, Some(_)) => self.gaps.push(Gap::whole("the region", "the program never had it")),
+            (None, None) if self.options.histogram => {
+                self.gaps.push(Gap::whole("the histogram", "the program ended before its code was seen"));
+            }
+            _ => {}
         }
         let counted = self.samples;
         let mut by_image: Vec<Vec<Place>> = vec![Vec::new(); self.images.len()];
