@@ -62,6 +62,7 @@ struct ReadParts {
     file: OnceLock<Option<File>>,
     debug_file: OnceLock<Option<File>>,
     functions: OnceLock<Option<FileSymbols>>,
+    split_functions: OnceLock<Option<FileSymbols>>,
     debug: OnceLock<Arc<Mutex<LazyDebugInfo>>>,
     names: OnceLock<ObjectNames>,
 }
@@ -98,17 +99,56 @@ impl<'t> MappedObject<'t> {
     }
 
     /// The symbols of its file.
-    pub(crate) fn functions(&self) -> Option<&FileSymbols> {
+    fn functions(&self) -> Option<&FileSymbols> {
         let open = || Some(FileSymbols::new(self.file()?, self.target.limits()));
         self.read.functions.get_or_init(open).as_ref()
     }
 
-    /// The function that holds `addr`, as the file or the image has it, at its run-time address.
+    /// Whether its own file has the full symbol table.
+    pub(crate) fn has_full_symbols(&self) -> bool {
+        let limits = self.target.limits();
+        self.file().is_some_and(|file| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols()))
+    }
+
+    /// The full symbol table that was split off into its debug file. Only of a file without one of its own.
+    fn split_functions(&self) -> Option<&FileSymbols> {
+        let open = || {
+            let debug = if self.has_full_symbols() { None } else { self.debug_file() };
+            Some(FileSymbols::new(debug?, self.target.limits()))
+        };
+        self.read.split_functions.get_or_init(open).as_ref()
+    }
+
+    /// The function that holds each of the link-time addresses `offsets`, as the symbol tables of its files have it.
+    pub(crate) fn functions_at(&self, offsets: &[u64]) -> Vec<Option<Symbol>> {
+        let mut found = vec![None; offsets.len()];
+        let tables: [fn(&Self) -> Option<&FileSymbols>; 2] = [Self::split_functions, Self::functions];
+        for table in tables {
+            let missing: Vec<usize> = (0..offsets.len()).filter(|index| found[*index].is_none()).collect();
+            let wanted: Vec<u64> = missing.iter().map(|index| offsets[*index]).collect();
+            if let Some(table) = Some(self).filter(|_| !wanted.is_empty()).and_then(table) {
+                missing.into_iter().zip(table.functions_at(&wanted)).for_each(|(index, symbol)| found[index] = symbol);
+            }
+        }
+        found
+    }
+
+    /// The functions of this name in its files, at link-time addresses.
+    #[cfg(feature = "profile")]
+    pub(crate) fn functions_named(&self, name: &str) -> Vec<Symbol> {
+        let named = |table: Option<&FileSymbols>| table.map(|table| table.functions_named(name)).unwrap_or_default();
+        let found = named(self.functions());
+        if found.is_empty() { named(self.split_functions()) } else { found }
+    }
+
+    /// The function that holds `addr`, as its files or the image have it, at its run-time address.
     pub(crate) fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
         let bias = self.image()?.bias();
-        let Some(file) = self.functions() else { return self.exports()?.function_at(addr) };
-        let symbol = file.function_at(addr.0.wrapping_sub(bias))?;
-        Some(Symbol { addr: symbol.addr.offset(bias), ..symbol })
+        let symbol = self.functions_at(&[addr.0.wrapping_sub(bias)]).pop().flatten();
+        if symbol.is_none() && self.file().is_none() {
+            return self.exports()?.function_at(addr);
+        }
+        symbol.map(|symbol| Symbol { addr: symbol.addr.offset(bias), ..symbol })
     }
 
     /// Its debug information.
@@ -140,9 +180,8 @@ impl<'t> MappedObject<'t> {
 
     fn data_symbols(&self) -> DataSymbols {
         let limits = self.target.limits();
-        let has_symbols = |file: &&File| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols());
         let mut symbols = self.file().map(|file| DataSymbols::read(file, limits)).unwrap_or_default();
-        if self.file().filter(has_symbols).is_none()
+        if !self.has_full_symbols()
             && let Some(debug) = self.debug_file()
         {
             let full = DataSymbols::read(debug, limits);

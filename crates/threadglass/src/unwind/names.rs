@@ -108,8 +108,7 @@ fn functions_at(
     let is_unnamed = |functions: &Vec<FunctionAt>| functions.last().is_none_or(|function| function.name.is_none());
     let unnamed: Vec<usize> = (0..addrs.len()).filter(|index| is_unnamed(&described[*index])).collect();
     let wanted: Vec<u64> = unnamed.iter().map(|index| offsets[*index]).collect();
-    let file = if wanted.is_empty() { None } else { object.functions() };
-    let symbols = file.map_or_else(|| vec![None; wanted.len()], |file| file.functions_at(&wanted));
+    let symbols = object.functions_at(&wanted);
     for (index, symbol) in unnamed.into_iter().zip(symbols) {
         if limits.is_over() {
             break;

@@ -10,7 +10,7 @@ use crate::symbols::{MappedObject, Objects};
 use crate::target::{Live, Module, Target};
 use crate::unwind::{FrameNames, Known, Place, Space, StackWords, Walk, Walker};
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ pub(super) struct ProgramImage<'a> {
     objects: Arc<Objects<'a>>,
     space: Arc<Space<'a>>,
     known: Known,
+    /// First addresses of functions that no table names, by addresses in them.
+    bounds: HashMap<RemoteAddr, u64>,
     /// Objects whose names are taken care of, which must happen while the process lives.
     pinned: HashSet<RemoteAddr>,
     /// When its maps are to be compared again, and how long after that.
@@ -55,6 +57,7 @@ impl<'a> ProgramImage<'a> {
             objects: look.objects.clone(),
             space: look.space.clone(),
             known: Known::default(),
+            bounds: HashMap::new(),
             pinned: HashSet::new(),
             next_check: Instant::now() + FIRST_CHECK,
             pause: FIRST_CHECK,
@@ -90,6 +93,10 @@ impl<'a> ProgramImage<'a> {
             && self.pinned.insert(object.module.base)
         {
             object.pin();
+            if !object.has_full_symbols() {
+                // Its unwind table tells where its functions begin; it is in the process's memory.
+                self.known.row(&self.space, addr);
+            }
         }
     }
 
@@ -115,12 +122,26 @@ impl<'a> ProgramImage<'a> {
     /// Looks all `places` up at once, which costs little more than one.
     pub(super) fn look_up(&mut self, places: &[Place]) {
         self.names.look_up(places);
+        for place in places {
+            if self.names.frames(place).iter().all(|frame| frame.function.is_none())
+                && let Some(row) = self.known.row(&self.space, place.lookup().0)
+            {
+                self.bounds.insert(place.lookup(), row.function.0);
+            }
+        }
     }
 
-    /// The frames at a place that was looked up: inlined functions first. Code that is in no file goes by the
-    /// name of its mapping.
+    /// The frames at a place that was looked up: inlined functions first. A function that no table names goes by the
+    /// place where it begins in its object, code that is in no file by the name of its mapping.
     pub(super) fn frames(&self, place: &Place) -> Vec<Frame> {
         let mut frames = self.names.frames(place);
+        if let (Some(start), Some(object)) = (self.bounds.get(&place.lookup()), self.objects.at(place.lookup())) {
+            let name = format!("{}+{:#x}", object.module.name(), start.wrapping_sub(object.module.base.0));
+            for frame in &mut frames {
+                frame.function = Some(name.clone());
+                frame.offset = place.pc.0.checked_sub(*start);
+            }
+        }
         // Between the segments of an object there may be generated code, which is not its own.
         let object = self.objects.at(place.lookup()).filter(|object| self.pinned.contains(&object.module.base));
         let image = object.and_then(MappedObject::image);

@@ -14,6 +14,7 @@ use crate::model::{
 };
 use crate::perf::Sample;
 use crate::proc::parse_stat;
+use crate::symbols::Objects;
 use crate::target::{Live, Target, TargetError};
 use crate::unwind::{Place, Walk};
 use std::collections::{HashMap, HashSet};
@@ -101,11 +102,12 @@ impl<'a> Recorder<'a> {
     /// Takes a process, or what has become of it, as an image.
     pub(super) fn add(&mut self, pid: i32, live: Live) -> Result<(), ProfileError> {
         let live = self.opened.keep(live.with_limits(&self.limits));
-        let mut image = ProgramImage::new(live, &Look::new(live));
+        let look = Look::new(live);
+        let mut image = ProgramImage::new(live, &look);
         if pid == self.pid.0 {
             let identity = live.identity();
             self.process = Process { pid: self.pid, name: identity.name, exe: identity.exe };
-            self.find_region(live)?;
+            self.find_region(live, &look.objects)?;
         }
         if self.eager {
             let code = live.maps().iter().filter(|map| map.exec && map.is_file());
@@ -118,13 +120,13 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    fn find_region(&mut self, live: &Live) -> Result<(), ProfileError> {
+    fn find_region(&mut self, live: &Live, objects: &Objects<'_>) -> Result<(), ProfileError> {
         let wanted = self.options.region.is_some() || self.options.histogram;
         if !wanted || self.region.is_some() {
             return Ok(());
         }
         let look = self.limits.begin();
-        let place = FoundRegion::find(live, self.options.region.as_ref());
+        let place = FoundRegion::find(live, objects, self.options.region.as_ref());
         self.limits.report(&mut self.gaps);
         drop(look);
         let place = match place {

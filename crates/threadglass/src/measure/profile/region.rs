@@ -2,9 +2,10 @@
 
 use super::ProfileError;
 use crate::RemoteAddr;
-use crate::elf::{FileSymbols, Image};
+use crate::elf::Image;
 use crate::model::{Histogram, Remedy};
 use crate::proc::map_at;
+use crate::symbols::Objects;
 use crate::target::{Live, Module, Target};
 use ::perf::histogram::{LARGEST, Layout};
 use std::ops::Range;
@@ -46,7 +47,7 @@ impl FoundRegion {
     }
 
     /// Finds `region`, or the program's code, in a process.
-    pub(super) fn find(live: &Live, region: Option<&Region>) -> Result<Self, ProfileError> {
+    pub(super) fn find(live: &Live, objects: &Objects<'_>, region: Option<&Region>) -> Result<Self, ProfileError> {
         let missing = |text: String| ProfileError::Region(text, None);
         let code_of = |module: Option<&Module>| module.and_then(|module| Self::of_module(live, module));
         match region {
@@ -67,7 +68,7 @@ impl FoundRegion {
                 let what = format!("code from {addr} on");
                 Ok(Self { range: addr.0..map.end.0, bias, what, object: module.map(object) })
             }
-            Some(Region::Function { name, module }) => Self::of_function(live, name, module.as_deref()),
+            Some(Region::Function { name, module }) => Self::of_function(objects, name, module.as_deref()),
         }
     }
 
@@ -78,17 +79,16 @@ impl FoundRegion {
         Some(Self { range: from..to, bias: bias(live, module), what, object: Some(object(module)) })
     }
 
-    fn of_function(live: &Live, name: &str, module: Option<&str>) -> Result<Self, ProfileError> {
-        let candidates = live.modules().iter().filter(|one| module.is_none_or(|name| is_called(one, name)));
+    fn of_function(objects: &Objects<'_>, name: &str, module: Option<&str>) -> Result<Self, ProfileError> {
+        let candidates = objects.all().iter().filter(|one| module.is_none_or(|name| is_called(one.module, name)));
         let mut found = Vec::new();
-        for module in candidates {
-            let Some(file) = live.open_module(module) else { continue };
-            let bias = bias(live, module);
-            for symbol in FileSymbols::new(&file, live.limits()).functions_named(name) {
+        for candidate in candidates {
+            let Some(bias) = candidate.image().map(Image::bias) else { continue };
+            for symbol in candidate.functions_named(name) {
                 let start = symbol.addr.0.wrapping_add(bias);
                 let range = start..start.saturating_add(symbol.size.max(1));
-                let what = format!("{name} in {}", module.name());
-                found.push(Self { range, bias, what, object: Some(object(module)) });
+                let what = format!("{name} in {}", candidate.module.name());
+                found.push(Self { range, bias, what, object: Some(object(candidate.module)) });
             }
         }
         match found.len() {
