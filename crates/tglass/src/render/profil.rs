@@ -4,7 +4,7 @@ use super::table::{Cell, Table};
 use super::{BOLD, DIM, FAIR, gaps, paint, safe};
 use std::collections::HashMap;
 use threadglass::model::{
-    FunctionShare, Profile, ProfileClock as Clock, ProfileEnd as End, ProfileKind as Kind, RangeShare,
+    FunctionShare, Profile, ProfileClock as Clock, ProfileEnd as End, ProfileKind as Kind, RangeShare, WaitShare,
 };
 
 /// Functions and waits that are listed; the rest is added up.
@@ -16,6 +16,8 @@ const RANGES: usize = 8;
 /// Stacks that are listed, and frames of each.
 const STACKS: usize = 8;
 const FRAMES: usize = 6;
+/// Holders of one lock that are listed.
+const HOLDERS: usize = 2;
 /// A range with less of all ticks is not worth a line.
 const LEAST: f64 = 0.5;
 
@@ -180,7 +182,7 @@ fn waits(profile: &Profile) -> String {
             percent(share.percent),
             format!("{:.1}", share.threads).into(),
             what.into(),
-            or_dash(share.held_by.as_deref()),
+            holders(share),
             or_dash(share.function.as_deref()),
         ]);
     }
@@ -189,6 +191,20 @@ fn waits(profile: &Profile) -> String {
         out += &format!("  and {} more\n", rest.len());
     }
     out
+}
+
+/// One holder, or the most frequent ones with their shares.
+fn holders(share: &WaitShare) -> Cell {
+    let Some(first) = share.holders.first() else { return Cell::styled("-", DIM) };
+    if share.holders.len() == 1 {
+        return safe(&first.name).into();
+    }
+    let told = share.holders.iter().take(HOLDERS).map(|it| format!("{} {:.0} %", safe(&it.name), it.percent));
+    let mut told: Vec<String> = told.collect();
+    if let Some(rest) = share.holders.get(HOLDERS..).filter(|rest| !rest.is_empty()) {
+        told.push(format!("{} more {:.0} %", rest.len(), rest.iter().map(|it| it.percent).sum::<f64>()));
+    }
+    told.join(", ").into()
 }
 
 fn percent(value: f64) -> Cell {

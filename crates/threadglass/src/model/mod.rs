@@ -26,8 +26,8 @@ pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind, Member};
 pub use frame::{CallSite, Frame, StackEnd};
 pub use profile::{
-    FunctionShare, Histogram, Mapped, Profile, ProfileClock, ProfileEnd, ProfileKind, ProfiledProcess, RangeShare,
-    StackShare, WaitShare,
+    FunctionShare, Histogram, HolderShare, Mapped, Profile, ProfileClock, ProfileEnd, ProfileKind, ProfiledProcess,
+    RangeShare, StackShare, WaitShare,
 };
 pub use remedy::Remedy;
 pub use set_plan::{NotKicked, SetDone, SetPlan, SetReport, UndoDone, UndoReport, WordWrite};

@@ -102,6 +102,18 @@ pub struct StackShare {
     pub samples: u64,
 }
 
+/// Who was seen to hold what threads wait for.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct HolderShare {
+    /// The holder, in words.
+    pub name: String,
+    /// How often a thread waited for it.
+    pub samples: u64,
+    /// Of all waits for the same thing.
+    pub percent: f64,
+}
+
 /// Something that threads were seen to wait for.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
@@ -114,6 +126,8 @@ pub struct WaitShare {
     pub address: Option<RemoteAddr>,
     /// Who held it most often, in words.
     pub held_by: Option<String>,
+    /// All that were seen to hold it, those that threads waited for most often first.
+    pub holders: Vec<HolderShare>,
     /// The function of the program that waits most often.
     pub function: Option<String>,
     /// How often a thread was seen to wait for it.

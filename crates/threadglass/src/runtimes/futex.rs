@@ -50,7 +50,12 @@ impl FutexWait {
     /// The wait of a thread that is blocked in `call`; `None` when it is not in such a call.
     pub fn of(call: &SyscallFile) -> Option<Self> {
         let SyscallFile::Inside { number, args, .. } = call else { return None };
-        let (word, how, value, deadline) = match *number {
+        Self::in_call(*number, args)
+    }
+
+    /// The wait of a thread that is blocked in the system call `number` with `args`; `None` when that is another call.
+    pub fn in_call(number: i64, args: &[u64; 6]) -> Option<Self> {
+        let (word, how, value, deadline) = match number {
             FUTEX | RESTART_SYSCALL => (args[0], args[1], args[2], args[3]),
             // word, value, mask, flags (size in the low bits), deadline
             FUTEX_WAIT => (args[0], args[3] & PRIVATE, args[1], args[4]),
@@ -65,10 +70,10 @@ impl FutexWait {
         };
         // What only looks like one: the registers are those of some other call.
         let is_other = how & !(COMMAND | PRIVATE | REALTIME) & 0xffff_ffff != 0 || word % 4 != 0 || word < 4096;
-        if is_other && *number != FUTEX_WAIT {
+        if is_other && number != FUTEX_WAIT {
             return None;
         }
-        let restarted = *number == RESTART_SYSCALL;
+        let restarted = number == RESTART_SYSCALL;
         Some(Self {
             word: RemoteAddr(word),
             op,

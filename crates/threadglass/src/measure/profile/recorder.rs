@@ -3,14 +3,14 @@
 use super::flat::{self, Tick};
 use super::image::{OpenedProcesses, ProgramImage, here};
 use super::region::FoundRegion;
-use super::{Options, ProfileError, empty, most_first, percent};
+use super::{Options, ProfileError, empty, most_first, percent, stop_words};
 use crate::Pid;
 use crate::limits::Limits;
-use crate::look::Look;
+use crate::look::{Look, Names, Scope};
 use crate::measure::bounded;
 use crate::model::{
     Frame, Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process,
-    StackShare,
+    StackShare, Stop, StopKind,
 };
 use crate::perf::Sample;
 use crate::proc::parse_stat;
@@ -334,6 +334,7 @@ impl<'a> Recorder<'a> {
             histogram,
             ..empty(Kind::Cpu, self.process.clone(), self.options.rate, duration, end)
         };
+        self.tell_stop();
         self.tell_gaps(counted);
         Profile { gaps: self.gaps, ..profile }
     }
@@ -360,6 +361,21 @@ impl<'a> Recorder<'a> {
             samples: *samples,
         });
         most_first(stacks.collect())
+    }
+
+    /// Says that there is nothing to sample because every thread is stopped.
+    fn tell_stop(&mut self) {
+        let Some(live) = self.live().filter(|_| self.samples == 0) else { return };
+        let Ok(snapshot) = Look::new(live).take(Scope::Threads, Names::None) else { return };
+        let stops: Vec<&Stop> = snapshot.threads.iter().filter_map(|thread| thread.stop.as_ref()).collect();
+        if let Some(stop) = stops.first().filter(|_| stops.len() == snapshot.threads.len()) {
+            let how = match stop.kind {
+                StopKind::JobControl => "; SIGCONT continues them",
+                _ => "",
+            };
+            let why = format!("all threads ({}) are {}{how}", stops.len(), stop_words(stop));
+            self.gaps.push(Gap::whole("CPU time", why));
+        }
     }
 
     fn tell_gaps(&mut self, all: u64) {

@@ -3,14 +3,15 @@
 use super::flat::{self, Tick};
 use super::image::ProgramImage;
 use super::recorder::mapped;
-use super::{Options, ProfileError, Progress, SamplingError, empty, most_first, percent};
+use super::{Options, ProfileError, Progress, SamplingError, empty, most_first, percent, stop_words};
 use crate::arch::Registers;
 use crate::look::{Look, Names, Scope};
 use crate::measure::bounded;
 use crate::model::{
-    Gap, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, Snapshot, StackShare, SyncKind,
-    Thread, ThreadState, WaitShare,
+    Gap, HolderShare, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, Snapshot,
+    StackShare, SyncKind, Thread, ThreadState, WaitShare,
 };
+use crate::runtimes::FutexWait;
 use crate::symbols::DataNames;
 use crate::target::{KernelFacts, Live, Target, TargetError};
 use crate::unwind::{Place, StackWords};
@@ -25,8 +26,15 @@ const MAX_DISTINCT: usize = 1 << 18;
 /// How far a chain of holders that wait themselves is followed.
 const MAX_CHAIN: usize = 8;
 
-/// What a thread waits for: an object, or a system call.
-type Cause = (Option<(SyncKind, RemoteAddr)>, String);
+/// What a thread waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Cause {
+    Object(SyncKind, RemoteAddr),
+    /// A word, of which the look does not say more: the wait was too short to find out.
+    Word(RemoteAddr),
+    /// A system call, or a stop.
+    Other(String),
+}
 
 /// Records where the threads of a process wait. `wait` is called to wait for a time, and gives true to end the
 /// recording. The share of a wait among the samples is its share of all time that threads spent waiting.
@@ -50,6 +58,7 @@ pub fn record_waits(
         names: HashMap::new(),
         stacks: HashMap::new(),
         causes: HashMap::new(),
+        words: HashMap::new(),
         threads: HashSet::new(),
         samples: 0,
         moved: 0,
@@ -87,6 +96,8 @@ struct Waits<'a> {
     /// By places and what is waited for.
     stacks: HashMap<(Vec<Place>, Vec<String>), (bool, u64)>,
     causes: HashMap<Cause, CauseCounts>,
+    /// What a word that threads slept on was seen to belong to. Memory may be used for one thing after the other.
+    words: HashMap<RemoteAddr, Vec<(SyncKind, RemoteAddr)>>,
     threads: HashSet<Lwp>,
     samples: u64,
     moved: u64,
@@ -104,26 +115,52 @@ impl Waits<'_> {
     fn take(&mut self, snapshot: &Snapshot) {
         let by_lwp: HashMap<Lwp, &Thread> =
             snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
-        for thread in snapshot.threads.iter().filter(|thread| thread.state == ThreadState::Sleep) {
+        for thread in snapshot.threads.iter().filter(|thread| is_waiting(thread)) {
             let Some(lwp) = thread.lwp else { continue };
-            let Some((places, whole)) = self.stack(lwp, thread) else {
-                self.moved += 1;
-                continue;
-            };
             self.samples += 1;
             self.threads.insert(lwp);
-            let words = self.words(thread, &by_lwp);
-            let seen = self.causes.entry(cause(thread)).or_default();
+            let cause = self.cause(thread);
+            let words = self.words(thread, &cause, &by_lwp);
+            let stack = self.stack(lwp, thread);
+            let Some(seen) = bounded(&mut self.causes, cause, MAX_DISTINCT) else { continue };
             seen.samples += 1;
             if let Some(holder) = words.iter().find_map(|word| word.strip_prefix("held by ")) {
                 *seen.holders.entry(holder.to_owned()).or_default() += 1;
             }
+            let (places, whole) = stack.unwrap_or_else(|| {
+                self.moved += 1;
+                (Vec::new(), false)
+            });
             if let Some(site) = places.iter().find(|place| !self.image.live.is_in_libc(place.lookup())) {
                 *seen.sites.entry(*site).or_default() += 1;
             }
             if let Some(stack) = bounded(&mut self.stacks, (places, words), MAX_DISTINCT) {
                 *stack = (whole, stack.1 + 1);
             }
+        }
+    }
+
+    /// What a thread waits for, as far as this look or one before it could tell.
+    fn cause(&mut self, thread: &Thread) -> Cause {
+        if let Some(stop) = &thread.stop {
+            return Cause::Other(stop_words(stop));
+        }
+        let call = thread.syscall.as_ref();
+        let word = call.and_then(|call| FutexWait::in_call(call.number, &call.args)).map(|wait| wait.word);
+        match (&thread.waits_for, word) {
+            (Some(waits), word) if waits.kind != SyncKind::Futex => {
+                let object = (waits.kind, waits.address);
+                if let Some(owners) = word.and_then(|word| bounded(&mut self.words, word, MAX_DISTINCT))
+                    && owners.len() < 2
+                    && !owners.contains(&object)
+                {
+                    owners.push(object);
+                }
+                Cause::Object(waits.kind, waits.address)
+            }
+            (_, Some(word)) => Cause::Word(word),
+            (Some(waits), None) => Cause::Object(waits.kind, waits.address),
+            (None, None) => Cause::Other(call.map_or_else(|| "asleep".to_owned(), |call| call.name.to_string())),
         }
     }
 
@@ -144,8 +181,14 @@ impl Waits<'_> {
     }
 
     /// What a thread waits for, who holds it, what that one waits for, and so on.
-    fn words(&mut self, thread: &Thread, by_lwp: &HashMap<Lwp, &Thread>) -> Vec<String> {
+    fn words(&mut self, thread: &Thread, cause: &Cause, by_lwp: &HashMap<Lwp, &Thread>) -> Vec<String> {
         let mut words = Vec::new();
+        match cause {
+            // Whatever it would wait for, it cannot take it.
+            Cause::Other(what) if thread.stop.is_some() => return vec![what.clone()],
+            Cause::Word(word) if thread.waits_for.is_none() => words.push(self.told(&self.owner_of(*word))),
+            _ => {}
+        }
         let mut next = thread;
         let mut passed = HashSet::from([thread.lwp]);
         for _ in 0..MAX_CHAIN {
@@ -169,6 +212,18 @@ impl Waits<'_> {
         words
     }
 
+    /// The object that a word belongs to: what another look found out, or the word itself.
+    fn owner_of(&self, word: RemoteAddr) -> (SyncKind, RemoteAddr) {
+        match self.words.get(&word).map(Vec::as_slice) {
+            Some([owner]) => *owner,
+            _ => (SyncKind::Futex, word),
+        }
+    }
+
+    fn told(&mut self, (kind, address): &(SyncKind, RemoteAddr)) -> String {
+        format!("{} {}", kind.word(), self.name(*address, None))
+    }
+
     fn name(&mut self, address: RemoteAddr, known: Option<&str>) -> String {
         let data = &mut self.data;
         let name = self.names.entry(address).or_insert_with(|| {
@@ -180,7 +235,10 @@ impl Waits<'_> {
     fn finish(mut self, options: &Options, looks: u64, duration: Duration, end: End) -> Profile {
         let mut gaps = Vec::new();
         if self.moved > 0 {
-            gaps.push(Gap::whole(format!("stacks of {} waits", self.moved), "they ended during the look"));
+            gaps.push(Gap::whole(
+                format!("stacks of {} waits", self.moved),
+                "the waits ended during the look; they are counted",
+            ));
         }
         let look = self.image.live.limits().begin();
         let places: Vec<Place> = self.stacks.keys().flat_map(|(places, _)| places.iter().copied()).collect();
@@ -188,19 +246,30 @@ impl Waits<'_> {
         self.image.live.limits().report(&mut gaps);
         drop(look);
         let all = self.samples;
-        let causes = std::mem::take(&mut self.causes);
+        let mut causes: HashMap<Result<(SyncKind, RemoteAddr), String>, CauseCounts> = HashMap::new();
+        for (cause, seen) in std::mem::take(&mut self.causes) {
+            let resolved = match cause {
+                Cause::Object(kind, address) => Ok((kind, address)),
+                Cause::Word(word) => Ok(self.owner_of(word)),
+                Cause::Other(what) => Err(what),
+            };
+            causes.entry(resolved).or_default().add(seen);
+        }
         let mut sites: HashMap<Place, u64> = HashMap::new();
         let mut shares = Vec::new();
-        for ((object, call), seen) in causes {
+        for (cause, seen) in causes {
+            let (object, call) = cause.map_or_else(|call| (None, call), |object| (Some(object), String::new()));
             for (site, samples) in &seen.sites {
                 *sites.entry(*site).or_default() += samples;
             }
             let most = seen.sites.iter().max_by_key(|(place, samples)| (**samples, place.pc)).map(|(place, _)| *place);
+            let holders = seen.holders();
             shares.push(WaitShare {
                 kind: object.map(|(kind, _)| kind),
                 name: object.map_or(call, |(_, address)| self.name(address, None)),
                 address: object.map(|(_, address)| address),
-                held_by: seen.holders.into_iter().max_by_key(|(name, samples)| (*samples, name.clone())).map(|it| it.0),
+                held_by: holders.first().map(|holder| holder.name.clone()),
+                holders,
                 function: most.and_then(|place| self.image.frames(&place).pop()?.function),
                 samples: seen.samples,
                 percent: percent(seen.samples, all),
@@ -235,9 +304,27 @@ impl Waits<'_> {
     }
 }
 
-fn cause(thread: &Thread) -> Cause {
-    match &thread.waits_for {
-        Some(waits) => (Some((waits.kind, waits.address)), String::new()),
-        None => (None, thread.syscall.as_ref().map_or_else(|| "asleep".to_owned(), |call| call.name.to_string())),
+impl CauseCounts {
+    fn add(&mut self, other: Self) {
+        self.samples += other.samples;
+        other.holders.into_iter().for_each(|(name, samples)| *self.holders.entry(name).or_default() += samples);
+        other.sites.into_iter().for_each(|(site, samples)| *self.sites.entry(site).or_default() += samples);
     }
+
+    /// Who held it, those that threads waited for most often first.
+    fn holders(&self) -> Vec<HolderShare> {
+        let share = |(name, samples): (&String, &u64)| HolderShare {
+            name: name.clone(),
+            samples: *samples,
+            percent: percent(*samples, self.samples),
+        };
+        let mut holders: Vec<HolderShare> = self.holders.iter().map(share).collect();
+        holders.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.name.cmp(&b.name)));
+        holders
+    }
+}
+
+/// Whether a thread does nothing until something happens.
+fn is_waiting(thread: &Thread) -> bool {
+    matches!(thread.state, ThreadState::Sleep | ThreadState::Stopped | ThreadState::StoppedAsleep)
 }
