@@ -2,7 +2,6 @@
 //! target, for as long as its guard lives or for good, and says so in its name.
 
 mod adjust;
-mod cgroup;
 mod copy_stack;
 mod fits;
 #[cfg(feature = "agent")]

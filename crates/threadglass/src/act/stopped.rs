@@ -1,11 +1,11 @@
 //! One thread of a live process, stopped for as long as a guard lives.
 
-use crate::act::cgroup::frozen;
 use crate::act::seccomp::{danger_of_stop, may_restart};
 use crate::arch::syscall::{EPOLL_PWAIT, EPOLL_PWAIT2, EPOLL_WAIT, IO_GETEVENTS, RT_SIGTIMEDWAIT, SEMOP, SEMTIMEDOP};
 use crate::arch::{GeneralRegisters, Restart};
 use crate::model::{Remedy, SignalSet};
 use crate::proc::{SyscallFile, parse_stat, parse_status, parse_syscall};
+use crate::sys::cgroup::frozen;
 use crate::sys::ptrace::{Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask};
 use crate::{Lwp, Pid};
 use nix::errno::Errno;

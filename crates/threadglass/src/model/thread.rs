@@ -39,6 +39,8 @@ pub enum StopKind {
     Traced,
     /// A suspension of ours.
     Suspended,
+    /// A frozen control group.
+    Frozen,
 }
 
 /// A stop.
@@ -47,10 +49,24 @@ pub enum StopKind {
 pub struct Stop {
     /// What sort of stop.
     pub kind: StopKind,
-    /// Name of the tracer.
+    /// Name of the tracer; of a frozen group, the command that thaws it.
     pub by: Option<String>,
     /// Its pid, or that of its thread that traces.
     pub pid: Option<Pid>,
+}
+
+impl Stop {
+    /// In words: `stopped by the debugger gdb (pid 4711)`.
+    pub fn text(&self) -> String {
+        match (self.kind, &self.by, self.pid) {
+            (StopKind::JobControl, ..) => "stopped by job control".to_owned(),
+            (StopKind::Traced, Some(name), Some(pid)) => format!("stopped by the debugger {name} (pid {pid})"),
+            (StopKind::Traced, ..) => "stopped by a debugger".to_owned(),
+            (StopKind::Suspended, _, Some(pid)) => format!("suspended by process {pid}"),
+            (StopKind::Suspended, ..) => "suspended".to_owned(),
+            (StopKind::Frozen, ..) => "frozen with the control group".to_owned(),
+        }
+    }
 }
 
 /// Who made the thread.

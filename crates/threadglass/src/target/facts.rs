@@ -190,6 +190,16 @@ pub trait KernelFacts {
         None
     }
 
+    /// What thaws the control group of the process, if that is frozen.
+    fn frozen(&self) -> Option<String> {
+        None
+    }
+
+    /// For how long CPU quotas have kept the process from running so far, in microseconds.
+    fn throttled_us(&self) -> Option<u64> {
+        None
+    }
+
     /// Name of a tracing thread, to tell a debugger from our own `suspend`.
     fn tracer_name(&self, _tracer: i32) -> Option<Vec<u8>> {
         None

@@ -1,11 +1,11 @@
 //! Which processes are left alone, and why: told before anything is changed.
 
 use super::{InjectError, calls, spare};
-use crate::act::cgroup::frozen;
 use crate::act::fits::{is_sanitizer, misfit_file};
 use crate::elf::Image;
 use crate::memory::Memory;
 use crate::proc::{KernelState, parse_file_limit, parse_status};
+use crate::sys::cgroup::frozen;
 use crate::target::{KernelFacts, Library, Live, Module, Target};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashSet;

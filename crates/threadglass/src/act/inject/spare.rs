@@ -1,7 +1,7 @@
 //! How much memory the control groups of a process leave it: one that has none to spare is killed for using more.
 
 use crate::Pid;
-use crate::act::cgroup::Group;
+use crate::sys::cgroup::Group;
 use std::path::{Path, PathBuf};
 
 /// What the agent may come to: half a megabyte to load it (measured), and the first pages of its table.

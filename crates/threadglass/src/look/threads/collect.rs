@@ -5,7 +5,7 @@ use super::pairing::{self, Pairs};
 use super::running;
 use crate::Lwp;
 use crate::look::Look;
-use crate::model::{Gap, Libc, SCHEMA, Snapshot, TargetInfo, Thread};
+use crate::model::{Gap, Libc, SCHEMA, Snapshot, Stop, StopKind, TargetInfo, Thread};
 use crate::runtimes::glibc::{Layout, LayoutError};
 use crate::target::{Identity, Library, LwpFacts, Target, TargetError};
 use std::collections::BTreeMap;
@@ -113,6 +113,11 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
         threads.push(describer.living(facts, descriptor, &mut gaps));
     }
     threads.extend(pairs.zombies.iter().map(|zombie| describer.zombie(zombie)));
+    if let Some(thaw) = target.frozen() {
+        for thread in threads.iter_mut().filter(|thread| thread.stop.is_none() && thread.lwp.is_some()) {
+            thread.stop = Some(Stop { kind: StopKind::Frozen, by: Some(thaw.clone()), pid: None });
+        }
+    }
     target.limits().report(&mut gaps);
     threads.sort_by_key(|thread| (thread.lwp.is_none(), thread.lwp != Some(leader), thread.lwp));
 

@@ -45,6 +45,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     if let Some(denial) = target.denial() {
         return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() });
     }
+    let throttled = target.throttled_us();
     let look = Look::new(target);
     let (mut snapshot, running) = repeat(&look, time)?;
     if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) {
@@ -76,7 +77,13 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
         name_most_wanted(&look, &mut snapshot);
         snapshot.groups = groups(&snapshot, &ages);
     }
-    snapshot.verdict = Some(verdict(&snapshot));
+    let mut verdict = verdict(&snapshot);
+    let throttled = target.throttled_us().zip(throttled).map(|(now, then)| now.saturating_sub(then) / 1000);
+    if let Some(ms @ 1..) = throttled {
+        verdict.text +=
+            &format!("; the CPU quota of its control group kept it from running for {ms} ms during the look");
+    }
+    snapshot.verdict = Some(verdict);
     Ok(snapshot)
 }
 

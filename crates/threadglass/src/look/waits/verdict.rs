@@ -1,7 +1,7 @@
 //! The answer in one sentence.
 
 use super::groups::is_idle;
-use super::words::{count, stopped};
+use super::words::count;
 use crate::look::frames;
 use crate::model::{
     Certainty, Finding, FindingKind, Frame, Libc, Snapshot, Stop, StopKind, SyncKind, Thread, ThreadState, Verdict,
@@ -113,8 +113,10 @@ fn of_stop(snapshot: &Snapshot, stop: &Stop, number: usize) -> Verdict {
         (StopKind::Traced, _) => Some("let the debugger continue the process, or detach it".to_owned()),
         (StopKind::Suspended, Some(by)) => Some(format!("kill {by}")),
         (StopKind::Suspended, None) => None,
+        (StopKind::Frozen, _) => stop.by.clone(),
     };
-    Verdict { way_out, ..of(VerdictKind::Stopped, Certainty::Certain, format!("{who} {}", stopped(stop))) }
+    let signal = if stop.kind == StopKind::JobControl { " (SIGSTOP or another stop signal)" } else { "" };
+    Verdict { way_out, ..of(VerdictKind::Stopped, Certainty::Certain, format!("{who} {}{signal}", stop.text())) }
 }
 
 fn runs(thread: &Thread) -> bool {

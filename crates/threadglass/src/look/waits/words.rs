@@ -3,7 +3,7 @@
 use super::calls;
 use super::findings::is_timed;
 use crate::arch::syscall_word;
-use crate::model::{Finding, FindingKind, Snapshot, Stop, StopKind, SyncKind, SyncObject, Thread, ThreadState};
+use crate::model::{Finding, FindingKind, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
@@ -151,10 +151,11 @@ impl Words<'_> {
             (ThreadState::Unknown, ..) => "is in an unknown state".to_owned(),
             (_, Some(object), _) => format!("waits {}", what_for(object)),
             (_, None, Some(call)) => format!("is {}{deep}", calls::doing(call)),
+            (_, None, None) if thread.stop.is_some() => "was running".to_owned(),
             (_, None, None) => format!("is asleep{deep}"),
         };
         match &thread.stop {
-            Some(stop) => format!("is {}; it {doing}", stopped(stop)),
+            Some(stop) => format!("is {}; it {doing}", stop.text()),
             None => doing,
         }
     }
@@ -177,20 +178,6 @@ pub(super) fn owner_died(object: &SyncObject, name: impl Fn(Lwp) -> String) -> S
         None => "the next thread that locks it is told, and must repair what it protects".to_owned(),
     };
     format!("the owner of {} died: {now}", label(object))
-}
-
-/// What keeps a thread stopped.
-pub(super) fn stopped(stop: &Stop) -> String {
-    let by = match (&stop.by, stop.pid) {
-        (Some(name), Some(pid)) => format!(" {name} (pid {pid})"),
-        (_, Some(pid)) => format!(" process {pid}"),
-        _ => String::new(),
-    };
-    match stop.kind {
-        StopKind::JobControl => "stopped by a signal (SIGSTOP or alike)".to_owned(),
-        StopKind::Traced => format!("stopped by a debugger{by}"),
-        StopKind::Suspended => format!("suspended by{by}"),
-    }
 }
 
 /// What a thread waits for that waits for `object`: `for mutex m`, `on condition variable c`.

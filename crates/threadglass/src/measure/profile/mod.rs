@@ -20,7 +20,7 @@ pub use record::{Source, record};
 pub use region::Region;
 pub use wait::record_waits;
 
-use crate::model::{Profile, ProfileEnd, ProfileKind, ProfiledProcess, SCHEMA, StackShare, Stop, StopKind};
+use crate::model::{Profile, ProfileEnd, ProfileKind, ProfiledProcess, SCHEMA, StackShare};
 pub use crate::perf::SamplingError;
 use crate::perf::{Begin, Ticks};
 use std::time::Duration;
@@ -95,16 +95,6 @@ fn empty(kind: ProfileKind, target: ProfiledProcess, rate: u32, duration: Durati
         mapped: Vec::new(),
         histogram: None,
         gaps: Vec::new(),
-    }
-}
-
-/// What keeps a thread stopped.
-fn stop_words(stop: &Stop) -> String {
-    match (stop.kind, &stop.by, stop.pid) {
-        (StopKind::JobControl, ..) => "stopped by job control".to_owned(),
-        (StopKind::Traced, Some(name), Some(pid)) => format!("stopped by {name} (pid {pid})"),
-        (StopKind::Traced, ..) => "stopped by a tracer".to_owned(),
-        (StopKind::Suspended, ..) => "suspended".to_owned(),
     }
 }
 

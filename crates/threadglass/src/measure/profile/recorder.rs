@@ -3,7 +3,7 @@
 use super::flat::{self, Tick};
 use super::image::{OpenedProcesses, ProgramImage, here};
 use super::region::FoundRegion;
-use super::{Options, ProfileError, empty, most_first, percent, stop_words};
+use super::{Options, ProfileError, empty, most_first, percent};
 use crate::Pid;
 use crate::limits::Limits;
 use crate::look::{Look, Names, Scope};
@@ -373,7 +373,7 @@ impl<'a> Recorder<'a> {
                 StopKind::JobControl => "; SIGCONT continues them",
                 _ => "",
             };
-            let why = format!("all threads ({}) are {}{how}", stops.len(), stop_words(stop));
+            let why = format!("all threads ({}) are {}{how}", stops.len(), stop.text());
             self.gaps.push(Gap::whole("CPU time", why));
         }
     }

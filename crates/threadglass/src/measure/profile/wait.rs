@@ -3,7 +3,7 @@
 use super::flat::{self, Tick};
 use super::image::ProgramImage;
 use super::recorder::mapped;
-use super::{Options, ProfileError, Progress, SamplingError, empty, most_first, percent, stop_words};
+use super::{Options, ProfileError, Progress, SamplingError, empty, most_first, percent};
 use crate::arch::Registers;
 use crate::look::{Look, Names, Scope};
 use crate::measure::bounded;
@@ -143,7 +143,7 @@ impl Waits<'_> {
     /// What a thread waits for, as far as this look or one before it could tell.
     fn cause(&mut self, thread: &Thread) -> Cause {
         if let Some(stop) = &thread.stop {
-            return Cause::Other(stop_words(stop));
+            return Cause::Other(stop.text());
         }
         let call = thread.syscall.as_ref();
         let word = call.and_then(|call| FutexWait::in_call(call.number, &call.args)).map(|wait| wait.word);

@@ -2,6 +2,7 @@
 
 use super::{Live, list_tasks};
 use crate::proc::{Stat, SyscallFile, parse_schedstat, parse_stat, parse_status, parse_syscall};
+use crate::sys::cgroup;
 use crate::sys::parallel::in_parallel;
 use crate::sys::{file, robust};
 use crate::target::{Elsewhere, KernelFacts, LwpFacts, SchedCounters, TargetError};
@@ -148,6 +149,14 @@ impl KernelFacts for Live {
         // The link is read, not followed: opening what it leads to might act on it.
         let link = nix::fcntl::readlinkat(&self.proc_dir, format!("fd/{number}").as_str()).ok()?;
         Some(link.to_string_lossy().into_owned())
+    }
+
+    fn frozen(&self) -> Option<String> {
+        cgroup::frozen(self.pid, self.witness)
+    }
+
+    fn throttled_us(&self) -> Option<u64> {
+        cgroup::throttled_us(self.pid)
     }
 
     fn tracer_name(&self, tracer: i32) -> Option<Vec<u8>> {

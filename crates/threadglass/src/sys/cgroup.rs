@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 /// A group, as far as it can be looked at from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Group {
+pub(crate) struct Group {
     /// Of version 2, which has one hierarchy for all controllers.
-    pub(super) is_v2: bool,
+    pub(crate) is_v2: bool,
     /// Where its hierarchy is mounted.
     mount: PathBuf,
     /// Its own directory.
@@ -16,7 +16,7 @@ pub(super) struct Group {
 
 impl Group {
     /// The groups of a thread that know of a controller: one of each version at most.
-    pub(super) fn of(pid: Pid, lwp: Lwp, controller: &str) -> Vec<Self> {
+    pub(crate) fn of(pid: Pid, lwp: Lwp, controller: &str) -> Vec<Self> {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self::parse(&read(&format!("/proc/{pid}/task/{lwp}/cgroup")), &read("/proc/self/mountinfo"), controller)
     }
@@ -38,7 +38,7 @@ impl Group {
     }
 
     /// Its directory and those of the groups that it is in.
-    pub(super) fn ancestors(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn ancestors(&self) -> impl Iterator<Item = &Path> {
         self.dir.ancestors().take_while(|dir| dir.starts_with(&self.mount))
     }
 
@@ -65,8 +65,23 @@ impl Group {
     }
 }
 
+/// For how long the CPU quota of its groups has kept a process from running so far, in microseconds.
+pub(crate) fn throttled_us(pid: Pid) -> Option<u64> {
+    let of_dir = |dir: &Path| {
+        let text = std::fs::read_to_string(dir.join("cpu.stat")).ok()?;
+        text.lines().find_map(|line| match line.split_once(' ')? {
+            ("throttled_usec", us) => us.trim().parse::<u64>().ok(),
+            ("throttled_time", ns) => ns.trim().parse::<u64>().ok().map(|ns| ns / 1000),
+            _ => None,
+        })
+    };
+    let groups = Group::of(pid, pid.leader(), "cpu");
+    // The quota of any group that it is in may be the one that counts.
+    groups.iter().flat_map(Group::ancestors).filter_map(of_dir).max()
+}
+
 /// What thaws the group of a thread, if that is frozen.
-pub(super) fn frozen(pid: Pid, lwp: Lwp) -> Option<String> {
+pub(crate) fn frozen(pid: Pid, lwp: Lwp) -> Option<String> {
     Group::of(pid, lwp, "freezer").iter().find(|group| group.is_frozen()).map(Group::thaw)
 }
 
