@@ -17,4 +17,4 @@ mod sampler;
 mod sys;
 
 pub use record::{Record, Registers, Sample};
-pub use sampler::{Error, HIGHEST_RATE, Losses, Options, Sampler, online_cpus, tasks};
+pub use sampler::{Error, HIGHEST_RATE, Losses, Options, Sampler, family, online_cpus, tasks};

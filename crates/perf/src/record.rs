@@ -24,6 +24,8 @@ pub struct Sample {
     pub time: u64,
     /// Which event it came from.
     pub id: u64,
+    /// Whether `ip` is in the kernel.
+    pub kernel: bool,
     /// Return addresses that the kernel found by frame pointers, if that was asked for; the first is `ip`.
     pub chain: Vec<u64>,
     /// Registers, if a copy of the stack was asked for and the program runs in 64-bit mode.
@@ -65,8 +67,14 @@ const THROTTLE: u32 = 5;
 const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
 const LOST_SAMPLES: u32 = 13;
+const KERNEL_MODE: u8 = 1;
 /// `PERF_CONTEXT_MAX` and above are marks in a chain, not addresses.
 const MARKS: u64 = -4095i64 as u64;
+
+/// In which mode the CPU was (`PERF_RECORD_MISC_CPUMODE_MASK`), by the header of a record.
+fn mode(bytes: &[u8]) -> u8 {
+    bytes.get(4).map_or(0, |low| low & 7)
+}
 
 /// Kind and length of the record that starts with these bytes.
 pub(crate) fn header(bytes: [u8; HEADER]) -> (u32, usize) {
@@ -98,7 +106,7 @@ pub fn decode(bytes: &[u8], parts: Parts) -> Option<Record> {
     let (kind, _) = header(bytes.get(..HEADER)?.try_into().ok()?);
     let mut reader = Reader(&bytes[HEADER..]);
     Some(match kind {
-        SAMPLE => Record::Sample(sample(&mut reader, parts)?),
+        SAMPLE => Record::Sample(Sample { kernel: mode(bytes) == KERNEL_MODE, ..sample(&mut reader, parts)? }),
         LOST => {
             let _id = reader.u64()?;
             Record::Lost(reader.u64()?)
@@ -161,6 +169,10 @@ mod tests {
         assert_eq!(header(bytes[..8].try_into().unwrap()), (SAMPLE, 40));
         let expected = Sample { ip: 0x1234, pid: 4, tid: 5, time: 99, id: 7, ..Sample::default() };
         assert_eq!(decode(&bytes, plain), Some(Record::Sample(expected.clone())));
+        // The mode of the CPU is in the header.
+        let mut in_kernel = bytes.clone();
+        in_kernel[4] = 1;
+        assert_eq!(decode(&in_kernel, plain), Some(Record::Sample(Sample { kernel: true, ..expected.clone() })));
 
         let user = -512i64 as u64;
         let words = [0x1234, ids, 99, 7, 3, user, 0x1234, 0x99, 2, 0xb, 0x5, 0x1234, 8, 0x0807_0605_0403_0201, 4];

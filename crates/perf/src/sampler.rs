@@ -25,6 +25,8 @@ pub struct Options {
     pub enable_on_exec: bool,
     /// Tell of threads that are created and end.
     pub threads: bool,
+    /// Sample the kernel's work for the threads too.
+    pub kernel: bool,
     /// Add the return addresses that the kernel finds by frame pointers, at most so many.
     pub chain: Option<u16>,
     /// Add registers and so many bytes of the stack (a multiple of 8), for unwinding.
@@ -41,6 +43,7 @@ impl Options {
             remove_on_exec: false,
             enable_on_exec: false,
             threads: false,
+            kernel: false,
             chain: None,
             stack: None,
         }
@@ -70,7 +73,7 @@ impl Options {
         let bit = |number: u32, on: bool| u64::from(on) << number;
         let flags = bit(0, self.enable_on_exec) // disabled until then
             | bit(1, self.inherit)
-            | bit(5, true) // exclude_kernel
+            | bit(5, !self.kernel) // exclude_kernel
             | bit(6, true) // exclude_hv
             | bit(12, self.enable_on_exec)
             | bit(13, self.threads)
@@ -161,6 +164,8 @@ pub struct Sampler {
     events: Vec<(i32, Event)>,
     rings: Vec<Ring>,
     cover: Cover,
+    /// Threads of other processes that may not be sampled.
+    refused: usize,
     losses: Losses,
     scratch: Vec<u8>,
 }
@@ -172,13 +177,26 @@ impl Sampler {
     pub fn of_process(pid: i32, except: Option<i32>, options: Options) -> Result<Self, Error> {
         Self::open(options, |known| {
             let all = tasks(pid).unwrap_or_else(|_| vec![pid]);
-            all.into_iter().filter(|tid| Some(*tid) != except && !known.contains(tid)).collect()
+            all.into_iter().filter(|tid| Some(*tid) != except && !known.contains(tid)).map(Wanted::required).collect()
+        })
+    }
+
+    /// Samples all threads of a process and of its children, theirs, and so on, those that exist already. Threads of
+    /// children that may not be sampled are left out.
+    pub fn of_family(pid: i32, options: Options) -> Result<Self, Error> {
+        Self::open(options, |known| {
+            let threads = |of: i32| tasks(of).unwrap_or_default().into_iter().map(move |tid| (of, tid));
+            let all = family(pid).into_iter().flat_map(threads).filter(|(_, tid)| !known.contains(tid));
+            all.map(|(of, tid)| Wanted { tid, is_required: of == pid }).collect()
         })
     }
 
     /// Samples the given threads (and with `inherit` those they create).
     pub fn of_threads(tids: &[i32], options: Options) -> Result<Self, Error> {
-        Self::open(options, |known| tids.iter().copied().filter(|tid| !known.contains(tid)).collect())
+        let unknown = |known: &BTreeSet<i32>, tid: &i32| !known.contains(tid);
+        Self::open(options, |known| {
+            tids.iter().copied().filter(|tid| unknown(known, tid)).map(Wanted::required).collect()
+        })
     }
 
     /// Samples whoever runs, of any process, by one event for each CPU. Needs CAP_PERFMON or root.
@@ -188,7 +206,7 @@ impl Sampler {
         Self::of_threads(&[EVERYBODY], options)
     }
 
-    fn open(options: Options, mut unknown: impl FnMut(&BTreeSet<i32>) -> Vec<i32>) -> Result<Self, Error> {
+    fn open(options: Options, mut unknown: impl FnMut(&BTreeSet<i32>) -> Vec<Wanted>) -> Result<Self, Error> {
         if !(1..=HIGHEST_RATE).contains(&options.rate) {
             return Err(Error::Rate(options.rate));
         }
@@ -196,7 +214,7 @@ impl Sampler {
         let (mut events, mut leaders): (Vec<(i32, Event)>, Vec<Option<usize>>) = (Vec::new(), vec![None; cpus.len()]);
         let mut known = BTreeSet::new();
         let mut rings = Vec::new();
-        let mut rounds = 0;
+        let (mut rounds, mut refused) = (0, 0);
         // A thread that is created while events are opened has inherited one or not: look until nobody is new.
         while rounds < 50 {
             let new = unknown(&known);
@@ -207,13 +225,17 @@ impl Sampler {
             if events.len().saturating_add(new.len().saturating_mul(cpus.len())).saturating_add(8) > limit {
                 return Err(Error::TooMany { threads: known.len() + new.len(), cpus: cpus.len(), limit });
             }
-            for tid in new {
+            for Wanted { tid, is_required } in new {
                 known.insert(tid);
                 for (cpu, leader) in cpus.iter().zip(&mut leaders) {
                     let event = match Event::open(&attr, tid, *cpu) {
                         Ok(event) => event,
                         // The thread has ended, or the CPU is gone.
                         Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENODEV)) => continue,
+                        Err(error) if !is_required && is_denial(&error) => {
+                            refused += 1;
+                            break;
+                        }
                         Err(error) => return Err(Error::Open(error)),
                     };
                     match *leader {
@@ -236,12 +258,17 @@ impl Sampler {
             cover = Cover::new(ids);
         }
         let losses = Losses::default();
-        Ok(Self { parts: options.parts(), events, rings, cover, losses, scratch: Vec::new() })
+        Ok(Self { parts: options.parts(), events, rings, cover, refused, losses, scratch: Vec::new() })
     }
 
     /// Number of events that are open.
     pub fn events(&self) -> usize {
         self.events.len()
+    }
+
+    /// Number of threads of child processes that may not be sampled.
+    pub fn refused(&self) -> usize {
+        self.refused
     }
 
     /// What could not be delivered so far.
@@ -306,6 +333,43 @@ fn ring(event: &Event, options: &Options) -> io::Result<Ring> {
             done => return done,
         }
     }
+}
+
+/// A thread that is to be sampled.
+struct Wanted {
+    tid: i32,
+    /// Whether there is no sampler without it.
+    is_required: bool,
+}
+
+impl Wanted {
+    fn required(tid: i32) -> Self {
+        Self { tid, is_required: true }
+    }
+}
+
+fn is_denial(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+/// Processes of one family that are sampled. The kernel lets no more than some ten thousand files be open.
+const LARGEST_FAMILY: usize = 4096;
+
+/// A process and all that descend from it, as far as their parents live.
+pub fn family(pid: i32) -> Vec<i32> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(&of) = all.get(next).filter(|_| all.len() < LARGEST_FAMILY) {
+        next += 1;
+        for tid in tasks(of).unwrap_or_default() {
+            let children = std::fs::read_to_string(format!("/proc/{of}/task/{tid}/children")).unwrap_or_default();
+            let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+            let new: Vec<i32> = children.filter(|child| !all.contains(child)).collect();
+            all.extend(new);
+        }
+    }
+    all.truncate(LARGEST_FAMILY);
+    all
 }
 
 /// The threads of a process.

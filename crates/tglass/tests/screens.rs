@@ -121,7 +121,7 @@ fn measurements() {
     for (name, args, lines) in [
         ("stats", &["stats", &pid, "-i", "100ms"][..], 5),
         ("profil-wait", &["profil", &pid, "--wait", "-d", "200ms"], 4),
-        ("profil", &["profil", &spin, "-d", "300ms"], 4),
+        ("profil", &["profil", &spin, "-d", "300ms"], 5),
         ("contend", &["contend", &pid, "-d", "100ms"], 9),
     ] {
         let answer = run(args);

@@ -294,11 +294,14 @@ pub struct ProfilArgs {
     #[arg(short = 'F', long, value_name = "RATE")]
     pub rate: Option<u32>,
     /// Show where threads wait, not where they run
-    #[arg(long, conflicts_with_all = ["command", "children", "scale", "offset", "function", "module", "histogram", "gmon"])]
+    #[arg(long, conflicts_with_all = ["command", "children", "kernel", "scale", "offset", "function", "module", "histogram", "gmon"])]
     pub wait: bool,
     /// Also profile child processes and the programs that they execute
     #[arg(long)]
     pub children: bool,
+    /// Also sample what the kernel does for the process (needs kernel.perf_event_paranoid=1, CAP_PERFMON or root)
+    #[arg(long)]
+    pub kernel: bool,
     /// Record whole stacks (implied by --folded, --svg and --pprof)
     #[arg(short = 'g', long)]
     pub stacks: bool,

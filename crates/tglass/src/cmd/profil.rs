@@ -92,6 +92,7 @@ fn options(args: &ProfilArgs, duration: Option<Duration>) -> Options {
     Options {
         stacks: args.stacks || args.folded.is_some() || args.svg.is_some() || args.pprof.is_some(),
         children: args.children,
+        kernel: args.kernel,
         region,
         scale: args.scale,
         histogram: args.histogram.is_some() || args.gmon.is_some(),

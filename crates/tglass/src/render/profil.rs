@@ -61,17 +61,35 @@ fn headline(profile: &Profile) -> String {
                 0 => format!("none {what}"),
                 count => paint(FAIR, &format!("{count} {what}")),
             });
-            format!("{} samples{outside}; {}", profile.samples, trouble.join(", "))
+            format!("{} samples{outside}; {}{}", profile.samples, trouble.join(", "), kernel_share(profile))
         }
         Kind::Wait => format!("{} waits seen, without a stop", profile.samples),
     };
     format!("{name}  {threads} in {seconds:.1} s{end}\n{}; {samples}\n\n", paint(DIM, &how))
 }
 
+/// How much of the CPU time was the kernel's.
+fn kernel_share(profile: &Profile) -> String {
+    let (Some(all), Some(kernel)) = (profile.cpu_ms, profile.kernel_ms) else { return String::new() };
+    if all == 0 && profile.samples == 0 {
+        return String::new();
+    }
+    let share = kernel as f64 * 100.0 / all.max(1) as f64;
+    let sampled = match profile.kernel {
+        Some(samples) => format!("{samples} samples"),
+        None => "not sampled".to_owned(),
+    };
+    format!("\n{share:.0} % of {:.2} s of CPU time in the kernel, {sampled}", all as f64 / 1000.0)
+}
+
 fn cpu(profile: &Profile) -> String {
     if profile.samples == 0 {
         // What is missing says that there was something to see.
         let nothing = match profile.gaps.is_empty() {
+            true if profile.kernel.is_some() => "No thread ran. `--wait` shows where threads wait.\n",
+            true if profile.kernel_ms > Some(0) => {
+                "No thread ran in user mode. `--kernel` samples the kernel's work, `--wait` shows where threads wait.\n"
+            }
             true => "No thread ran in user mode. `--wait` shows where threads wait.\n",
             false => "There are no samples.\n",
         };

@@ -193,6 +193,16 @@ pub struct Profile {
     pub samples: u64,
     /// Of these, outside the region that was asked for.
     pub outside: u64,
+    /// Of these, in the kernel, where it was sampled.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub kernel: Option<u64>,
+    /// CPU time that the process used meanwhile, by the kernel's own count, and how much of it in the kernel. Of what
+    /// was seen of child processes too, where these were followed.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub cpu_ms: Option<u64>,
+    /// See `cpu_ms`.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub kernel_ms: Option<u64>,
     /// Samples that the kernel had no room for.
     pub lost: u64,
     /// Times that the kernel turned sampling off for a moment because it cost too much.

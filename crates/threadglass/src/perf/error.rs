@@ -13,6 +13,9 @@ pub enum SamplingError {
     /// The kernel permits no perf events.
     #[error("perf events are not permitted here: {0}")]
     Forbidden(String),
+    /// The kernel may not be sampled.
+    #[error("the kernel may not be sampled: {0}")]
+    NoKernel(String),
     /// The rate cannot be had.
     #[error("{rate} samples per second are not possible: {limit}")]
     Rate {
@@ -47,6 +50,18 @@ pub enum SamplingError {
 }
 
 impl SamplingError {
+    /// Why user mode may be sampled, and the kernel not.
+    pub(super) fn no_kernel(error: &std::io::Error) -> Self {
+        let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+        Self::NoKernel(match level.trim().parse::<i32>() {
+            Ok(level) if level > 1 => format!(
+                "kernel.perf_event_paranoid is {level} (`sudo sysctl kernel.perf_event_paranoid=1`, run as root, or with \
+                 CAP_PERFMON)"
+            ),
+            _ => format!("{error} (run as root, or with CAP_PERFMON)"),
+        })
+    }
+
     /// Explains what the sampler says.
     pub(super) fn of_sampler(error: Error, pid: Pid) -> Self {
         match error {

@@ -7,7 +7,7 @@ mod switches;
 mod ticker;
 mod watch;
 
-pub(crate) use ::perf::{Record, Sample, online_cpus};
+pub(crate) use ::perf::{Record, Sample, family, online_cpus};
 pub use error::SamplingError;
 pub(crate) use switches::{Switches, are_dear};
 pub(crate) use ticker::{Begin, Ticker, Ticks};

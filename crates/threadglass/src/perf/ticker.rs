@@ -27,6 +27,8 @@ pub(crate) struct Ticks {
     pub(crate) children: bool,
     /// With registers and a part of the stack.
     pub(crate) stacks: bool,
+    /// Of the kernel's work for them too.
+    pub(crate) kernel: bool,
     pub(crate) begin: Begin,
 }
 
@@ -44,25 +46,31 @@ impl Ticker {
     /// Opens the events for all threads of `pid`. One for each thread and CPU; where those are too many, one for
     /// each CPU that ticks for everybody, if that is permitted.
     pub(crate) fn open(pid: Pid, ticks: Ticks) -> Result<Self, SamplingError> {
-        let Ticks { rate, children, stacks, begin } = ticks;
+        let Ticks { rate, children, stacks, kernel, begin } = ticks;
         check_rate(rate)?;
         let wanted = Options {
             forks: children,
             remove_on_exec: begin == Begin::Now && !children,
             enable_on_exec: begin == Begin::AtExec,
             stack: stacks.then_some(STACK),
+            kernel,
             ..Options::new(rate)
         };
         if begin == Begin::Now {
             // A command of ours has one thread when it begins, and is not to inherit this.
             limits::raise_open_files();
         }
-        let (sampler, clock) = match Sampler::of_process(pid.0, None, wanted) {
+        let opened = match children && begin == Begin::Now {
+            true => Sampler::of_family(pid.0, wanted),
+            false => Sampler::of_process(pid.0, None, wanted),
+        };
+        let (sampler, clock) = match opened {
             Ok(sampler) => (sampler, Clock::Threads),
             Err(error @ Error::TooMany { .. }) if begin == Begin::Now && !children => {
                 let sampler = Sampler::of_cpus(wanted).map_err(|_| SamplingError::of_sampler(error, pid))?;
                 (sampler, Clock::Cpus)
             }
+            Err(Error::Open(error)) if kernel && permits_user(pid) => return Err(SamplingError::no_kernel(&error)),
             Err(error) => return Err(SamplingError::of_sampler(error, pid)),
         };
         Ok(Self { sampler, wanted, clock, earlier: Losses::default() })
@@ -91,11 +99,21 @@ impl Ticker {
         self.sampler.drain(take);
     }
 
+    /// Threads of child processes that may not be sampled.
+    pub(crate) fn refused(&self) -> usize {
+        self.sampler.refused()
+    }
+
     /// What could not be delivered.
     pub(crate) fn losses(&self) -> Losses {
         let (Losses { lost, throttled }, now) = (self.earlier, self.sampler.losses());
         Losses { lost: lost + now.lost, throttled: throttled + now.throttled }
     }
+}
+
+/// Whether the threads of `pid` may be sampled in user mode.
+fn permits_user(pid: Pid) -> bool {
+    Sampler::of_threads(&[pid.0], Options::new(1)).is_ok()
 }
 
 /// Whether the kernel permits the rate at present. What is possible at all the sampler knows.

@@ -6,6 +6,8 @@
 //! general parser allocates for every field.
 
 mod auxv;
+#[cfg(feature = "profile")]
+mod kallsyms;
 mod limits;
 mod maps;
 pub(crate) mod seccomp;
@@ -14,6 +16,8 @@ mod status;
 mod syscall;
 
 pub use auxv::{AuxVector, parse_auxv};
+#[cfg(feature = "profile")]
+pub(crate) use kallsyms::{KernelFunction, kernel_functions};
 pub(crate) use limits::parse_file_limit;
 pub use limits::{StackLimit, parse_stack_limit};
 pub use maps::{MapEntry, map_at, parse_maps};

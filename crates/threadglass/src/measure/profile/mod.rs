@@ -8,10 +8,12 @@
 mod error;
 mod flat;
 mod image;
+mod kernel;
 mod launch;
 mod record;
 mod recorder;
 mod region;
+mod used_time;
 mod wait;
 
 pub use error::ProfileError;
@@ -41,8 +43,11 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Record whole stacks.
     pub stacks: bool,
-    /// Follow processes that are forked meanwhile, and programs that are executed.
+    /// Follow child processes, those that exist already and those that are forked meanwhile, and programs that are
+    /// executed.
     pub children: bool,
+    /// Record what the kernel does for the process too.
+    pub kernel: bool,
     /// Count only ticks in this part of the code.
     pub region: Option<Region>,
     /// Bytes of histogram for each byte of code, in 65,536ths, as profil(2) has it. Also how finely ranges are
@@ -55,11 +60,20 @@ pub struct Options {
 impl Options {
     /// Functions only, for a time.
     pub fn new(rate: u32, duration: Option<Duration>) -> Self {
-        Self { rate, duration, stacks: false, children: false, region: None, scale: 0x4000, histogram: false }
+        Self {
+            rate,
+            duration,
+            stacks: false,
+            children: false,
+            kernel: false,
+            region: None,
+            scale: 0x4000,
+            histogram: false,
+        }
     }
 
     fn ticks(&self, begin: Begin) -> Ticks {
-        Ticks { rate: self.rate, children: self.children, stacks: self.stacks, begin }
+        Ticks { rate: self.rate, children: self.children, stacks: self.stacks, kernel: self.kernel, begin }
     }
 }
 
@@ -83,6 +97,9 @@ fn empty(kind: ProfileKind, target: ProfiledProcess, rate: u32, duration: Durati
         end,
         samples: 0,
         outside: 0,
+        kernel: None,
+        cpu_ms: None,
+        kernel_ms: None,
         lost: 0,
         throttled: 0,
         threads: 0,

@@ -57,6 +57,7 @@ pub fn record(
         }
     };
     recorder.begin();
+    recorder.tell_refused(ticker.refused());
     // Children can only be told from others by clocks that they inherit.
     let may_widen = ticker.clock == Clock::Threads && !options.children;
     let mut switches = recorder.live().filter(|_| may_widen).map(|live| (live, Switches::new(live)));
@@ -67,6 +68,10 @@ pub fn record(
         let left = options.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
         let progress = Progress { elapsed: begun.elapsed(), samples: recorder.samples };
         let asked = wait(left.unwrap_or(nap).min(nap), &progress);
+        if launched.is_some() {
+            // As long as it is there to be asked.
+            recorder.look_at_time();
+        }
         // Asked before the samples are taken, so that none is missed of a process that has ended.
         let ended = match &mut launched {
             Some(launched) => launched.child.try_wait().is_ok_and(|status| status.is_some()).then_some(End::Exited),

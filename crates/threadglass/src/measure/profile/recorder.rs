@@ -2,7 +2,9 @@
 
 use super::flat::{self, Tick};
 use super::image::{OpenedProcesses, ProgramImage, here};
+use super::kernel::KernelNames;
 use super::region::FoundRegion;
+use super::used_time::UsedTime;
 use super::{Options, ProfileError, empty, most_first, percent};
 use crate::Pid;
 use crate::limits::Limits;
@@ -12,8 +14,7 @@ use crate::model::{
     Frame, Gap, Histogram, Mapped, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process,
     StackShare, Stop, StopKind,
 };
-use crate::perf::Sample;
-use crate::proc::parse_stat;
+use crate::perf::{Sample, family};
 use crate::symbols::Objects;
 use crate::target::{Live, Target, TargetError};
 use crate::unwind::{Place, Walk};
@@ -31,8 +32,12 @@ const MAX_DISTINCT: usize = 1 << 20;
 /// are `MANY`. The kernel's split into user mode and its own is not exact.
 const MISSING: u64 = 4;
 const MANY: u64 = 50;
+const HIDDEN_NAMES: &str = "/proc/kallsyms has no addresses for you (kernel.kptr_restrict, CAP_SYSLOG)";
 /// Objects that are taken note of as soon as a command of ours has mapped them: it may end at any time.
 const EAGER: usize = 64;
+
+/// A stack: its image, where in the kernel it ends if it does, and its places in the program.
+type StackKey = (usize, Option<u64>, Vec<Place>);
 
 /// The samples so far, and the programs they belong to.
 pub(super) struct Recorder<'a> {
@@ -42,8 +47,8 @@ pub(super) struct Recorder<'a> {
     /// Whether it is a command of ours, which may end before it is looked at closely.
     eager: bool,
     process: Process,
-    /// CPU time of the process in user mode, in 100ths of a second: at first, and when it was last looked at.
-    used: Option<(u64, u64)>,
+    /// CPU time as the kernel counts it.
+    used: UsedTime,
     /// Whether ticks were missing at the last look.
     missed: bool,
     images: Vec<ProgramImage<'a>>,
@@ -54,8 +59,9 @@ pub(super) struct Recorder<'a> {
     threads: HashSet<i32>,
     /// By image and address.
     ticks: HashMap<(usize, u64), u64>,
-    /// By image and places.
-    stacks: HashMap<(usize, Vec<Place>), (bool, u64)>,
+    /// In the kernel, by address.
+    kernel_ticks: HashMap<u64, u64>,
+    stacks: HashMap<StackKey, (bool, u64)>,
     unwalked: u64,
     cut: u64,
     dropped: u64,
@@ -77,7 +83,7 @@ impl<'a> Recorder<'a> {
             pid,
             eager,
             process: Process { pid, name: name.to_owned(), exe: None },
-            used: None,
+            used: UsedTime::default(),
             missed: false,
             images: Vec::new(),
             of_process: HashMap::new(),
@@ -85,6 +91,7 @@ impl<'a> Recorder<'a> {
             outside: 0,
             threads: HashSet::new(),
             ticks: HashMap::new(),
+            kernel_ticks: HashMap::new(),
             stacks: HashMap::new(),
             unwalked: 0,
             cut: 0,
@@ -174,6 +181,10 @@ impl<'a> Recorder<'a> {
             }
             self.samples += 1;
             self.threads.insert(sample.tid);
+            if sample.kernel {
+                self.take_kernel(&mut sample);
+                continue;
+            }
             let image = self.image_of(sample.pid, sample.ip);
             let live = image.map(|image| self.images[image].live);
             let region = self.region.as_ref().filter(|place| live.is_some_and(|live| place.is_in(live)));
@@ -196,12 +207,32 @@ impl<'a> Recorder<'a> {
             };
             *ticks += 1;
             if self.options.stacks {
-                self.take_stack(image, &mut sample);
+                self.take_stack(image, None, &mut sample);
             }
         }
     }
 
-    fn take_stack(&mut self, image: usize, sample: &mut Sample) {
+    /// Takes a sample in the kernel: its registers and stack are those with which the program entered it.
+    fn take_kernel(&mut self, sample: &mut Sample) {
+        if self.options.region.is_some() {
+            self.outside += 1;
+            return;
+        }
+        let Some(ticks) = bounded(&mut self.kernel_ticks, sample.ip, MAX_DISTINCT) else {
+            self.dropped += 1;
+            return;
+        };
+        *ticks += 1;
+        if self.options.stacks {
+            let from = sample.registers.map_or(0, |registers| registers.ip);
+            match self.image_of(sample.pid, from) {
+                Some(image) => self.take_stack(image, Some(sample.ip), sample),
+                None => self.unwalked += 1,
+            }
+        }
+    }
+
+    fn take_stack(&mut self, image: usize, kernel: Option<u64>, sample: &mut Sample) {
         let Some(Walk { places, end }) = self.images[image].walk(sample) else {
             self.unwalked += 1;
             return;
@@ -211,7 +242,7 @@ impl<'a> Recorder<'a> {
         }
         let whole = end.is_whole();
         self.cut += u64::from(!whole);
-        match bounded(&mut self.stacks, (image, places), MAX_DISTINCT) {
+        match bounded(&mut self.stacks, (image, kernel, places), MAX_DISTINCT) {
             Some(stack) => *stack = (whole, stack.1 + 1),
             None => self.unwalked += 1,
         }
@@ -219,8 +250,8 @@ impl<'a> Recorder<'a> {
 
     /// Notices that a process is new, executes another program, or has mapped more code.
     pub(super) fn follow(&mut self, pid: i32) {
-        if self.eager && pid == self.pid.0 {
-            self.look_at_time();
+        if self.eager || pid != self.pid.0 {
+            self.used.look(pid);
         }
         let latest = self.of_process.get(&pid).and_then(|all| all.last()).map(|index| &mut self.images[*index]);
         if latest.is_none_or(|image| !image.live.is_same_image() || image.is_check_due()) {
@@ -241,21 +272,21 @@ impl<'a> Recorder<'a> {
 
     /// Says that it ticks from now on.
     pub(super) fn begin(&mut self) {
-        self.used = user_time(self.pid).map(|used| (used, used));
+        let pids = if self.options.children { family(self.pid.0) } else { vec![self.pid.0] };
+        pids.into_iter().for_each(|pid| self.used.begin(pid));
     }
 
     /// The CPU time of which most has no ticks, in 100ths of a second.
     fn missing(&self) -> Option<u64> {
-        let used = self.used.map_or(0, |(from, to)| to - from);
+        let used = self.used.of(self.pid.0).unwrap_or_default();
+        let used = if self.options.kernel { used.user + used.kernel } else { used.user };
         let due = used.saturating_mul(u64::from(self.options.rate)) / 100;
         (due >= MANY && self.samples < due / MISSING).then_some(used)
     }
 
     /// Takes note of the CPU time so far.
     pub(super) fn look_at_time(&mut self) {
-        if let (Some((_, last)), Some(now)) = (&mut self.used, user_time(self.pid)) {
-            *last = now.max(*last);
-        }
+        self.used.look_at_all();
     }
 
     /// Opens a process once more, if it is there and not only its remains, and its code is not what is known.
@@ -312,7 +343,7 @@ impl<'a> Recorder<'a> {
                 places.push(here(*ip));
             }
         }
-        for (image, places) in self.stacks.keys() {
+        for (image, _, places) in self.stacks.keys() {
             by_image[*image].extend(places);
         }
         let look = self.limits.begin();
@@ -321,15 +352,24 @@ impl<'a> Recorder<'a> {
         }
         self.limits.report(&mut self.gaps);
         drop(look);
-        let ticks: Vec<Tick> = self.named_ticks();
+        let kernel_addrs: Vec<u64> = self.kernel_ticks.keys().copied().collect();
+        let kernel = KernelNames::look_up(&kernel_addrs);
+        if kernel.are_hidden() {
+            self.gaps.push(Gap::whole("names of the kernel's functions", HIDDEN_NAMES));
+        }
+        let ticks: Vec<Tick> = self.named_ticks(&kernel);
+        let used = self.used.total();
         let bytes = u64::from(0x2_0000 / self.options.scale.clamp(2, 0x2_0000));
         let profile = Profile {
             samples: counted,
             outside: self.outside,
+            kernel: self.options.kernel.then(|| self.kernel_ticks.values().sum()),
+            cpu_ms: used.map(|used| (used.user + used.kernel) * 10),
+            kernel_ms: used.map(|used| used.kernel * 10),
             threads: self.threads.len(),
             functions: flat::functions(&ticks, counted),
             ranges: flat::ranges(&ticks, counted, bytes),
-            stacks: self.named_stacks(),
+            stacks: self.named_stacks(&kernel),
             mapped: mapped(&self.images),
             histogram,
             ..empty(Kind::Cpu, self.process.clone(), self.options.rate, duration, end)
@@ -339,7 +379,7 @@ impl<'a> Recorder<'a> {
         Profile { gaps: self.gaps, ..profile }
     }
 
-    fn named_ticks(&self) -> Vec<Tick> {
+    fn named_ticks(&self, kernel: &KernelNames) -> Vec<Tick> {
         let ticks = self.ticks.iter().filter_map(|((image, ip), samples)| {
             let place = here(*ip);
             let frame = match self.images.get(*image) {
@@ -348,14 +388,19 @@ impl<'a> Recorder<'a> {
             };
             Some(Tick { frame, samples: *samples })
         });
-        let mut ticks: Vec<Tick> = ticks.collect();
+        let in_kernel = self.kernel_ticks.iter().map(|(addr, samples)| (kernel.frame(*addr), *samples));
+        let mut ticks: Vec<Tick> = ticks.chain(in_kernel.map(|(frame, samples)| Tick { frame, samples })).collect();
         ticks.sort_by_key(|tick| tick.frame.pc);
         ticks
     }
 
-    fn named_stacks(&self) -> Vec<StackShare> {
-        let stacks = self.stacks.iter().map(|((image, places), (whole, samples))| StackShare {
-            frames: places.iter().flat_map(|place| self.images[*image].frames(place)).collect(),
+    fn named_stacks(&self, kernel: &KernelNames) -> Vec<StackShare> {
+        let stacks = self.stacks.iter().map(|((image, in_kernel, places), (whole, samples))| StackShare {
+            frames: in_kernel
+                .iter()
+                .map(|addr| kernel.frame(*addr))
+                .chain(places.iter().flat_map(|place| self.images[*image].frames(place)))
+                .collect(),
             whole: *whole,
             waits_for: Vec::new(),
             samples: *samples,
@@ -375,6 +420,15 @@ impl<'a> Recorder<'a> {
             };
             let why = format!("all threads ({}) are {}{how}", stops.len(), stop.text());
             self.gaps.push(Gap::whole("CPU time", why));
+        }
+    }
+
+    /// Says that threads of child processes may not be sampled.
+    pub(super) fn tell_refused(&mut self, threads: usize) {
+        if threads > 0 {
+            let what = format!("{threads} threads of child processes");
+            self.gaps
+                .push(Gap::whole(what, "they may not be sampled (run as their user, as root, or with CAP_PERFMON)"));
         }
     }
 
@@ -401,12 +455,6 @@ impl<'a> Recorder<'a> {
         tell(self.unknown, "names", "their process had ended, or there were too many programs");
         tell(self.dropped, "names", "there were too many different addresses");
     }
-}
-
-/// CPU time of a process in user mode, in 100ths of a second.
-fn user_time(pid: Pid) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{}/stat", pid.0)).ok()?;
-    parse_stat(&stat).map(|stat| stat.utime)
 }
 
 /// The objects of all images, those of the first where they overlap.
