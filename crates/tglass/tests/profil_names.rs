@@ -1,8 +1,8 @@
 //! `tglass profil`: names of code whose file has no symbols, or that is in no file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use testkit::{Answer, Build, Fixture, Tool, Value, Variant, any_of, ensure, have, skip};
+use testkit::{Answer, Build, Fixture, NOBODY, Tool, Value, Variant, any_of, ensure, have, is_root, part, skip};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -149,4 +149,80 @@ fn has_debug_file(library: &str) -> bool {
     let notes = Answer::of(command).text();
     let id = notes.split_once("Build ID: ").map_or("", |it| it.1).split_whitespace().next().unwrap_or_default();
     id.len() > 2 && Path::new(&format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..])).exists()
+}
+
+/// The file in which a process names the code that it generated.
+fn map_of(pid: i32) -> PathBuf {
+    PathBuf::from(format!("/tmp/perf-{pid}.map"))
+}
+
+/// Whether the generated loop is named, in a recording of `fixture`.
+fn is_loop_named(fixture: &Fixture) -> bool {
+    let profile = record(fixture.pid(), 50, &[]);
+    let named = of_module(&profile, &format!("perf-{}.map", fixture.pid()));
+    let first = &profile["functions"][0];
+    assert!(first["module"] == "[anonymous]" || first["name"] == "JS:*generated loop", "{profile:#}");
+    named.iter().any(|(name, _)| name == "JS:*generated loop")
+}
+
+/// Generated code has the names that its process has written down, and nobody else.
+#[test]
+fn generated_code() {
+    use std::os::unix::fs::{chown, symlink};
+    let test = "generated_code";
+    if !perf(test) {
+        return;
+    }
+    let program = Build::new("profil_jit.c").path();
+    let mut fixture = Fixture::start(&program, &["map"]);
+    assert!(is_loop_named(&fixture));
+    // Also where it lies under a name that leads to it, or that anybody may have given it.
+    let (map, other) = (map_of(fixture.pid()), map_of(fixture.pid()).with_extension("other"));
+    std::fs::rename(&map, &other).unwrap();
+    symlink(&other, &map).unwrap();
+    assert!(!is_loop_named(&fixture), "by a link");
+    std::fs::remove_file(&map).unwrap();
+    std::fs::rename(&other, &map).unwrap();
+    assert!(is_loop_named(&fixture));
+    if is_root(part("a list of another user"), "to give a file away") {
+        chown(&map, Some(NOBODY), None).expect("root may give it away");
+        assert!(!is_loop_named(&fixture), "of another user");
+    }
+    assert_eq!(fixture.ask("remove"), "ok");
+    assert!(!is_loop_named(&fixture));
+}
+
+const SCRIPT: &str = "function hotFunction(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) % 65521; return s; }\n\
+    console.log('ready'); const end = Date.now() + Number(process.argv[2]); let t = 0;\n\
+    while (Date.now() < end) t += hotFunction(1e6); process.exitCode = t === 1 ? 1 : 0;\n";
+
+/// Functions of node, by the list that it writes, and by the file that it maps.
+#[test]
+fn functions_of_node() {
+    let test = "functions_of_node";
+    if !perf(test) || !have(test, "node") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("hot.js"), SCRIPT).unwrap();
+    for (option, file) in [("--perf-basic-prof", "perf-"), ("--perf-prof", "jit-")] {
+        any_of(5, || {
+            let mut command = tool().command(&["profil", "--json", "--", "node", option, "hot.js", "1500"]);
+            command.current_dir(dir.path());
+            let answer = Answer::of(command);
+            assert_eq!((answer.code, answer.text().as_str()), (Some(0), "ready\n"), "{}", answer.stderr);
+            let profile: Value = testkit::serde_json::from_str(&answer.stderr).expect("JSON");
+            let pid = profile["target"]["pid"].as_i64().expect("a pid") as i32;
+            let _ = std::fs::remove_file(map_of(pid));
+            let functions = profile["functions"].as_array().expect("functions").iter();
+            let hot = functions.filter(|function| {
+                let is = |member: &str, word: &str| function[member].as_str().is_some_and(|text| text.contains(word));
+                is("name", "hotFunction") && is("module", file)
+            });
+            let hot: u64 = hot.map(|function| function["samples"].as_u64().unwrap()).sum();
+            let all = profile["samples"].as_u64().unwrap();
+            // Starting takes its time, too.
+            ensure(hot * 5 > all * 2, || format!("{hot} of {all}: {profile:#}"))
+        });
+    }
 }

@@ -3,12 +3,16 @@
 mod data;
 mod debug_file;
 mod debug_info;
+#[cfg(feature = "profile")]
+mod jit;
 mod lock_types;
 mod object_names;
 mod objects;
 
 pub use data::{DataNames, LockVariable};
 pub use debug_info::FunctionAt;
+#[cfg(feature = "profile")]
+pub(crate) use jit::{JitFiles, JitFunction};
 pub use lock_types::LockTypes;
 pub use object_names::ObjectNames;
 pub(crate) use objects::MappedObject;

@@ -81,6 +81,14 @@ pub(crate) fn open_regular_below(root: &OwnedFd, path: &[u8]) -> Result<File, Er
     reopen_regular(handle)
 }
 
+/// The same, if the last part of `path` is the file itself and no link to it.
+pub(crate) fn open_unlinked_below(root: &OwnedFd, path: &[u8]) -> Result<File, Errno> {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    reopen_regular(openat2(root, OsStr::from_bytes(relative), how)?)
+}
+
 /// Opens a magic link such as `exe` or `map_files/..` below a `/proc/PID` directory, if what it
 /// leads to is a regular file.
 pub(crate) fn open_regular_link(dir: &OwnedFd, name: &CStr) -> Result<File, Errno> {

@@ -6,7 +6,7 @@ use crate::look::Look;
 use crate::model::{Evidence, Frame};
 use crate::perf::Sample;
 use crate::proc::map_at;
-use crate::symbols::{MappedObject, Objects};
+use crate::symbols::{JitFiles, JitFunction, MappedObject, Objects};
 use crate::target::{Live, Module, Target};
 use crate::unwind::{FrameNames, Known, Place, Space, StackWords, Walk, Walker};
 use std::cell::OnceCell;
@@ -38,6 +38,11 @@ pub(super) struct ProgramImage<'a> {
     known: Known,
     /// First addresses of functions that no table names, by addresses in them.
     bounds: HashMap<RemoteAddr, u64>,
+    /// Files that name generated code, and the functions in them that are needed, each with its file.
+    jit: JitFiles,
+    jit_functions: HashMap<RemoteAddr, (JitFunction, String)>,
+    /// When they are to be looked for again.
+    next_jit: Instant,
     /// Objects whose names are taken care of, which must happen while the process lives.
     pinned: HashSet<RemoteAddr>,
     /// When its maps are to be compared again, and how long after that.
@@ -48,6 +53,8 @@ pub(super) struct ProgramImage<'a> {
 /// How soon maps are compared for the first time, and how often in the long run.
 const FIRST_CHECK: Duration = Duration::from_millis(5);
 const LAST_CHECK: Duration = Duration::from_secs(2);
+/// How often files that name generated code are looked for while there are none.
+const JIT_CHECK: Duration = Duration::from_millis(100);
 
 impl<'a> ProgramImage<'a> {
     pub(super) fn new(live: &'a Live, look: &Look<'a>) -> Self {
@@ -58,6 +65,9 @@ impl<'a> ProgramImage<'a> {
             space: look.space.clone(),
             known: Known::default(),
             bounds: HashMap::new(),
+            jit: JitFiles::default(),
+            jit_functions: HashMap::new(),
+            next_jit: Instant::now(),
             pinned: HashSet::new(),
             next_check: Instant::now() + FIRST_CHECK,
             pause: FIRST_CHECK,
@@ -79,7 +89,13 @@ impl<'a> ProgramImage<'a> {
     pub(super) fn has_same_code(&self, now: &Live) -> bool {
         let (old, new) = (self.live.modules(), now.modules());
         let is_same = |(a, b): (&Module, &Module)| (a.base, a.end, &a.path) == (b.base, b.end, &b.path);
-        old.len() == new.len() && old.iter().zip(new).all(is_same)
+        old.len() == new.len() && old.iter().zip(new).all(is_same) && self.has_generated_code(now)
+    }
+
+    /// Whether all code of `now` that is in no file was mapped already.
+    fn has_generated_code(&self, now: &Live) -> bool {
+        let mut generated = now.maps().iter().filter(|map| map.exec && !map.is_file());
+        generated.all(|map| self.space.is_code(map.start.0) && self.space.is_code(map.end.0 - 1))
     }
 
     /// Whether code of an object, or other code that was mapped, is at `addr`.
@@ -89,6 +105,7 @@ impl<'a> ProgramImage<'a> {
 
     /// Takes what names the object around `addr` later.
     pub(super) fn pin(&mut self, addr: u64) {
+        self.pin_generated(addr);
         if let Some(object) = self.objects.at(RemoteAddr(addr))
             && self.pinned.insert(object.module.base)
         {
@@ -98,6 +115,24 @@ impl<'a> ProgramImage<'a> {
                 self.known.row(&self.space, addr);
             }
         }
+    }
+
+    /// Opens the files that name generated code, as long as the process can be asked where they are.
+    fn pin_generated(&mut self, addr: u64) {
+        if !self.jit.are_missing() || Instant::now() < self.next_jit || !self.is_generated(RemoteAddr(addr)) {
+            return;
+        }
+        self.next_jit = Instant::now() + JIT_CHECK;
+        self.jit = JitFiles::open(self.live);
+    }
+
+    /// Whether code at `addr` is in no file. Between the segments of an object there may be generated code, which is not
+    /// its own.
+    fn is_generated(&self, addr: RemoteAddr) -> bool {
+        let Some(object) = self.objects.at(addr) else { return true };
+        let image =
+            Some(object).filter(|object| self.pinned.contains(&object.module.base)).and_then(MappedObject::image);
+        image.is_some_and(|image| image.segment_end(addr).is_none())
     }
 
     /// The stack of a sample, from its registers and its copy of the stack.
@@ -122,6 +157,18 @@ impl<'a> ProgramImage<'a> {
     /// Looks all `places` up at once, which costs little more than one.
     pub(super) fn look_up(&mut self, places: &[Place]) {
         self.names.look_up(places);
+        let generated: HashSet<u64> = places
+            .iter()
+            .map(|place| place.lookup())
+            .filter(|addr| self.is_generated(*addr))
+            .map(|addr| addr.0)
+            .collect();
+        let generated: Vec<u64> = generated.into_iter().collect();
+        if !generated.is_empty() {
+            let found = self.jit.functions_at(&generated, self.live.limits());
+            let found = generated.iter().zip(found).filter_map(|(addr, found)| Some((RemoteAddr(*addr), found?)));
+            self.jit_functions.extend(found);
+        }
         for place in places {
             if self.names.frames(place).iter().all(|frame| frame.function.is_none())
                 && let Some(row) = self.known.row(&self.space, place.lookup().0)
@@ -142,12 +189,14 @@ impl<'a> ProgramImage<'a> {
                 frame.offset = place.pc.0.checked_sub(*start);
             }
         }
-        // Between the segments of an object there may be generated code, which is not its own.
-        let object = self.objects.at(place.lookup()).filter(|object| self.pinned.contains(&object.module.base));
-        let image = object.and_then(MappedObject::image);
-        if image.is_some_and(|image| image.segment_end(place.lookup()).is_none()) {
+        if self.is_generated(place.lookup()) {
             let nameless = |frame| Frame { function: None, module: None, file: None, line: None, ..frame };
             frames = frames.pop().map(nameless).into_iter().collect();
+        }
+        if let (Some((function, file)), [frame]) = (self.jit_functions.get(&place.lookup()), &mut frames[..]) {
+            frame.function = Some(function.name.clone());
+            frame.offset = place.pc.0.checked_sub(function.start);
+            frame.module = Some(file.clone());
         }
         for frame in frames.iter_mut().filter(|frame| frame.module.is_none()) {
             let Some(map) = map_at(self.live.maps(), place.lookup()) else { continue };

@@ -6,6 +6,8 @@ mod idle;
 mod iterator;
 mod memory;
 mod modules;
+#[cfg(feature = "profile")]
+mod own_files;
 
 use super::module::{Module, group};
 use super::symbols::GlibcSymbols;
