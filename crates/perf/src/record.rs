@@ -1,6 +1,6 @@
 //! Records of a perf ring: bytes in, values out.
 
-/// Registers of the program at a sample, those that unwinding starts from.
+/// Registers of the program at a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     /// Frame pointer.
@@ -9,6 +9,8 @@ pub struct Registers {
     pub sp: u64,
     /// Program counter.
     pub ip: u64,
+    /// All general registers in the order of the instruction set: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15.
+    pub general: [u64; 16],
 }
 
 /// One tick of one thread.
@@ -122,6 +124,20 @@ pub fn decode(bytes: &[u8], parts: Parts) -> Option<Record> {
     })
 }
 
+/// Which registers a sample carries, in the kernel's numbering: ax, bx, cx, dx, si, di, bp, sp, ip, and r8 to r15.
+pub(crate) const REGISTERS: u64 = 0x1ff | 0xff << 16;
+
+fn registers(reader: &mut Reader) -> Option<Registers> {
+    let mut word = || reader.u64();
+    let [ax, bx, cx, dx, si, di, bp, sp, ip] =
+        [word()?, word()?, word()?, word()?, word()?, word()?, word()?, word()?, word()?];
+    let mut general = [ax, cx, dx, bx, sp, bp, si, di, 0, 0, 0, 0, 0, 0, 0, 0];
+    for register in &mut general[8..] {
+        *register = word()?;
+    }
+    Some(Registers { bp, sp, ip, general })
+}
+
 /// The parts of a sample in the order of the kernel.
 fn sample(reader: &mut Reader, parts: Parts) -> Option<Sample> {
     let ip = reader.u64()?;
@@ -138,7 +154,7 @@ fn sample(reader: &mut Reader, parts: Parts) -> Option<Sample> {
         // The mode of the program: 0 (a kernel thread, no registers follow), 1 (32 bits), 2 (64 bits).
         let mode = reader.u64()?;
         if mode != 0 {
-            let registers = Registers { bp: reader.u64()?, sp: reader.u64()?, ip: reader.u64()? };
+            let registers = registers(reader)?;
             sample.registers = (mode == 2).then_some(registers);
         }
         let room = reader.u64()?;
@@ -175,10 +191,17 @@ mod tests {
         assert_eq!(decode(&in_kernel, plain), Some(Record::Sample(Sample { kernel: true, ..expected.clone() })));
 
         let user = -512i64 as u64;
-        let words = [0x1234, ids, 99, 7, 3, user, 0x1234, 0x99, 2, 0xb, 0x5, 0x1234, 8, 0x0807_0605_0403_0201, 4];
+        let words = [0x1234, ids, 99, 7, 3, user, 0x1234, 0x99];
+        let registers = [2, 0, 1, 2, 3, 4, 5, 6, 7, 0x1234, 8, 9, 10, 11, 12, 13, 14, 15];
+        let words: Vec<u64> = words.into_iter().chain(registers).chain([8, 0x0807_0605_0403_0201, 4]).collect();
         let expected = Sample {
             chain: vec![0x1234, 0x99],
-            registers: Some(Registers { bp: 0xb, sp: 0x5, ip: 0x1234 }),
+            registers: Some(Registers {
+                bp: 6,
+                sp: 7,
+                ip: 0x1234,
+                general: [0, 2, 3, 1, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15],
+            }),
             stack: vec![1, 2, 3, 4],
             ..expected
         };

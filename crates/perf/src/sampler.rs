@@ -52,7 +52,7 @@ impl Options {
     /// Bytes of the longest sample.
     fn sample_size(&self) -> usize {
         let chain = self.chain.map_or(0, |most| 8 * (usize::from(most) + 4));
-        40 + chain + self.stack.map_or(0, |bytes| bytes as usize + 48)
+        40 + chain + self.stack.map_or(0, |bytes| bytes as usize + 160)
     }
 
     fn parts(&self) -> Parts {
@@ -89,8 +89,7 @@ impl Options {
             sample_type,
             flags,
             wakeup: u32::MAX / 2,
-            // bp, sp and ip in the kernel's numbering.
-            sample_regs_user: if self.stack.is_some() { 1 << 6 | 1 << 7 | 1 << 8 } else { 0 },
+            sample_regs_user: if self.stack.is_some() { record::REGISTERS } else { 0 },
             sample_stack_user: self.stack.unwrap_or(0) & !7,
             sample_max_stack: self.chain.unwrap_or(0),
             ..Attr::default()

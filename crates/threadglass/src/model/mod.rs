@@ -42,6 +42,8 @@ pub use sync_stats::{
     BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncStats,
     WaitSite,
 };
-pub use thread::{Cpu, Descriptor, Policy, Stack, Stop, StopKind, Syscall, Thread, ThreadState, ThreadType, Watched};
+pub use thread::{
+    Cpu, Descriptor, Policy, Spin, Stack, Stop, StopKind, Syscall, Thread, ThreadState, ThreadType, Watched,
+};
 pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot, TsdValue};
 pub use verdict::{Verdict, VerdictKind, WaitGroup};

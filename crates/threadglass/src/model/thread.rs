@@ -148,14 +148,28 @@ pub struct Descriptor {
     pub file: Option<String>,
 }
 
+/// A wait without sleep: in a loop that does nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct Spin {
+    /// Whether it yields the CPU each time.
+    pub yields: bool,
+    /// The word that it reads again and again.
+    pub word: Option<RemoteAddr>,
+    /// A name for the word.
+    pub name: Option<String>,
+}
+
 /// A running thread that was watched for a moment by samples of its CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Watched {
     /// Samples taken.
     pub samples: u32,
     /// How many of them were where its frames say.
     pub here: u32,
+    /// What it waits for, if it spins.
+    pub spins: Option<Spin>,
 }
 
 #[cfg(feature = "serde")]

@@ -8,7 +8,7 @@ use super::look::object;
 use super::names::LockNamer;
 use super::owners::Owners;
 use super::survey::read_objects;
-use super::verdict::{place_of, verdict};
+use super::verdict::{place_of, spinning, verdict};
 use super::watch::RunningThreads;
 use super::words::owner_died;
 use crate::look::{Look, Names, Scope, Stacks};
@@ -68,6 +68,10 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     for finding in snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain) {
         let root = finding.threads.last();
         let root = snapshot.threads.iter().find(|thread| thread.lwp.as_ref() == root && thread.watched.is_some());
+        let spins = root.and_then(|root| root.watched.as_ref()?.spins.as_ref());
+        if let Some(spin) = spins {
+            finding.text += &format!(": it {}", spinning(spin));
+        }
         if let Some(place) = root.and_then(place_of) {
             finding.text += &format!(", in {place}");
         }

@@ -105,6 +105,7 @@ fn what(
         Some(_) => "stopped, ",
         None => "",
     };
+    let spins = first.watched.as_ref().is_some_and(|watched| watched.spins.is_some());
     let doing = match (manner.kind, object, &first.syscall) {
         (Some(SyncKind::Park), ..) => "parked, waiting to be unparked".to_owned(),
         (Some(kind), Some(address), _) => {
@@ -124,6 +125,7 @@ fn what(
         }
         _ => match first.state {
             ThreadState::Active if first.stop.is_some() => "running before the stop".to_owned(),
+            ThreadState::Active if spins => "spinning, which is a wait that takes a CPU".to_owned(),
             ThreadState::Active => "running".to_owned(),
             ThreadState::Run => "runnable, without a CPU".to_owned(),
             ThreadState::Sleep | ThreadState::StoppedAsleep => "asleep".to_owned(),

@@ -19,6 +19,7 @@ mod other_processes;
 mod owners;
 mod place;
 mod reread;
+mod spin;
 mod survey;
 mod suspects;
 mod verdict;

@@ -4,8 +4,8 @@ use super::groups::is_idle;
 use super::words::count;
 use crate::look::frames;
 use crate::model::{
-    Certainty, Finding, FindingKind, Frame, Libc, Snapshot, Stop, StopKind, SyncKind, Thread, ThreadState, Verdict,
-    VerdictKind,
+    Certainty, Finding, FindingKind, Frame, Libc, Snapshot, Spin, Stop, StopKind, SyncKind, Thread, ThreadState,
+    Verdict, VerdictKind,
 };
 use std::collections::BTreeSet;
 
@@ -142,9 +142,21 @@ fn running_where(thread: &Thread) -> String {
     let name = thread.name.as_deref().unwrap_or("a thread");
     let lwp = thread.lwp.map(|lwp| format!(" ({lwp})")).unwrap_or_default();
     let queued = if thread.state == ThreadState::Run { ", which gets no CPU," } else { "" };
+    let spins = thread.watched.as_ref().and_then(|watched| watched.spins.as_ref());
+    let spins = spins.map(|spin| format!(" {}", spinning(spin))).unwrap_or_default();
     match place_of(thread) {
-        Some(place) => format!("{name}{lwp}{queued} in {place}"),
+        Some(place) => format!("{name}{lwp}{queued}{spins} in {place}"),
         None => format!("{name}{lwp}{queued}").trim_end_matches(',').to_owned(),
+    }
+}
+
+/// `spins on spinlock table_lock`
+pub(super) fn spinning(spin: &Spin) -> String {
+    match (spin.yields, spin.word, &spin.name) {
+        (true, ..) => "calls sched_yield again and again".to_owned(),
+        (false, Some(_), Some(name)) => format!("spins on {name}"),
+        (false, Some(word), None) => format!("spins on the word at {word}"),
+        (false, None, _) => "spins".to_owned(),
     }
 }
 

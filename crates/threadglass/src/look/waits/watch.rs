@@ -1,5 +1,6 @@
 //! Where running threads run: a few samples of each by the kernel, without a stop.
 
+use super::spin::spin;
 use crate::Lwp;
 use crate::RemoteAddr;
 use crate::arch::Registers;
@@ -67,7 +68,8 @@ impl RunningThreads {
             let usual = functions.into_iter().max_by_key(|(name, here)| (here.len(), std::cmp::Reverse(name.clone())));
             let Some((_, here)) = usual else { continue };
             let Some(thread) = snapshot.threads.iter_mut().find(|thread| thread.lwp == Some(lwp)) else { continue };
-            thread.watched = Some(Watched { samples: samples.len() as u32, here: here.len() as u32 });
+            let spins = spin(look, &samples);
+            thread.watched = Some(Watched { samples: samples.len() as u32, here: here.len() as u32, spins });
             if let Some(sample) = here.last().and_then(|index| samples.get(*index))
                 && let Some(registers) = sample.registers
             {
