@@ -54,11 +54,11 @@ fn word_of(memory: &dyn Memory, samples: &[Sample]) -> Option<RemoteAddr> {
 }
 
 /// Where the loop begins that goes on from `first` and jumps back behind `last`, and what it reads, each with the address of
-/// the next instruction; `None` where it does more than wait.
+/// the next instruction; `None` where it does more than wait, or waits for nothing.
 fn loop_at(memory: &dyn Memory, first: u64, last: u64) -> Option<(u64, Vec<(Mem, u64)>)> {
     let room = last.checked_sub(first).filter(|room| *room <= LOOP)? + LOOP;
     let code = memory.read_up_to(RemoteAddr(first), room as usize + LONGEST).ok()?;
-    let (mut reads, mut at) = (Vec::new(), 0);
+    let (mut reads, mut at, mut has_way_out) = (Vec::new(), 0, false);
     while at <= room {
         let insn = decode(code.get(at as usize..)?)?;
         if !is_harmless(&insn) {
@@ -70,10 +70,11 @@ fn loop_at(memory: &dyn Memory, first: u64, last: u64) -> Option<(u64, Vec<(Mem,
             Operand::Mem(mem) if !matches!(insn.op, Op::Lea | Op::Nop) => Some((mem, next)),
             _ => None,
         }));
+        has_way_out |= matches!(insn.op, Op::Jcc(_));
         if let (Op::Jcc(_) | Op::Jmp, Operand::Imm(distance)) = (insn.op, insn.src) {
             let to = next.wrapping_add_signed(distance);
             if next > last && to <= first && first - to <= LOOP {
-                return Some((to, reads));
+                return has_way_out.then_some((to, reads));
             }
         }
     }

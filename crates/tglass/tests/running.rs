@@ -1,0 +1,99 @@
+//! `tglass why` on threads that run, that cannot run, and that wait without sleeping.
+
+use testkit::{Build, Fixture, Freezer, Signal, Tool, Value, any_of, ensure, signal, skip, threads};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+/// Whether threads can be sampled here; without that the gap says so.
+fn is_watched(snapshot: &Value, what: &str) -> bool {
+    let gaps = snapshot["gaps"].as_array().expect("gaps");
+    let refused = gaps.iter().find(|gap| gap["what"] == "where running threads run");
+    if let Some(gap) = refused {
+        skip(what, gap["why"].as_str().unwrap_or_default());
+    }
+    refused.is_none()
+}
+
+#[test]
+fn what_a_thread_spins_for() {
+    let program = Build::new("spins.c").flags(&["-O2", "-g"]).path();
+    for (way, function, what) in [
+        ("word", "wait_for_word", Some("ready_word")),
+        ("flag", "wait_for_flag", Some("taken")),
+        ("lock", "wait_for_lock", Some("spinlock table_lock")),
+        ("yield", "yield", Some("")),
+        ("compute", "compute", None),
+        ("add_up", "add_up", None),
+    ] {
+        let fixture = Fixture::start(&program, &[way]);
+        // Samples come by CPU time, of which a busy machine may give the thread little.
+        let is_over = any_of(10, || {
+            let snapshot = tool().look("why", &fixture.pid().to_string(), &[]);
+            if !is_watched(&snapshot, "what_a_thread_spins_for") {
+                return Ok(true);
+            }
+            let verdict = &snapshot["verdict"];
+            ensure(verdict["kind"] == "busy", || format!("{way}: {verdict}"))?;
+            let running = threads(&snapshot).iter().find(|thread| !thread["watched"].is_null());
+            let running = running.ok_or_else(|| format!("{way}: nobody was watched"))?;
+            let frames = running["frames"].as_array().expect("frames");
+            ensure(frames.iter().any(|frame| frame["function"] == function), || format!("{way}: {frames:?}"))?;
+            let spins = &running["watched"]["spins"];
+            match what {
+                None => assert!(spins.is_null(), "{way}: {spins}"),
+                Some("") => ensure(spins["yields"] == true, || format!("{way}: {running}"))?,
+                Some(name) => ensure(spins["name"].as_str().is_some_and(|it| it.starts_with(name)), || {
+                    format!("{way}: {running}")
+                })?,
+            }
+            let text = verdict["text"].as_str().expect("a text");
+            assert!(text.contains(function), "{text}");
+            Ok(false)
+        });
+        if is_over {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_frozen_process_is_stopped_whatever_it_did() {
+    let freezers = Freezer::all();
+    if freezers.is_empty() {
+        skip("a_frozen_process_is_stopped_whatever_it_did", "needs root and control groups");
+    }
+    for freezer in &freezers {
+        let fixture = Fixture::start(&Build::new("spins.c").path(), &["compute"]);
+        let pid = fixture.pid().to_string();
+        std::fs::write(freezer.dir.join("cgroup.procs"), &pid).expect("the process can be moved");
+        freezer.set(true);
+        let snapshot = tool().look("why", &pid, &[]);
+        let screen = tool().run(&["threads", &pid]).text();
+        freezer.set(false);
+        let verdict = &snapshot["verdict"];
+        assert_eq!(verdict["kind"], "stopped", "{verdict}");
+        assert_eq!(verdict["certainty"], "certain", "{verdict}");
+        let way_out = verdict["way_out"].as_str().expect("a way out");
+        assert!(way_out.contains(freezer.dir.to_str().expect("a name")), "{way_out}");
+        assert!(threads(&snapshot).iter().all(|thread| thread["stop"]["kind"] == "frozen"), "{snapshot:#}");
+        assert!(screen.contains("2 of them stopped"), "{screen}");
+    }
+}
+
+#[test]
+fn a_stop_is_told_with_its_way_out() {
+    let fixture = Fixture::start(&Build::new("spins.c").path(), &["compute"]);
+    signal(fixture.pid(), Signal::SIGSTOP);
+    let pid = fixture.pid().to_string();
+    testkit::eventually("all threads should be stopped", || {
+        threads(&tool().threads(fixture.pid(), &[])).iter().all(|thread| !thread["stop"].is_null())
+    });
+    let snapshot = tool().look("why", &pid, &[]);
+    signal(fixture.pid(), Signal::SIGCONT);
+    let verdict = &snapshot["verdict"];
+    assert_eq!((&verdict["kind"], &verdict["certainty"]), (&"stopped".into(), &"certain".into()), "{verdict}");
+    assert_eq!(verdict["way_out"], format!("kill -CONT {pid}"));
+    assert!(verdict["text"].as_str().expect("a text").contains("SIGSTOP"), "{verdict}");
+}
