@@ -1,6 +1,6 @@
 //! Barriers.
 
-use crate::functions::real;
+use crate::functions::{real, waiting};
 use crate::memory;
 use crate::tally::{self, Wait};
 use core::ffi::{c_int, c_uint, c_void};
@@ -28,12 +28,12 @@ pub unsafe extern "C" fn destroy(barrier: *mut c_void) -> c_int {
 
 pub unsafe extern "C" fn wait(barrier: *mut c_void, site: usize) -> c_int {
     let Some(entry) = memory::entry(barrier.addr(), Kind::Barrier) else {
-        return real!(pthread_barrier_wait(*mut c_void))(barrier);
+        return waiting!(pthread_barrier_wait(*mut c_void))(barrier);
     };
     tally::bump(&entry.sema().wait);
     let key = entry.key.load(Relaxed);
     let wait = Wait::begin(Some(entry));
-    let result = real!(pthread_barrier_wait(*mut c_void))(barrier);
+    let result = waiting!(pthread_barrier_wait(*mut c_void))(barrier);
     // The last of a round waits for nobody. Another thread may have destroyed the barrier since.
     if result != SERIAL_THREAD && entry.key.load(Relaxed) == key {
         let time = wait.end(entry, site);

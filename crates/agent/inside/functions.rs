@@ -12,32 +12,54 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use table::Header;
 
-/// The C library's function of that name: as a function of those arguments, or as an address.
-macro_rules! real {
-    ($name:ident($a:ty)) => {{
-        let call: unsafe extern "C" fn($a) -> core::ffi::c_int = $crate::functions::real!(@ $name);
+/// The function of the C library at an address, as a function of those arguments.
+macro_rules! function_at {
+    ($address:expr, $a:ty) => {{
+        let call: unsafe extern "C" fn($a) -> core::ffi::c_int = $crate::functions::function_at!(@ $address);
         // SAFETY: the arguments are the program's, which has promised them to the C library.
         move |a: $a| unsafe { call(a) }
     }};
-    ($name:ident($a:ty, $b:ty)) => {{
-        let call: unsafe extern "C" fn($a, $b) -> core::ffi::c_int = $crate::functions::real!(@ $name);
+    ($address:expr, $a:ty, $b:ty) => {{
+        let call: unsafe extern "C" fn($a, $b) -> core::ffi::c_int = $crate::functions::function_at!(@ $address);
         // SAFETY: as above.
         move |a: $a, b: $b| unsafe { call(a, b) }
     }};
-    ($name:ident($a:ty, $b:ty, $c:ty)) => {{
-        let call: unsafe extern "C" fn($a, $b, $c) -> core::ffi::c_int = $crate::functions::real!(@ $name);
+    ($address:expr, $a:ty, $b:ty, $c:ty) => {{
+        let call: unsafe extern "C" fn($a, $b, $c) -> core::ffi::c_int = $crate::functions::function_at!(@ $address);
         // SAFETY: as above.
         move |a: $a, b: $b, c: $c| unsafe { call(a, b, c) }
     }};
-    (@ $name:ident) => {
-        // SAFETY: found under this name, whose arguments the C standard or POSIX defines.
-        unsafe { core::mem::transmute::<usize, _>($crate::functions::real!($name)) }
+    (@ $address:expr) => {
+        // SAFETY: found under a name whose arguments the C standard or POSIX defines.
+        unsafe { core::mem::transmute::<*const (), _>($address) }
+    };
+}
+pub(crate) use function_at;
+
+/// The C library's function of that name: as a function of those arguments, or as an address.
+macro_rules! real {
+    ($name:ident($($argument:ty),+)) => {
+        $crate::functions::function_at!(
+            core::ptr::with_exposed_provenance::<()>($crate::functions::real!($name)), $($argument),+
+        )
     };
     ($name:ident) => {
         $crate::functions::REALS[$crate::functions::at::$name].load(core::sync::atomic::Ordering::Relaxed)
     };
 }
 pub(crate) use real;
+
+/// The same function where the thread may wait in it. It is called from one place of its own, by an instruction that names
+/// it: so whoever looks at the stack from outside can tell for what the thread waits.
+macro_rules! waiting {
+    ($name:ident($($argument:ty),+)) => {
+        $crate::functions::function_at!($crate::functions::through::$name as *const (), $($argument),+)
+    };
+    ($name:ident) => {
+        ($crate::functions::through::$name as *const ()).expose_provenance()
+    };
+}
+pub(crate) use waiting;
 
 /// Where a function that is tracked finds the address it was called from: behind its last argument.
 macro_rules! tracked {
@@ -91,6 +113,29 @@ macro_rules! functions {
                 #[unsafe(naked)]
                 pub unsafe extern "C" fn $name() {
                     super::jump!($number)
+                }
+            )*
+        }
+
+        /// Calls of the C library's functions, each from a place of its own. See `waiting`.
+        #[allow(dead_code, reason = "not every function waits")]
+        pub mod through {
+            use core::arch::naked_asm;
+            $(
+                #[unsafe(naked)]
+                pub unsafe extern "C" fn $name() {
+                    naked_asm!(
+                        ".cfi_startproc",
+                        "sub rsp, 8",
+                        ".cfi_adjust_cfa_offset 8",
+                        "call [rip + {reals} + {offset}]",
+                        "add rsp, 8",
+                        ".cfi_adjust_cfa_offset -8",
+                        "ret",
+                        ".cfi_endproc",
+                        reals = sym super::REALS,
+                        offset = const 8 * $number,
+                    )
                 }
             )*
         }

@@ -1,6 +1,6 @@
 //! Mutexes, POSIX and C11: they are the same object with other error codes.
 
-use crate::functions::real;
+use crate::functions::{real, waiting};
 use crate::tally::{self, Wait};
 use crate::{memory, plain, sys, words};
 use core::arch::asm;
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn destroy(mutex: *mut c_void) -> c_int {
 }
 
 pub unsafe extern "C" fn lock(mutex: *mut c_void, site: usize) -> c_int {
-    lock_by(mutex, site, real!(pthread_mutex_lock(*mut c_void)), ETIMEDOUT)
+    lock_by(mutex, site, waiting!(pthread_mutex_lock(*mut c_void)), ETIMEDOUT)
 }
 
 /// Waits for a plain mutex that was found taken.
@@ -124,16 +124,16 @@ pub unsafe extern "C" fn lock(mutex: *mut c_void, site: usize) -> c_int {
 #[inline(never)]
 pub unsafe extern "C" fn lock_taken(mutex: *mut c_void, site: usize) -> c_int {
     let entry = memory::entry(mutex.addr(), Kind::Mutex);
-    wait(mutex, entry, site, real!(pthread_mutex_lock(*mut c_void)), ETIMEDOUT)
+    wait(mutex, entry, site, waiting!(pthread_mutex_lock(*mut c_void)), ETIMEDOUT)
 }
 
 pub unsafe extern "C" fn timedlock(mutex: *mut c_void, until: *const c_void, site: usize) -> c_int {
-    let call = real!(pthread_mutex_timedlock(*mut c_void, *const c_void));
+    let call = waiting!(pthread_mutex_timedlock(*mut c_void, *const c_void));
     lock_by(mutex, site, |mutex| call(mutex, until), ETIMEDOUT)
 }
 
 pub unsafe extern "C" fn clocklock(mutex: *mut c_void, clock: c_int, until: *const c_void, site: usize) -> c_int {
-    let call = real!(pthread_mutex_clocklock(*mut c_void, c_int, *const c_void));
+    let call = waiting!(pthread_mutex_clocklock(*mut c_void, c_int, *const c_void));
     // An invalid clock is an error even when the mutex is free, so nothing is tried first.
     if clock != 0 && clock != 1 {
         return call(mutex, clock, until);
@@ -266,11 +266,11 @@ pub unsafe extern "C" fn mtx_destroy(mutex: *mut c_void) {
 }
 
 pub unsafe extern "C" fn mtx_lock(mutex: *mut c_void, site: usize) -> c_int {
-    lock_by(mutex, site, real!(mtx_lock(*mut c_void)), THRD_TIMEDOUT)
+    lock_by(mutex, site, waiting!(mtx_lock(*mut c_void)), THRD_TIMEDOUT)
 }
 
 pub unsafe extern "C" fn mtx_timedlock(mutex: *mut c_void, until: *const c_void, site: usize) -> c_int {
-    let call = real!(mtx_timedlock(*mut c_void, *const c_void));
+    let call = waiting!(mtx_timedlock(*mut c_void, *const c_void));
     lock_by(mutex, site, |mutex| call(mutex, until), THRD_TIMEDOUT)
 }
 

@@ -1,6 +1,6 @@
 //! Read-write locks.
 
-use crate::functions::real;
+use crate::functions::{real, waiting};
 use crate::memory::{self, more};
 use crate::mutex::{EBUSY, ETIMEDOUT, tid};
 use crate::tally::{self, Wait};
@@ -78,11 +78,11 @@ fn lock_by(lock: *mut c_void, side: Side, site: usize, call: impl Fn(*mut c_void
 }
 
 pub unsafe extern "C" fn rdlock(lock: *mut c_void, site: usize) -> c_int {
-    lock_by(lock, Side::Read, site, real!(pthread_rwlock_rdlock(*mut c_void)))
+    lock_by(lock, Side::Read, site, waiting!(pthread_rwlock_rdlock(*mut c_void)))
 }
 
 pub unsafe extern "C" fn wrlock(lock: *mut c_void, site: usize) -> c_int {
-    lock_by(lock, Side::Write, site, real!(pthread_rwlock_wrlock(*mut c_void)))
+    lock_by(lock, Side::Write, site, waiting!(pthread_rwlock_wrlock(*mut c_void)))
 }
 
 /// Whether a time limit is one that the C library accepts. It looks at it even when the lock is free, and takes none
@@ -95,7 +95,7 @@ fn is_valid(until: *const c_void) -> bool {
 macro_rules! timed {
     ($name:ident, $clock_name:ident, $side:expr, $real:ident, $clock_real:ident) => {
         pub unsafe extern "C" fn $name(lock: *mut c_void, until: *const c_void, site: usize) -> c_int {
-            let call = real!($real(*mut c_void, *const c_void));
+            let call = waiting!($real(*mut c_void, *const c_void));
             if !is_valid(until) {
                 return call(lock, until);
             }
@@ -108,7 +108,7 @@ macro_rules! timed {
             until: *const c_void,
             site: usize,
         ) -> c_int {
-            let call = real!($clock_real(*mut c_void, c_int, *const c_void));
+            let call = waiting!($clock_real(*mut c_void, c_int, *const c_void));
             if !is_valid(until) || (clock != 0 && clock != 1) {
                 return call(lock, clock, until);
             }

@@ -5,7 +5,7 @@
 //! minds too) tells of the end. The C library's own handler of such a wait is above ours in that list: when ours runs,
 //! the mutex of a condition wait has been taken again.
 
-use crate::functions::real;
+use crate::functions::{real, waiting};
 use crate::memory;
 use crate::mutex::{self, ETIMEDOUT, Mutex, THRD_TIMEDOUT};
 use crate::sem;
@@ -153,14 +153,14 @@ unsafe extern "C" fn before(frame: *mut Frame) {
     let frame = unsafe { &mut *frame };
     let [first, second, third, fourth] = frame.args;
     let (real, is_counted) = match frame.op {
-        COND_WAIT => (real!(pthread_cond_wait), true),
-        COND_TIMEDWAIT => (real!(pthread_cond_timedwait), is_valid(third)),
-        COND_CLOCKWAIT => (real!(pthread_cond_clockwait), is_clock(third) && is_valid(fourth)),
-        CND_WAIT => (real!(cnd_wait), true),
-        CND_TIMEDWAIT => (real!(cnd_timedwait), is_valid(third)),
-        SEM_WAIT => (real!(sem_wait), true),
-        SEM_TIMEDWAIT => (real!(sem_timedwait), is_valid(second)),
-        _ => (real!(sem_clockwait), is_clock(second) && is_valid(third)),
+        COND_WAIT => (waiting!(pthread_cond_wait), true),
+        COND_TIMEDWAIT => (waiting!(pthread_cond_timedwait), is_valid(third)),
+        COND_CLOCKWAIT => (waiting!(pthread_cond_clockwait), is_clock(third) && is_valid(fourth)),
+        CND_WAIT => (waiting!(cnd_wait), true),
+        CND_TIMEDWAIT => (waiting!(cnd_timedwait), is_valid(third)),
+        SEM_WAIT => (waiting!(sem_wait), true),
+        SEM_TIMEDWAIT => (waiting!(sem_timedwait), is_valid(second)),
+        _ => (waiting!(sem_clockwait), is_clock(second) && is_valid(third)),
     };
     frame.real = real;
     (frame.entry, frame.mutex, frame.key, frame.wait) = (None, None, 0, Wait::default());

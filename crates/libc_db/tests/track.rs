@@ -23,6 +23,21 @@ fn run(words: &str) {
     assert_eq!(answer.code, Some(0), "{}{}", answer.text(), answer.stderr);
 }
 
+/// A client and the process that it forks, both with the agent in them: waits that go through the agent are seen for what
+/// they are.
+#[test]
+fn states_of_tracked_locks_are_changed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let agent = dir.path().join("libthreadglass-agent.so");
+    std::fs::write(&agent, agent::AGENT).expect("the agent is written");
+    for flags in [&[][..], &["-DDEBUGGER"], &["-DDEBUGGER", "-DWITH_LSTOP"]] {
+        let mut command = Command::new(Source::new("sync_set.c").flags(flags).with_libc_db().build());
+        command.env("LD_PRELOAD", &agent);
+        let answer = Answer::of(command);
+        assert_eq!(answer.code, Some(0), "{flags:?}\n{}{}", answer.text(), answer.stderr);
+    }
+}
+
 #[test]
 fn controllers_have_their_own_views() {
     run("");

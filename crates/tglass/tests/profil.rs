@@ -526,3 +526,20 @@ fn waits_with_the_lock_and_its_holder() {
     let text = tool().run(&["profil", &pid, "--wait", "-d", "100ms"]).text();
     assert!(text.contains("mutex left") && text.contains("holder (lwp "), "{text}");
 }
+
+/// The agent through which a wait goes is not the place where the program waits.
+#[test]
+fn waits_through_the_agent() {
+    let program = Build::new("profil_wait.c").path().display().to_string();
+    let fixture = Fixture::command(tool().command(&["run", "--", &program])).settled();
+    let pid = fixture.pid().to_string();
+    let profile = tool().run(&["profil", &pid, "--wait", "-d", "300ms", "--json"]).json();
+    let of = |list: &str, member: &str| -> Vec<String> {
+        let list = profile[list].as_array().map_or(&[][..], Vec::as_slice);
+        list.iter().filter_map(|one| Some(one[member].as_str()?.to_owned())).collect()
+    };
+    assert!(of("waits", "function").contains(&"wants_left".to_owned()), "{profile:#}");
+    for name in of("waits", "function").iter().chain(&of("functions", "name")) {
+        assert!(!name.contains("agent"), "{profile:#}");
+    }
+}

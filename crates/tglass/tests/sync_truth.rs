@@ -76,6 +76,29 @@ fn at_a_fixed_address() {
     faults.assert_none();
 }
 
+/// Waits that go through the agent are known as well as those that do not.
+#[test]
+fn through_the_agent() {
+    let mut faults = Faults::default();
+    for file in IN_C.into_iter().chain(["sync_cxx.cc"]) {
+        let program = Build::new(file).path().display().to_string();
+        let fixture = Fixture::command(tool().command(&["run", "--", &program])).settled();
+        let pid = fixture.pid().to_string();
+        faults.look(&format!("{file}, tracked"), fixture.truth(), &pid, SyncView::PLAIN);
+        let stacks = tool().look("threads", &pid, &["--stacks"]);
+        for thread in threads(&stacks).iter().filter(|thread| !thread["call_site"].is_null()) {
+            let called = address(&thread["call_site"]["address"]);
+            let frames = thread["frames"].as_array().map_or(&[][..], Vec::as_slice);
+            let frame = frames.iter().find(|frame| address(&frame["pc"]) == called);
+            let module = frame.map_or("", |frame| frame["module"].as_str().unwrap_or_default());
+            if module.is_empty() || module.contains("agent") {
+                faults.0.push(format!("{file}: {} is called by {module:?}", thread["call_site"]["function"]));
+            }
+        }
+    }
+    faults.assert_none();
+}
+
 /// With libc linked in less may be certain, but nothing may be wrong.
 #[test]
 fn static_programs() {

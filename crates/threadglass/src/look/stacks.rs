@@ -7,6 +7,7 @@ use crate::limits::Running;
 use crate::model::{CallSite, Frame, Gap, Remedy, Snapshot, StackEnd, Thread};
 use crate::proc::SyscallFile;
 use crate::sys::parallel::in_parallel;
+use crate::table::is_in_agent;
 use crate::target::{LwpFacts, Target};
 use crate::unwind::{FrameNames, Known, MAX_FRAMES, Place, Space, StackWords, Walk, Walker, call_site};
 use crate::{Lwp, RemoteAddr};
@@ -198,7 +199,13 @@ impl<'a> Stacks<'a> {
 
     fn found(&self, known: &mut Known, walk: Arc<Walk>) -> FoundStack {
         self.frames.fetch_add(walk.places.len(), Ordering::Relaxed);
-        let site = call_site(&self.space, known, &walk.places);
+        let mut site = call_site(&self.space, known, &walk.places);
+        if let Some(site) = site.as_mut().filter(|site| is_in_agent(self.target, site.address)) {
+            // The agent has passed the program's call on.
+            let is_program = |place: &&Place| !place.signal && !is_in_agent(self.target, place.pc);
+            let outside = walk.places.iter().skip_while(|place| place.pc != site.address).find(is_program);
+            site.address = outside.map_or(site.address, |place| place.pc);
+        }
         FoundStack { walk, site, call: None }
     }
 

@@ -13,6 +13,7 @@ use crate::model::{
 };
 use crate::runtimes::FutexWait;
 use crate::symbols::DataNames;
+use crate::table::is_in_agent;
 use crate::target::{KernelFacts, Live, Target, TargetError};
 use crate::unwind::{Place, StackWords};
 use crate::{Lwp, Pid, RemoteAddr};
@@ -122,17 +123,18 @@ impl Waits<'_> {
             let cause = self.cause(thread);
             let words = self.words(thread, &cause, &by_lwp);
             let stack = self.stack(lwp, thread);
+            let (places, whole) = stack.unwrap_or_else(|| {
+                self.moved += 1;
+                (Vec::new(), false)
+            });
+            let site = places.iter().find(|place| self.is_of_program(place.lookup())).copied();
             let Some(seen) = bounded(&mut self.causes, cause, MAX_DISTINCT) else { continue };
             seen.samples += 1;
             if let Some(holder) = words.iter().find_map(|word| word.strip_prefix("held by ")) {
                 *seen.holders.entry(holder.to_owned()).or_default() += 1;
             }
-            let (places, whole) = stack.unwrap_or_else(|| {
-                self.moved += 1;
-                (Vec::new(), false)
-            });
-            if let Some(site) = places.iter().find(|place| !self.image.live.is_in_libc(place.lookup())) {
-                *seen.sites.entry(*site).or_default() += 1;
+            if let Some(site) = site {
+                *seen.sites.entry(site).or_default() += 1;
             }
             if let Some(stack) = bounded(&mut self.stacks, (places, words), MAX_DISTINCT) {
                 *stack = (whole, stack.1 + 1);
@@ -162,6 +164,11 @@ impl Waits<'_> {
             (Some(waits), None) => Cause::Object(waits.kind, waits.address),
             (None, None) => Cause::Other(call.map_or_else(|| "asleep".to_owned(), |call| call.name.to_string())),
         }
+    }
+
+    /// Whether code is neither libc's nor the agent's, through which the program's calls may go.
+    fn is_of_program(&self, pc: RemoteAddr) -> bool {
+        !self.image.live.is_in_libc(pc) && !is_in_agent(self.image.live, pc)
     }
 
     /// The stack of a thread that has been in one call all the time.
