@@ -446,7 +446,8 @@ extern td_err_e td_ta_map_addr2sync(const td_thragent_t *ta_p, psaddr_t addr, td
 
 /*
  * Call cb for each thread that passes all four filters: in this state; of priority ti_pri or higher; with
- * exactly this signal mask; with exactly these ti_user_flags. TD_NOTHR: the process has no thread at
+ * exactly this signal mask; with exactly these ti_user_flags. A thread whose priority is not known passes as one of
+ * priority 0. TD_NOTHR: the process has no thread at
  * all. A state that does not exist: TD_OK, no callback. glibc applies only the priority.
  */
 extern td_err_e td_ta_thr_iter(const td_thragent_t *ta_p, td_thr_iter_f *cb, void *cbdata_p,

@@ -58,10 +58,6 @@ pub(crate) fn describe(session: &Session, inspector: &Inspector<'_>, descriptor:
         }
     });
     let mut thread = inspector.describe(descriptor, facts.as_ref());
-    if inspector.target.is_none() {
-        // libc's record of it may be old: the kernel alone is asked.
-        thread.priority = None;
-    }
     if lwp.is_some_and(|lwp| session.has_suspended(lwp)) {
         thread.db_suspended = true;
     }

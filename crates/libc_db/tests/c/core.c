@@ -27,6 +27,12 @@ static int same_key(thread_key_t key, void (*destructor)(void *), void *data) {
     return 0;
 }
 
+static int count(const td_thrhandle_t *th, void *data) {
+    (void)th;
+    ++*(int *)data;
+    return 0;
+}
+
 static int same(const td_thrhandle_t *th, void *data) {
     td_thrinfo_t was, is;
     td_thrhandle_t both[2] = {*th};
@@ -44,6 +50,9 @@ static int same(const td_thrhandle_t *th, void *data) {
     CHECK(is.ti_lid == was.ti_lid, "lwp %d", was_lwp);
     CHECK(is.ti_startfunc == was.ti_startfunc, "lwp %d", was_lwp);
     CHECK(is.ti_stkbase == was.ti_stkbase, "lwp %d", was_lwp);
+    /* That of the main thread is as mapped: a core has no limit. */
+    CHECK(is.ti_stksize > 0 && is.ti_stksize <= was.ti_stksize, "lwp %d: %ld", was_lwp, is.ti_stksize);
+    CHECK(is.ti_pri == was.ti_pri, "lwp %d: %d, not %d", was_lwp, is.ti_pri, was.ti_pri);
     CHECK(is.ti_user_flags == was.ti_user_flags, "lwp %d", was_lwp);
     CHECK(is.ti_ro_area == was.ti_ro_area && is.ti_ro_size == was.ti_ro_size, "lwp %d", was_lwp);
     CHECK(is.ti_type == was.ti_type, "lwp %d", was_lwp);
@@ -73,7 +82,7 @@ static int same(const td_thrhandle_t *th, void *data) {
 
 int main(int argc, char **argv) {
     struct ps_prochandle *ph, *core;
-    int told, kept;
+    int told, kept, at_zero = 0;
     if (argc != 3)
         return 2;
     GIVES(TD_OK, tg_attach_pid(atoi(argv[1]), &ph));
@@ -85,6 +94,8 @@ int main(int argc, char **argv) {
     GIVES(TD_OK, td_ta_get_nthreads(dead, &kept));
     CHECK(kept == told, "%d, %d", kept, told);
     CHECK(threads == told, "%d, %d", threads, told);
+    GIVES(TD_OK, td_ta_thr_iter(dead, count, &at_zero, TD_THR_ANY_STATE, 0, TD_SIGNO_MASK, TD_THR_ANY_USER_FLAGS));
+    CHECK(at_zero == told, "%d, %d", at_zero, told);
     CHECK(asleep > 0, "lwp %d", was_lwp);
     GIVES(TD_NOCAPAB, td_ta_sync_tracking_enable(dead, 1));
     tg_release(core);

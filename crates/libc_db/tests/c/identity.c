@@ -49,13 +49,17 @@ static void nothing_of_the_kernel(const char *what, td_err_e action)
         GIVES(TD_OK, td_thr_get_info(&th, &ti));
         CHECK(!memcmp(&ti.ti_sigmask, &none, 8) && !memcmp(&ti.ti_pending, &none, 8), "%s, role %d: %#lx %#lx", what,
               role, *(long *)&ti.ti_sigmask, *(long *)&ti.ti_pending);
-        CHECK(ti.ti_pri == 0, "%s, role %d: %d", what, role, ti.ti_pri);
+        /* As libc has recorded it: each of them has asked. */
+        CHECK(ti.ti_pri == (role == ZOMBIE ? 0 : shared->of[role].priority), "%s, role %d: %d", what, role, ti.ti_pri);
         CHECK(ti.ti_lid == (role == ZOMBIE ? -1 : shared->of[role].lwp), "%s, role %d: %d", what, role, ti.ti_lid);
         CHECK(ti.ti_tid == shared->of[role].id && ti.ti_startfunc == shared->of[role].start, "%s, role %d", what,
               role);
-        /* The main thread's stack is the kernel's business; the others' stand in memory. */
-        CHECK(ti.ti_stksize == (role == MAIN ? 0 : (long)shared->of[role].stack_size), "%s, role %d: %ld", what, role,
-              ti.ti_stksize);
+        char *top = shared->of[role].stack + shared->of[role].stack_size;
+        CHECK(ti.ti_stkbase == top, "%s, role %d: %p", what, role, ti.ti_stkbase);
+        /* The limit of the main thread's stack is the kernel's business, and what is mapped of it is not. */
+        const long size = shared->of[role].stack_size;
+        CHECK(ti.ti_stksize == size || (role == MAIN && ti.ti_stksize > 0 && ti.ti_stksize < size),
+              "%s, role %d: %ld", what, role, ti.ti_stksize);
         /* Registers tell a sleeper, and they are the client's. */
         if (role == FUTEX || role == MASKED || role == DETACHED) {
             /* It may be on its way back to sleep from the stop before this one. */

@@ -19,14 +19,13 @@ pub struct ThreadFilter {
 pub const LOWEST_PRIORITY: i32 = -20;
 
 impl ThreadFilter {
-    /// Whether `thread` passes. A zombie's mask counts as empty and its priority as 0; what is
-    /// unknown passes only the wild card.
+    /// Whether `thread` passes. A zombie's mask counts as empty. A thread whose priority nothing says runs at 0;
+    /// what is unknown otherwise passes only the wild card.
     pub fn matches(&self, thread: &Thread) -> bool {
         let zombie = thread.state == ThreadState::Zombie;
         let mask = if zombie { Some(SignalSet(0)) } else { thread.signal_mask };
-        let priority = thread.priority.or(zombie.then_some(0));
         self.state.is_none_or(|state| state == thread.state)
-            && self.min_priority.is_none_or(|min| min <= LOWEST_PRIORITY || priority.is_some_and(|pri| pri >= min))
+            && self.min_priority.is_none_or(|min| min <= LOWEST_PRIORITY || thread.priority.unwrap_or(0) >= min)
             && self.signal_mask.is_none_or(|wanted| mask == Some(wanted))
             && self.user_flags.is_none_or(|flags| thread.user_flags == Some(flags))
     }

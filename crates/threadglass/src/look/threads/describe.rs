@@ -58,12 +58,8 @@ impl<'a> Describer<'a> {
         thread.stop = stop_of(facts, suspended, tracer.as_deref());
         thread.db_suspended = suspended;
         // What libc recorded has to do where the kernel is not there to be asked.
-        let recorded = descriptor.and_then(|thread| thread.scheduling);
-        thread.priority = facts.priority.or(recorded.map(|(policy, priority)| match policy.is_realtime() {
-            true => priority,
-            false => 0,
-        }));
-        thread.policy = facts.policy.or(recorded.map(|(policy, _)| policy));
+        thread.priority = facts.priority.or(descriptor.and_then(Descriptor::recorded_priority));
+        thread.policy = facts.policy.or(descriptor.and_then(|thread| thread.scheduling).map(|(policy, _)| policy));
         thread.nice = facts.nice;
         thread.inherited_priority = facts.boosted;
         // A thread that sleeps gave the CPU up by itself, one that runs has it. Of a queued one that is not recorded.

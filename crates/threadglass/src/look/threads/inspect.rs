@@ -4,6 +4,7 @@
 //! thread; what the kernel knows comes from `/proc`, if the process is known to be the same.
 
 use super::describe::Describer;
+use super::main_stack::mapped_stack;
 use super::pairing::{by_hints, hints, walk_lists};
 use super::running;
 use crate::memory::{Memory, ReadError, ReadErrorKind};
@@ -148,16 +149,22 @@ impl Inspector<'_> {
     /// core, a process that is not ours to look at) the state of a living thread is unknown.
     pub fn describe(&self, thread: &Descriptor, facts: Option<&LwpFacts>) -> Thread {
         let mut describer = Describer::new(Some(self.layout), self.target, None);
-        match facts {
+        let mut described = match facts {
             Some(facts) => describer.living(facts, Some(thread), &mut Vec::new()),
             None if thread.tid > 0 => Thread {
                 lwp: self.lwp_of(thread),
                 inner_lwp: Some(InnerTid(thread.tid)),
                 state: ThreadState::Unknown,
                 state_evidence: Evidence::Unknown,
+                priority: thread.recorded_priority(),
                 ..describer.by_descriptor(Some(thread))
             },
             None => describer.zombie(thread),
+        };
+        if self.target.is_none() && described.lwp.is_some() {
+            let of_main = || thread.stack_end.and_then(|end| mapped_stack(self.memory, end));
+            described.stack = described.stack.or_else(of_main);
         }
+        described
     }
 }

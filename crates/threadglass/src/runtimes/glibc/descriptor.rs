@@ -57,6 +57,11 @@ impl Descriptor {
         }
     }
 
+    /// Priority as `pthread_getschedparam` reports it, as far as libc has recorded it.
+    pub fn recorded_priority(&self) -> Option<i32> {
+        self.scheduling.map(|(policy, priority)| if policy.is_realtime() { priority } else { 0 })
+    }
+
     /// Whether the thread has begun to exit.
     pub fn is_exiting(&self) -> bool {
         self.cancel & EXITING != 0
