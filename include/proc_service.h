@@ -75,7 +75,10 @@ extern ps_err_e ps_pglobal_lookup(struct ps_prochandle *ph, const char *object_n
  * PS_OK, the library does not use the bytes, and the td_ call returns TD_DBERR.
  */
 extern ps_err_e ps_pdread(struct ps_prochandle *ph, psaddr_t addr, void *buf, size_t size);
-/* Required. On a core file return PS_ERR; the library takes this as the sign that it is a core file. */
+/*
+ * Required by td_ calls that change something. On a core file return PS_ERR: the library acts on the process only if it can
+ * be written to. A look calls it never.
+ */
 extern ps_err_e ps_pdwrite(struct ps_prochandle *ph, psaddr_t addr, const void *buf, size_t size);
 
 /* Unused: the newer Solaris names of the two above. */
@@ -90,7 +93,9 @@ extern ps_err_e ps_ptwrite(struct ps_prochandle *ph, psaddr_t addr, const void *
 
 /*
  * Required. The general registers, in the order of struct user_regs_struct. The library also takes the
- * thread pointer (fs_base) from here if ps_get_thread_area() is missing or fails, as with core files.
+ * thread pointer (fs_base) from here if ps_get_thread_area() is missing or fails, as with core files, and compares
+ * them with /proc to prove that the process is the same (see ps_getpid()). Of a thread that its tracer lets run, the
+ * registers are not asked for.
  */
 extern ps_err_e ps_lgetregs(struct ps_prochandle *ph, lwpid_t lid, prgregset_t gregs);
 /* Required; used by td_thr_setgregs() only, so a client may return PS_ERR. */
@@ -140,8 +145,8 @@ extern ps_err_e ps_lstop(struct ps_prochandle *ph, lwpid_t lid);
 extern ps_err_e ps_lcontinue(struct ps_prochandle *ph, lwpid_t lid);
 
 /*
- * Optional. Data model of the process: 1 for ILP32, 2 for LP64 (PR_MODEL_ILP32 and PR_MODEL_LP64 on
- * Solaris). td_ta_new() gives TD_ERR if it fails and TD_VERSION if the result is not LP64.
+ * Unused: the data model of the process, 1 for ILP32, 2 for LP64 (PR_MODEL_ILP32 and PR_MODEL_LP64 on Solaris). Some
+ * clients have a stub that aborts.
  */
 extern ps_err_e ps_pdmodel(struct ps_prochandle *ph, int *data_model);
 

@@ -35,19 +35,6 @@ impl Client {
         Self { ph }
     }
 
-    /// The data model, if the client tells: `Err` when asking failed.
-    pub(crate) fn is_lp64(self) -> Result<bool, ()> {
-        /// PR_MODEL_LP64 of the Solaris headers.
-        const LP64: i32 = 2;
-        let Some(pdmodel) = imports().pdmodel else { return Ok(true) };
-        let mut model = 0;
-        // SAFETY: `ph` is the handle that the client passed to td_ta_new and keeps valid; `model` is a live int.
-        match unsafe { pdmodel(self.ph, &raw mut model) } {
-            PS_OK => Ok(model == LP64),
-            _ => Err(()),
-        }
-    }
-
     /// The thread pointer (FS base) of an LWP: asked for directly, or taken from its registers.
     pub(crate) fn thread_pointer(self, lwp: Lwp) -> Option<RemoteAddr> {
         if let Some(area) = imports().get_thread_area {

@@ -37,7 +37,6 @@ pub(crate) struct Imports {
     pub(crate) pcontinue: Option<OnProc>,
     pub(crate) lstop: Option<OnLwp>,
     pub(crate) lcontinue: Option<OnLwp>,
-    pub(crate) pdmodel: Option<unsafe extern "C-unwind" fn(*mut PsProc, *mut c_int) -> c_int>,
     pub(crate) plog: Option<unsafe extern "C-unwind" fn(*const c_char, ...)>,
 }
 
@@ -59,7 +58,6 @@ global_asm!(
     ".weak ps_pcontinue",
     ".weak ps_lstop",
     ".weak ps_lcontinue",
-    ".weak ps_pdmodel",
     ".weak ps_plog",
     ".pushsection .data.rel.ro.tg_imports, \"aw\", @progbits",
     ".balign 8",
@@ -82,7 +80,6 @@ global_asm!(
     ".quad ps_pcontinue",
     ".quad ps_lstop",
     ".quad ps_lcontinue",
-    ".quad ps_pdmodel",
     ".quad ps_plog",
     ".popsection",
 );

@@ -4,7 +4,7 @@ use crate::abi::{PsProc, SyncHandle, Td, TdErr, ThrAgent, ThrHandle, code};
 use crate::client::{Client, psaddr};
 use crate::facts::FactCache;
 use crate::handles::{self, OwnProcess, Subject};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, can_write};
 use crate::lists::Lists;
 use crate::picture::{Picture, Variables};
 use crate::sessions::{self, Call, Place};
@@ -169,15 +169,22 @@ impl Session {
         facts
     }
 
-    /// The live process, where it is known to be one: it can be acted upon.
+    /// The live process, where it is known to be one.
     pub(crate) fn live(&self) -> Option<LiveRef<'_>> {
         match &self.backend {
-            Backend::Client(kernel) => kernel.live(Client::new(self.ph)).map(LiveRef::Shared),
+            Backend::Client(kernel) => kernel.live(Client::new(self.ph), &self.layout).map(LiveRef::Shared),
             Backend::Own(process) => match &process.subject {
                 Subject::Live(live) => Some(LiveRef::Own(live)),
                 Subject::Core(_) => None,
             },
         }
+    }
+
+    /// The live process, to be acted upon. A client's core in which nothing has moved since looks like its process, but
+    /// cannot be written.
+    pub(crate) fn live_to_act(&self) -> Option<LiveRef<'_>> {
+        let live = self.live()?;
+        self.client().is_none_or(|client| can_write(client, &live)).then_some(live)
     }
 
     /// The core file, where the handle is one of ours for a core.
@@ -269,7 +276,6 @@ impl Session {
 
     /// Number of its threads, those that wait to be joined included.
     pub(crate) fn count_threads(&self) -> Td<c_int> {
-        let _stopped = self.stopping()?;
         let count = self.inspect(|inspector| match inspector.is_initialised() {
             Ok(true) => inspector.list().map(|threads| threads.len()).map_err(look_error),
             Ok(false) => Ok(1),
@@ -431,11 +437,6 @@ fn new_client(ph: *mut PsProc) -> Td<*mut ThrAgent> {
         Some(true) => Stopping(Some(client)),
         None => Stopping(None),
     };
-    match client.is_lp64() {
-        Ok(true) => {}
-        Ok(false) => return Err(TdErr::Version),
-        Err(()) => return Err(TdErr::Err),
-    }
     // Debuggers try this long before libc is mapped, and must be told quietly.
     let target = Service::new(client);
     let version = target.address_of("__nptl_version").or_else(|| target.address_of("nptl_version"));

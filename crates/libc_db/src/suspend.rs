@@ -30,7 +30,7 @@ impl Session {
 
     /// Runs `act` with a tracer of the live process. Not possible on a core, or without permission.
     fn trace_live<R>(&self, act: impl FnOnce(&Tracer) -> Result<R, ControlError>) -> Td<R> {
-        let live = self.live().ok_or(TdErr::NoCapab)?;
+        let live = self.live_to_act().ok_or(TdErr::NoCapab)?;
         self.tracing(live.pid(), act).map_err(control_error)
     }
 }
@@ -92,7 +92,9 @@ pub unsafe extern "C-unwind" fn td_thr_dbresume(th: *const ThrHandle) -> c_int {
         if !session.has_suspended(lwp) {
             return Ok(());
         }
-        session.trace_live(|tracer| tracer.resume(lwp))
+        // The tracer that holds it is there: nothing has to be proven to let it go.
+        let pid = session.pid().map(Pid).ok_or(TdErr::NoCapab)?;
+        session.tracing(pid, |tracer| tracer.resume(lwp)).map_err(control_error)
     };
     // SAFETY: by the caller's promise.
     unsafe { on_thread(th, act) }
@@ -106,7 +108,7 @@ pub unsafe extern "C-unwind" fn td_thr_dbresume(th: *const ThrHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn td_thr_setprio(th: *const ThrHandle, priority: c_int) -> c_int {
     let act = |session: &Session, _, lwp: Lwp| {
-        let live = session.live().ok_or(TdErr::NoCapab)?;
+        let live = session.live_to_act().ok_or(TdErr::NoCapab)?;
         set_priority(Pid(live.pid().0), lwp, priority).map_err(adjust_error)
     };
     // SAFETY: by the caller's promise.
@@ -153,7 +155,7 @@ pub unsafe extern "C-unwind" fn td_thr_setsigpending(
     let Some(set) = (unsafe { set.as_ref() }) else { return TdErr::Err as c_int };
     let wanted = SignalSet(set[0]);
     let act = |session: &Session, _, lwp: Lwp| {
-        let live = session.live().ok_or(TdErr::NoCapab)?;
+        let live = session.live_to_act().ok_or(TdErr::NoCapab)?;
         let facts = live.facts(&[lwp]).pop().flatten().ok_or(TdErr::NoLwp)?;
         let pending = facts.pending.ok_or(TdErr::NoCapab)?;
         raise_signals(Pid(live.pid().0), lwp, pending, wanted).map_err(adjust_error)

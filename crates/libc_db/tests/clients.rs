@@ -5,7 +5,7 @@ mod common;
 use common::{Source, library_dir, run, tls_libraries};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use testkit::{Answer, Fixture, GlibcRoots, have};
+use testkit::{Answer, Fixture, GlibcRoots, have, part};
 
 fn client(file: &str, flags: &[&str]) -> PathBuf {
     Source::new(file).flags(flags).with_libc_db().build()
@@ -102,6 +102,17 @@ fn registers_that_the_client_does_not_have() {
 #[test]
 fn facts_only_of_the_right_process() {
     checks("identity", &client("identity.c", &[]), &[]);
+}
+
+/// A client may have routines that abort, for all that glibc's own library does not call to look.
+#[test]
+fn looks_call_nothing_but_what_a_look_needs() {
+    let test = "looks_call_nothing_but_what_a_look_needs";
+    let client = client("looking.c", &[]);
+    let dir = testkit::Public::new();
+    let dir = dir.path().display().to_string();
+    let args = [dir.as_str()];
+    checks(test, &client, if have(part(test), "gcore") { &args } else { &[] });
 }
 
 #[test]

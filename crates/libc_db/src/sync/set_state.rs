@@ -46,6 +46,9 @@ fn set(session: &Session, address: RemoteAddr, value: c_int) -> Td {
             return Err(TdErr::NoCapab);
         }
         let (live, pid) = (picture.live(), target.pid());
+        if live.is_some() && session.live_to_act().is_none() {
+            return Err(TdErr::DbErr);
+        }
         let size = now.object.size.unwrap_or(4);
         let elsewhere = live.map(|live| find_sharers(live, address, size).waiters).unwrap_or_default();
         let mut concerned = Concerned::by(&plan, pid, &now.object.holders, &elsewhere);

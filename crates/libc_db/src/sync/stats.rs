@@ -83,7 +83,7 @@ pub unsafe extern "C-unwind" fn td_ta_sync_tracking_enable(ta: *const ThrAgent, 
         }
         let place = if let Tracking::Since(_, place) = &*lock(&session.tracking) { *place } else { None };
         // Nothing is locked meanwhile: the client's routines run.
-        let (now, place) = match session.live().filter(|live| !inject::is_preloaded(live)) {
+        let (now, place) = match session.live_to_act().filter(|live| !inject::is_preloaded(live)) {
             Some(live) => (by_injection(&session, live.pid(), on != 0).map_err(refused)?, None),
             None => by_switch(&session, on != 0, place)?,
         };

@@ -21,7 +21,8 @@
 
 struct ps_prochandle {
     pid_t pid;
-    int blind;          /* nothing shows that it is alive: it cannot be written, as a core cannot */
+    int blind;          /* as with a core of another process that had this pid: it cannot be written either */
+    char *random;       /* where the kernel put random bytes at the start of the process */
     char *ours, *theirs; /* where libc is loaded */
     pthread_t caller;   /* the one thread that may call us */
     pid_t lwps[512];
@@ -61,9 +62,12 @@ ps_err_e ps_pglobal_lookup(struct ps_prochandle *ph, const char *object, const c
 ps_err_e ps_pdread(struct ps_prochandle *ph, psaddr_t address, void *buffer, size_t size)
 {
     struct iovec local = { buffer, size }, remote = { address, size };
-    if (fails(ph))
+    if (fails(ph) || process_vm_readv(ph->pid, &local, 1, &remote, 1, 0) != (ssize_t)size)
         return PS_ERR;
-    return process_vm_readv(ph->pid, &local, 1, &remote, 1, 0) == (ssize_t)size ? PS_OK : PS_ERR;
+    size_t at = (size_t)(ph->random - (char *)address);
+    if (ph->blind && at < size)
+        ((char *)buffer)[at] ^= 1;
+    return PS_OK;
 }
 
 ps_err_e ps_pdwrite(struct ps_prochandle *ph, psaddr_t address, const void *buffer, size_t size)
@@ -150,6 +154,19 @@ static char *libc_base(pid_t pid, const char *name)
     return (char *)start;
 }
 
+static char *random_of(pid_t pid)
+{
+    char path[64];
+    unsigned long pair[2] = { 1, 0 };
+    snprintf(path, sizeof path, "/proc/%d/auxv", pid);
+    FILE *file = fopen(path, "r");
+    while (file && pair[0] != AT_RANDOM && pair[0] && fread(pair, sizeof pair, 1, file) == 1)
+        ;
+    if (file)
+        fclose(file);
+    return pair[0] == AT_RANDOM ? (char *)pair[1] : NULL;
+}
+
 /* Stops every thread of a process. */
 static struct ps_prochandle *debug(pid_t pid, int blind)
 {
@@ -162,6 +179,7 @@ static struct ps_prochandle *debug(pid_t pid, int blind)
     const char *name = strrchr(info.dli_fname, '/');
     *ph = (struct ps_prochandle){ .pid = pid, .blind = blind, .ours = info.dli_fbase, .caller = pthread_self() };
     ph->theirs = libc_base(pid, name);
+    ph->random = random_of(pid);
     CHECK(ph->theirs, "no %s in process %d", name, pid);
 #ifdef WITH_LSTOP
     (void)path, (void)status;

@@ -1,6 +1,6 @@
 /*
- * A client that names another process than the one it reads, or one that it cannot write to: nothing of
- * what the kernel says about that process may appear as a fact about the threads, or be acted upon.
+ * A client that names another process than the one it reads: nothing of what the kernel says about that process may
+ * appear as a fact about the threads, or be acted upon. One that cannot write may look, and not act.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -99,17 +99,32 @@ int main(void)
     process.claimed = -1;
     nothing_of_the_kernel("no pid", TD_NOCAPAB);
     process.claimed = process.pid;
-    service.refuse_writes = 1;
-    nothing_of_the_kernel("a core", TD_NOCAPAB);
-    service.refuse_writes = 0;
+    /* A child has the random bytes of its parent, and not its threads. */
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+    process.claimed = child;
+    nothing_of_the_kernel("a relative", TD_NOCAPAB);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    process.claimed = process.pid;
 
-    /* And with the truth, all of it. */
+    /* And with the truth, all of it. What cannot be written may be a core in which nothing has moved since. */
     td_thragent_t *ta;
     td_thrinfo_t ti;
     GIVES(TD_OK, td_ta_new(&process, &ta));
     td_thrhandle_t th = { ta, (psaddr_t)shared->of[MASKED].id };
-    GIVES(TD_OK, td_thr_get_info(&th, &ti));
-    CHECK(!memcmp(&ti.ti_sigmask, &shared->of[MASKED].mask, 8), "%#lx", *(long *)&ti.ti_sigmask);
+    for (service.refuse_writes = 1; service.refuse_writes >= 0; service.refuse_writes--) {
+        GIVES(TD_OK, td_thr_get_info(&th, &ti));
+        CHECK(!memcmp(&ti.ti_sigmask, &shared->of[MASKED].mask, 8), "%#lx", *(long *)&ti.ti_sigmask);
+        GIVES(service.refuse_writes ? TD_NOCAPAB : TD_OK, td_thr_setprio(&th, 0));
+        GIVES(service.refuse_writes ? TD_NOCAPAB : TD_OK, td_thr_dbsuspend(&th));
+        GIVES(TD_OK, td_thr_dbresume(&th));
+    }
+    service.refuse_writes = 0;
     CHECK(kill(stranger, 0) == 0, "the stranger lives");
     /* Forked from us as the process was, it has its thread at the same address: still that is none of the process. */
     pid_t twin = fork();

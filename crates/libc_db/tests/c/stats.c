@@ -310,7 +310,7 @@ int main(int argc, char **argv)
     GIVES(TD_OK, td_ta_delete(ta));
     EVENTUALLY(own_threads() == 1);
     /* Not a process that is not shown to be the same. */
-    service.refuse_writes = 1;
+    process.claimed = 1;
     GIVES(TD_OK, td_ta_new(&process, &ta));
     refused(ta, TD_NOCAPAB);
     GIVES(TD_OK, td_ta_delete(ta));
