@@ -429,6 +429,8 @@ extern td_err_e td_ta_setconcurrency(const td_thragent_t *ta_p, int level);
 /*
  * Handle of the thread with this pthread_t, or on this LWP (tid == lwp on illumos, not here).
  * TD_NOTHR: there is none; this is checked (glibc accepts any number). TD_BADTH: th_p is NULL.
+ * Under a debugger an LWP that libc did not make, and that shares the thread pointer of another thread, gives the handle
+ * of that thread, as with glibc.
  * Before the process has set up threads, the LWP whose id is the pid gives a handle with th_unique 0, and
  * any other TD_ERR.
  */

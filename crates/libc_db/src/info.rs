@@ -30,7 +30,7 @@ pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut 
         let mut info = match id {
             Some(id) => {
                 let thread = session.inspect(|inspector| {
-                    let descriptor = inspector.descriptor(id).map_err(look_error)?;
+                    let descriptor = used_descriptor(&session, inspector, id)?;
                     Ok(describe(&session, inspector, &descriptor))
                 })?;
                 fill(&session, &thread)
@@ -45,9 +45,18 @@ pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut 
     })())
 }
 
+/// The descriptor of thread `id`, or of whoever runs on it.
+pub(crate) fn used_descriptor(session: &Session, inspector: &Inspector<'_>, id: PthreadId) -> Td<Descriptor> {
+    let descriptor = inspector.descriptor_at(id).map_err(look_error)?;
+    if descriptor.is_given_back() && session.lwp_on(inspector, &descriptor).is_none() {
+        return Err(TdErr::BadTh);
+    }
+    Ok(descriptor)
+}
+
 /// Everything known of the thread with this descriptor.
 pub(crate) fn describe(session: &Session, inspector: &Inspector<'_>, descriptor: &Descriptor) -> Thread {
-    let lwp = inspector.lwp_of(descriptor);
+    let lwp = session.lwp_on(inspector, descriptor);
     let facts = lwp.and_then(|lwp| {
         let facts = inspector.target.and_then(|target| facts::of_thread(&session.facts, target, lwp));
         match facts {

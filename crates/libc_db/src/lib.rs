@@ -9,6 +9,7 @@
 //! foreign code runs.
 
 mod abi;
+mod borrowers;
 mod client;
 mod events;
 mod facts;

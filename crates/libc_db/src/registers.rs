@@ -2,8 +2,9 @@
 
 use crate::abi::{FPREGS_SIZE, GREGS_SIZE, Td, TdErr, ThrHandle, code};
 use crate::client::registers_answer;
+use crate::info::used_descriptor;
 use crate::ps::{PS_NOXREGS, PS_OK, imports};
-use crate::session::{Session, look_error, thread};
+use crate::session::{Session, thread};
 use crate::suspend::control_error;
 use std::ffi::{c_int, c_void};
 use threadglass::act::RegisterSet;
@@ -12,8 +13,8 @@ use threadglass::{Lwp, PthreadId};
 /// The LWP of a living thread.
 pub(crate) fn lwp_of(session: &Session, id: PthreadId) -> Td<Lwp> {
     session.inspect(|inspector| {
-        let thread = inspector.descriptor(id).map_err(look_error)?;
-        inspector.lwp_of(&thread).ok_or(TdErr::NoLwp)
+        let descriptor = used_descriptor(session, inspector, id)?;
+        session.lwp_on(inspector, &descriptor).ok_or(TdErr::NoLwp)
     })
 }
 

@@ -1,6 +1,7 @@
 //! One process under inspection, which a client holds as a `td_thragent_t`, and the functions about that.
 
 use crate::abi::{PsProc, SyncHandle, Td, TdErr, ThrAgent, ThrHandle, code};
+use crate::borrowers::Borrowers;
 use crate::client::{Client, psaddr};
 use crate::facts::FactCache;
 use crate::handles::{self, OwnProcess, Subject};
@@ -40,6 +41,7 @@ pub(crate) struct Session {
     tracer: Mutex<Option<Tracer>>,
     /// Threads that the client's own routine has suspended for us.
     stopped_by_client: Mutex<HashSet<Lwp>>,
+    pub(crate) borrowers: Mutex<Borrowers>,
     pub(crate) facts: Mutex<FactCache>,
     /// Locks in variables of the process.
     pub(crate) variables: Mutex<Variables>,
@@ -76,6 +78,7 @@ impl Session {
             layout,
             tracer: Mutex::new(None),
             stopped_by_client: Mutex::default(),
+            borrowers: Mutex::default(),
             facts: Mutex::default(),
             variables: Mutex::default(),
             tracking: Mutex::default(),

@@ -59,16 +59,19 @@ fn find(session: &Session, inspector: &Inspector<'_>, lwp: Lwp) -> Td<ThrHandle>
         // Debuggers ask for the main thread before it is set up, and take an error for a refusal.
         return if session.pid() == Some(lwp.0) { Ok(session.early_handle()) } else { Err(TdErr::Err) };
     }
-    // A debugger may have other processes too, in which the same addresses can be threads.
-    if lwp.0 <= 0 || inspector.target.is_some_and(|target| !target.has_thread(lwp)) {
+    if lwp.0 <= 0 || session.is_elsewhere(lwp) {
         return Err(TdErr::NoThr);
     }
-    // The thread register leads to the descriptor at once.
+    // The thread register leads to the descriptor at once. Whoever shares that of another thread is that thread to a debugger.
     if let Some(id) = session.client().and_then(|client| client.thread_pointer(lwp)).map(PthreadId)
         && !id.0.is_null()
-        && inspector.descriptor(id).is_ok()
+        && let Ok(descriptor) = inspector.descriptor_at(id)
     {
+        session.note_borrower(&descriptor, lwp);
         return Ok(session.handle(id));
+    }
+    if inspector.target.is_some_and(|target| !target.has_thread(lwp)) {
+        return Err(TdErr::NoThr);
     }
     let inner = inner_of(inspector.target, lwp);
     let threads = inspector.list().map_err(look_error)?;

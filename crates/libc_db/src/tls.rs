@@ -2,7 +2,8 @@
 
 use crate::abi::{PsAddr, Td, TdErr, ThrHandle, code};
 use crate::client::psaddr;
-use crate::session::{Session, look_error, thread_or_early};
+use crate::info::used_descriptor;
+use crate::session::{Session, thread_or_early};
 use std::ffi::{c_int, c_ulong};
 use std::ptr;
 use threadglass::internals::Inspector;
@@ -22,7 +23,7 @@ fn tls_error(error: TlsError) -> TdErr {
 /// its block already (static programs).
 fn resolve(session: &Session, inspector: &Inspector<'_>, id: Option<PthreadId>) -> Td<PthreadId> {
     match id {
-        Some(id) => inspector.descriptor(id).map(|thread| thread.id).map_err(look_error),
+        Some(id) => used_descriptor(session, inspector, id).map(|thread| thread.id),
         None => {
             let main = session.pid().map(Lwp).ok_or(TdErr::TlsDefer)?;
             let pointer = session.client().and_then(|client| client.thread_pointer(main)).ok_or(TdErr::TlsDefer)?;

@@ -519,3 +519,23 @@ fn a_thread_that_ended_and_was_not_joined() {
         assert!(shown.is_empty(), "{library:?}: {shown:x?} do not exist");
     }
 }
+
+/// A thread that libc did not make is, to gdb, the thread on whose descriptor it runs.
+#[test]
+fn threads_that_libc_did_not_make() {
+    if !have("threads_that_libc_did_not_make", "gdb") {
+        return;
+    }
+    let program = Source::new("raw_clone.c").build();
+    for how in ["shared", "process", "gone", "leader"] {
+        let run = format!("run {how} < /dev/null");
+        // The second time, everything else has come to where it stays.
+        let commands = ["break in_clone", &run, "continue", "print/x creator", "print own_value", "info threads"];
+        let text = gdb(Library::Ours, Some(&program), &[&commands[..], &["continue", "delete", "continue"]].concat());
+        let got = values(&text);
+        let shown = text.lines().find(|line| line.starts_with('*')).unwrap_or_default();
+        assert!(shown.contains(&format!("Thread {} (LWP", got[0])), "{how}: {shown} is not {got:?}:\n{text}");
+        assert_eq!(got[1], "77", "{how}:\n{text}");
+        assert_eq!(text.matches("Breakpoint 1, in_clone (times=").count(), 3, "{how}:\n{text}");
+    }
+}

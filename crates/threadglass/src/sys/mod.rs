@@ -1,5 +1,6 @@
 //! The system calls that need `unsafe` or a careful hand: all else in the crate but two files of `arch` is safe code.
 
+pub(crate) mod address_space;
 pub(crate) mod bpf;
 pub(crate) mod cgroup;
 pub(crate) mod clock;

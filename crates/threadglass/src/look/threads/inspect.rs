@@ -100,11 +100,11 @@ impl Inspector<'_> {
             threads.extend(found.threads.into_iter().map(|thread| (thread.id.0, thread)));
             found.threads = threads.into_values().collect();
         }
-        let mut threads: Vec<_> = found.threads.into_iter().filter(Descriptor::is_in_use).collect();
-        if let (true, Some(head)) = (threads.is_empty(), heads.first()) {
+        if let (true, Some(head)) = (found.threads.is_empty(), heads.first()) {
             // There is always the main thread: not even that one could be read.
             return Err(fault_error(found.broken.unwrap_or(ListFault::Unreadable(*head))));
         }
+        let mut threads: Vec<_> = found.threads.into_iter().filter(Descriptor::is_in_use).collect();
         // Main first (it alone has no start routine), then by age of the LWP, ended ones last.
         threads.sort_by_key(|thread| (thread.tid <= 0, thread.start_routine != Some(RemoteAddr::NULL), thread.tid));
         Ok(threads)
@@ -118,9 +118,17 @@ impl Inspector<'_> {
 
     /// The descriptor of thread `id`.
     pub fn descriptor(&self, id: PthreadId) -> Result<Descriptor, InspectError> {
+        match self.descriptor_at(id)? {
+            thread if thread.is_given_back() => Err(InspectError::NotAThread(id.0)),
+            thread => Ok(thread),
+        }
+    }
+
+    /// The descriptor at `id`, even if its thread has gone for good: a thread that libc did not make may run on it.
+    pub fn descriptor_at(&self, id: PthreadId) -> Result<Descriptor, InspectError> {
         match DescriptorReader::new(self.layout).read(self.memory, id.0) {
-            Ok(Some(thread)) if !thread.is_given_back() => Ok(thread),
-            Ok(_) => Err(InspectError::NotAThread(id.0)),
+            Ok(Some(thread)) => Ok(thread),
+            Ok(None) => Err(InspectError::NotAThread(id.0)),
             // Either the reading failed, or nobody's address was asked for: the lists decide.
             Err(error) => match self.list() {
                 Ok(threads) if threads.iter().all(|thread| thread.id != id) => Err(InspectError::NotAThread(id.0)),

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::proc::{
     AuxVector, MapEntry, StackLimit, Stat, Status, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status,
 };
-use crate::sys::file;
+use crate::sys::{address_space, file};
 use crate::target::Denial;
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use facts::TaskReader;
@@ -130,6 +130,12 @@ impl Live {
     /// The leader's `status` at the time of opening.
     pub fn leader_status(&self) -> &Status {
         &self.status
+    }
+
+    /// Whether `lwp`, which may be of another process (`clone` with CLONE_VM alone), runs in its address space. `None`
+    /// where the kernel does not tell.
+    pub fn shares_memory_with(&self, lwp: Lwp) -> Option<bool> {
+        address_space::is_shared(self.witness, lwp)
     }
 
     /// Why its memory may not be read, or `None` when it may.
