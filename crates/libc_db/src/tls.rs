@@ -24,6 +24,8 @@ fn tls_error(error: TlsError) -> TdErr {
 fn resolve(session: &Session, inspector: &Inspector<'_>, id: Option<PthreadId>) -> Td<PthreadId> {
     match id {
         Some(id) => used_descriptor(session, inspector, id).map(|thread| thread.id),
+        // Once they are, every thread has a handle of its own.
+        None if inspector.is_initialised().map_err(|_| TdErr::DbErr)? => Err(TdErr::BadTh),
         None => {
             let main = session.pid().map(Lwp).ok_or(TdErr::TlsDefer)?;
             let pointer = session.client().and_then(|client| client.thread_pointer(main)).ok_or(TdErr::TlsDefer)?;

@@ -478,11 +478,26 @@ static void without_thread_area(void)
     GIVES(TD_OK, td_ta_delete(ta));
 }
 
+/* Once threads are set up, address 0 is no thread. */
+static void nobody(void)
+{
+    td_thragent_t *ta = agent();
+    td_thrhandle_t th = { ta, NULL };
+    td_thrinfo_t ti;
+    psaddr_t base;
+    GIVES(TD_BADTH, td_thr_get_info(&th, &ti));
+    GIVES(TD_BADTH, td_thr_tlsbase(&th, 1, &base));
+    CHECK(base == NULL, "%p", base);
+    GIVES(TD_BADTH, td_thr_tls_get_addr(&th, NULL, 0, &base));
+    GIVES(TD_OK, td_ta_delete(ta));
+}
+
 int main(void)
 {
     process.pid = process.claimed = start_target(NULL);
     without_failures();
     without_thread_area();
+    nobody();
     failing_calls(0);
     failing_calls(1);
     failing_while_made(0);
