@@ -130,7 +130,8 @@ extern pid_t ps_getpid(struct ps_prochandle *ph);
 
 /*
  * Optional. Stop every LWP of the process; let the process go on if this client had stopped it. If the client
- * has both, the library calls them around a call that must see several words unchanged. The pairs may nest,
+ * has both, the library calls them around a call that must see several words unchanged. What the kernel says of threads
+ * is told as it was before the stop. The pairs may nest,
  * and a failing ps_pstop() gives TD_DBERR. Without them nothing is stopped.
  */
 extern ps_err_e ps_pstop(struct ps_prochandle *ph);

@@ -64,6 +64,11 @@ impl Client {
     }
 
     /// Whether the client offers to stop the process around a call.
+    pub(crate) fn can_stop(self) -> bool {
+        imports().pstop.is_some() && imports().pcontinue.is_some()
+    }
+
+    /// Stops the process, and whether that worked; `None` if the client does not offer it.
     pub(crate) fn stop(self) -> Option<bool> {
         let (stop, _) = imports().pstop.zip(imports().pcontinue)?;
         // SAFETY: `ph` is valid.

@@ -26,7 +26,7 @@ pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut 
         unsafe { out.write_bytes(0, 1) };
         // SAFETY: by the caller's promise.
         let (session, id) = unsafe { thread_or_early(th) }?;
-        let _stopped = session.stopping()?;
+        let _stopped = id.map_or_else(|| session.stopping(), |id| session.stopping_for(id))?;
         let mut info = match id {
             Some(id) => {
                 let thread = session.inspect(|inspector| {
@@ -61,7 +61,7 @@ pub(crate) fn describe(session: &Session, inspector: &Inspector<'_>, descriptor:
         let facts = inspector.target.and_then(|target| facts::of_thread(&session.facts, target, lwp));
         match facts {
             // The registers of this thread alone: a client may take long to give them.
-            Some(facts) => Some(session.seen_through_stop(facts)),
+            Some(facts) => Some(session.seen_through_stop(session.as_before_stop(facts))),
             // A core has no `/proc`, but its registers tell whether a thread was asleep in a system call.
             None => session.facts_by_registers(lwp),
         }
@@ -69,8 +69,18 @@ pub(crate) fn describe(session: &Session, inspector: &Inspector<'_>, descriptor:
     let mut thread = inspector.describe(descriptor, facts.as_ref());
     if lwp.is_some_and(|lwp| session.has_suspended(lwp)) {
         thread.db_suspended = true;
+        thread.state = suspended(thread.state);
     }
     thread
+}
+
+/// The state of a thread that is held suspended, of one that would be in `state`.
+fn suspended(state: ThreadState) -> ThreadState {
+    match state {
+        ThreadState::Sleep | ThreadState::StoppedAsleep => ThreadState::StoppedAsleep,
+        ThreadState::Zombie => ThreadState::Zombie,
+        _ => ThreadState::Stopped,
+    }
 }
 
 /// The main thread of a program that has not set up its threads: only its LWP is known.

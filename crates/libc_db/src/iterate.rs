@@ -31,7 +31,7 @@ pub unsafe extern "C-unwind" fn td_ta_thr_iter(
         // SAFETY: NULL or a signal set, by the caller's promise.
         let mask = unsafe { mask.as_ref() };
         let Some(filter) = filter(state, priority, mask, user_flags) else { return Ok(()) };
-        let _stopped = session.stopping()?;
+        let _stopped = session.stopping_for_all()?;
         if !session.inspect(|inspector| inspector.is_initialised()).map_err(|_| TdErr::DbErr)? {
             // Threads are not set up yet: one handle stands for the main thread.
             let handle = session.early_handle();

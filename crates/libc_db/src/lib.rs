@@ -25,6 +25,7 @@ mod registers;
 mod session;
 mod sessions;
 mod stats;
+mod stopping;
 mod suspend;
 mod sync;
 mod threads;

@@ -10,6 +10,7 @@ use crate::lists::Lists;
 use crate::picture::{Picture, Variables};
 use crate::sessions::{self, Call, Place};
 use crate::stats::Statistics;
+use crate::stopping::{OuterStop, StoppedByClient};
 use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int};
 use std::ops::Deref;
@@ -52,6 +53,7 @@ pub(crate) struct Session {
     /// The last look at what threads wait for.
     pub(crate) picture: Mutex<Option<Arc<Picture>>>,
     pub(crate) statistics: Mutex<Statistics>,
+    pub(crate) stop: Mutex<OuterStop>,
     /// What iterations go through.
     pub(crate) lists: Mutex<Lists>,
     /// The process that made it: what it holds in the target is not its child's.
@@ -85,6 +87,7 @@ impl Session {
             inside: Mutex::default(),
             picture: Mutex::default(),
             statistics: Mutex::default(),
+            stop: Mutex::default(),
             lists: Mutex::default(),
             owner: std::process::id(),
         }
@@ -286,15 +289,6 @@ impl Session {
         })?;
         Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
     }
-
-    /// Stops the process for the time of a call, if the client offers that.
-    pub(crate) fn stopping(&self) -> Td<Stopping> {
-        match self.client().and_then(|client| Some((client, client.stop()?))) {
-            None => Ok(Stopping(None)),
-            Some((client, true)) => Ok(Stopping(Some(client))),
-            Some((_, false)) => Err(TdErr::DbErr),
-        }
-    }
 }
 
 /// A live process: that of a handle of ours, or the one behind a client's.
@@ -310,17 +304,6 @@ impl Deref for LiveRef<'_> {
         match self {
             Self::Own(live) => live,
             Self::Shared(live) => live,
-        }
-    }
-}
-
-/// The process is stopped by its debugger while this lives. Nests, as calls from callbacks do.
-pub(crate) struct Stopping(Option<Client>);
-
-impl Drop for Stopping {
-    fn drop(&mut self) {
-        if let Some(client) = self.0 {
-            client.go_on();
         }
     }
 }
@@ -435,11 +418,7 @@ fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
 
 fn new_client(ph: *mut PsProc) -> Td<*mut ThrAgent> {
     let client = Client::new(ph);
-    let stopped = match client.stop() {
-        Some(false) => return Err(TdErr::DbErr),
-        Some(true) => Stopping(Some(client)),
-        None => Stopping(None),
-    };
+    let stopped = StoppedByClient::stop(client)?;
     // Debuggers try this long before libc is mapped, and must be told quietly.
     let target = Service::new(client);
     let version = target.address_of("__nptl_version").or_else(|| target.address_of("nptl_version"));

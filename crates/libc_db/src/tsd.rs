@@ -23,7 +23,7 @@ pub unsafe extern "C-unwind" fn td_ta_tsd_iter(
     code((|| {
         let callback = callback.ok_or(TdErr::Err)?;
         let session = sessions::enter(ta)?;
-        let _stopped = session.stopping()?;
+        let _stopped = session.stopping_for_all()?;
         let layout = session.layout().keys.ok_or(TdErr::NoCapab)?;
         let keys = session.inspect(|inspector| tsd::keys(inspector.memory, &layout)).map_err(|_| TdErr::DbErr)?;
         let mut keys = Pass::new(&session, session.place(), keys);

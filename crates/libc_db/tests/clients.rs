@@ -115,6 +115,14 @@ fn looks_call_nothing_but_what_a_look_needs() {
     checks(test, &client, if have(part(test), "gcore") { &args } else { &[] });
 }
 
+/// What the client's own stops change is not told as if the threads did it.
+#[test]
+fn clients_that_really_stop() {
+    for flags in [&[][..], &["-DBY_SIGNAL"]] {
+        checks("clients_that_really_stop", &client("stopping.c", flags), &[]);
+    }
+}
+
 #[test]
 fn exceptions_pass_and_callbacks_may_call() {
     if have("exceptions_pass_and_callbacks_may_call", "c++") {

@@ -78,7 +78,7 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
     code((|| {
         let callback = callback.ok_or(TdErr::Err)?;
         let session = sessions::enter(ta)?;
-        let _stopped = session.stopping()?;
+        let _stopped = session.stopping_for_all()?;
         // The list is taken whole before the first callback, which may change what is in it.
         let mut addresses = Pass::new(&session, session.place(), known_objects(&session)?);
         while let Some(address) = addresses.next()? {

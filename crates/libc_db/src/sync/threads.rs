@@ -26,7 +26,7 @@ pub unsafe extern "C-unwind" fn td_sync_waiters(
         let callback = callback.ok_or(TdErr::Err)?;
         // SAFETY: by the caller's promise.
         let (session, address) = unsafe { object(sh) }?;
-        let _stopped = session.stopping()?;
+        let _stopped = session.stopping_for_all()?;
         let mut waiters = Pass::new(&session, session.place(), waiters(&session, address)?);
         while let Some(id) = waiters.next()? {
             let handle = session.handle(id);
@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn td_thr_lockowner(
         let callback = callback.ok_or(TdErr::Err)?;
         // SAFETY: by the caller's promise.
         let (session, id) = unsafe { thread(th) }?;
-        let _stopped = session.stopping()?;
+        let _stopped = session.stopping_for_all()?;
         let lwp = session.inspect(|inspector| {
             inspector.descriptor(id).map(|thread| inspector.lwp_of(&thread)).map_err(look_error)
         })?;
