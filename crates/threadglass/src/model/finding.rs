@@ -53,6 +53,11 @@ impl FindingKind {
             Self::Deadlock | Self::SelfDeadlock | Self::RecursiveRead | Self::OwnerExited | Self::OwnerIsForkParent
         )
     }
+
+    /// Whether it means that nobody is left to wake threads.
+    pub fn is_unwoken(self) -> bool {
+        matches!(self, Self::CondWithoutSignaller | Self::NobodyLeft)
+    }
 }
 
 /// A thread that a finding is about, or an object without one.
@@ -92,6 +97,6 @@ pub struct Finding {
 impl Finding {
     /// Whether threads hang for ever, for sure.
     pub fn is_certain_hang(&self) -> bool {
-        self.kind.is_hang() && self.certainty == Certainty::Certain
+        (self.kind.is_hang() || self.kind.is_unwoken()) && self.certainty == Certainty::Certain
     }
 }

@@ -27,6 +27,8 @@ pub struct Status {
     pub pending: SignalSet,
     /// Signals pending for the process as a whole.
     pub shared_pending: SignalSet,
+    /// Signals for which its process has a handler.
+    pub caught: SignalSet,
     /// Times it gave up the CPU.
     pub voluntary_switches: u64,
     /// Times the CPU was taken from it.
@@ -69,6 +71,7 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
                 status.blocked = SignalSet(first().and_then(hex)?);
                 saw_mask = true;
             }
+            b"SigCgt" => status.caught = SignalSet(first().and_then(hex)?),
             b"SigPnd" => status.pending = SignalSet(first().and_then(hex)?),
             b"ShdPnd" => status.shared_pending = SignalSet(first().and_then(hex)?),
             b"Seccomp" => status.seccomp = number()? as u32,
@@ -99,7 +102,7 @@ mod tests {
 
     const FILE: &[u8] = b"Name:\tx:y\nState:\tS (sleeping)\nTgid:\t20\nPid:\t21\nTracerPid:\t0\nUid:\t1\t2\t3\t4\n\
         NSpid:\t21\t7\nVmSize:\t 10 kB\nVmLck:\t 8 kB\nSigPnd:\t0000000000000200\nShdPnd:\t0000000000000000\n\
-        SigBlk:\t0000000000000a00\nSeccomp:\t2\nSeccomp_filters:\t3\nvoluntary_ctxt_switches:\t5\n\
+        SigBlk:\t0000000000000a00\nSigCgt:\t0000000000004000\nSeccomp:\t2\nSeccomp_filters:\t3\nvoluntary_ctxt_switches:\t5\n\
         nonvoluntary_ctxt_switches:\t6\nx86_Thread_features:\twrss shstk \nx86_Thread_features_locked:\t\n";
 
     #[test]
@@ -109,6 +112,7 @@ mod tests {
         assert_eq!((status.uid, status.euid), (Some(1), Some(2)));
         assert_eq!((status.inner_tid, status.namespaces), (Some(InnerTid(7)), 2));
         assert_eq!((status.blocked, status.pending), (SignalSet(0xa00), SignalSet(0x200)));
+        assert_eq!(status.caught, SignalSet(0x4000));
         assert_eq!((status.voluntary_switches, status.involuntary_switches), (5, 6));
         assert_eq!((status.seccomp, status.seccomp_filters), (2, 3));
         assert_eq!((status.state, status.locked, status.has_shadow_stack), (Some(KernelState::Sleeping), 8192, true));

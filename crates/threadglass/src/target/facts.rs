@@ -190,6 +190,12 @@ pub trait KernelFacts {
         None
     }
 
+    /// Signals from others for which the process has a handler, which could wake a thread although no thread of the process
+    /// runs; a timer can do it no other way. `None` where that cannot be told.
+    fn handled_signals(&self) -> Option<SignalSet> {
+        None
+    }
+
     /// What thaws the control group of the process, if that is frozen.
     fn frozen(&self) -> Option<String> {
         None

@@ -7,7 +7,9 @@ use super::survey::Survey;
 use super::{calls, findings, words};
 use crate::look::threads::{Collected, collect_threads};
 use crate::look::{Look, Names, Scope, facts_now};
-use crate::model::{Evidence, FindingKind, Gap, Holds, Snapshot, SyncKind, SyncObject, Thread, WaitsFor};
+use crate::model::{
+    Certainty, Evidence, Finding, FindingKind, Gap, Holds, SignalSet, Snapshot, SyncKind, SyncObject, Thread, WaitsFor,
+};
 use crate::proc::SyscallFile;
 use crate::runtimes::{self, Class};
 use crate::target::{LwpFacts, Target, TargetError};
@@ -69,7 +71,13 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
     let roots: HashSet<Lwp> = roots(&snapshot).collect();
     let is_root = |thread: &&mut Thread| thread.lwp.is_some_and(|lwp| roots.contains(&lwp));
     calls::add_descriptors(target, snapshot.threads.iter_mut().filter(is_root));
-    words::describe(&mut snapshot, &words::Seen { facts: &facts, strangers: &strangers, moved: &moved });
+    let handled = target.handled_signals();
+    if handled.is_some_and(SignalSet::is_empty) {
+        // All wait for ever, and nothing comes from outside.
+        let is_unwoken = |finding: &&mut Finding| finding.kind.is_unwoken();
+        snapshot.findings.iter_mut().filter(is_unwoken).for_each(|finding| finding.certainty = Certainty::Certain);
+    }
+    words::describe(&mut snapshot, &words::Seen { facts: &facts, strangers: &strangers, moved: &moved, handled });
     findings::add_members(&mut snapshot);
     target.check_identity()?;
     look.keep_facts(facts);

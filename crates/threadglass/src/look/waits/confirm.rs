@@ -2,7 +2,7 @@
 
 use super::look::{SeenLocks, has_not_moved};
 use super::survey::read_objects;
-use crate::model::{Finding, FindingKind, HolderStatus, SyncObject};
+use crate::model::{Finding, HolderStatus, SyncObject};
 use crate::runtimes::{Class, Content, Context};
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
@@ -79,7 +79,7 @@ fn must_hold(finding: &Finding) -> bool {
 
 /// Whether it rests on what every thread of the process does.
 fn concerns_all(finding: &Finding) -> bool {
-    matches!(finding.kind, FindingKind::CondWithoutSignaller | FindingKind::NobodyLeft)
+    finding.kind.is_unwoken()
 }
 
 /// Whether an object is in the hands it was in. Its other words may change: more threads may queue.

@@ -26,8 +26,7 @@ pub(super) fn verdict(snapshot: &Snapshot) -> Verdict {
 /// The first kind that applies.
 fn first(snapshot: &Snapshot) -> Verdict {
     let found = |is: &dyn Fn(&&Finding) -> bool| snapshot.findings.iter().find(is).cloned();
-    let nobody =
-        |finding: &&Finding| matches!(finding.kind, FindingKind::CondWithoutSignaller | FindingKind::NobodyLeft);
+    let nobody = |finding: &&Finding| finding.kind.is_unwoken();
     let hang = found(&|finding| finding.kind.is_hang() && finding.certainty > Certainty::Possible);
     if let Some(finding) = hang.or_else(|| found(&|finding| finding.kind.is_hang() && stop_of(snapshot).is_none())) {
         return of_hang(&finding);

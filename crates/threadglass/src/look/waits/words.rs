@@ -3,7 +3,7 @@
 use super::calls;
 use super::findings::is_timed;
 use crate::arch::syscall_word;
-use crate::model::{Finding, FindingKind, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
+use crate::model::{Finding, FindingKind, SignalSet, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
@@ -18,6 +18,8 @@ pub(super) struct Seen<'a> {
     pub(super) strangers: &'a Facts,
     /// Threads that went on during the look.
     pub(super) moved: &'a HashSet<Lwp>,
+    /// Signals that the process handles, where that is known.
+    pub(super) handled: Option<SignalSet>,
 }
 
 /// Says in the findings of `snapshot` what they are.
@@ -47,15 +49,16 @@ impl Words<'_> {
             FindingKind::OwnerExited | FindingKind::OwnerIsForkParent => self.owner(object(0)?),
             FindingKind::OwnerDied => owner_died(object(0)?, |lwp| self.thread(lwp)),
             FindingKind::CondWithoutSignaller => format!(
-                "{} on {}, and every other thread of the process waits too: only a signal handler could signal it",
+                "{} on {}{}",
                 count(finding.threads.len(), "thread waits", "threads wait"),
-                label(object(0)?)
+                label(object(0)?),
+                self.nobody_else()
             ),
             FindingKind::NobodyLeft => format!(
-                "{} {}, and every other thread of the process waits too: only a signal handler could wake {}",
+                "{} {}{}",
                 count(finding.threads.len(), "thread waits", "threads wait"),
                 what_for(object(0)?),
-                if finding.threads.len() == 1 { "it" } else { "them" }
+                self.nobody_else()
             ),
             // It is of several looks, and comes with its words.
             FindingKind::HandedOver => return None,
@@ -66,6 +69,19 @@ impl Words<'_> {
                 label(object(0)?)
             ),
         })
+    }
+
+    /// What the other threads do when nobody is left to wake some, and who else could.
+    fn nobody_else(&self) -> String {
+        let others = match self.seen.facts.values().filter(|facts| !facts.state.has_ended()).count() {
+            1 => ", and the process has no other thread",
+            _ => ", and every other thread of the process waits too",
+        };
+        match self.seen.handled {
+            Some(none) if none.is_empty() => others.to_owned(),
+            Some(signals) => format!("{others}; only a signal handler could end that (of {signals})"),
+            None => format!("{others}; only a signal handler could end that"),
+        }
     }
 
     fn circle(&self, finding: &Finding) -> String {

@@ -1,6 +1,7 @@
 //! The kernel's facts about the threads of a live process.
 
 use super::{Live, list_tasks};
+use crate::model::SignalSet;
 use crate::proc::{Stat, SyscallFile, parse_schedstat, parse_stat, parse_status, parse_syscall};
 use crate::sys::cgroup;
 use crate::sys::parallel::in_parallel;
@@ -151,6 +152,11 @@ impl KernelFacts for Live {
         Some(link.to_string_lossy().into_owned())
     }
 
+    fn handled_signals(&self) -> Option<SignalSet> {
+        let status = parse_status(self.reader().read(self.witness, "status").ok()?)?;
+        Some(status.caught.iter().filter(|signal| comes_from_outside(*signal)).collect())
+    }
+
     fn frozen(&self) -> Option<String> {
         cgroup::frozen(self.pid, self.witness)
     }
@@ -164,4 +170,12 @@ impl KernelFacts for Live {
         name.pop_if(|last| *last == b'\n');
         Some(name)
     }
+}
+
+/// Whether a signal comes from others: not from what its thread does, nor from libc for its own purposes.
+fn comes_from_outside(signal: u32) -> bool {
+    const OWN: [i32; 7] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
+    const OF_LIBC: std::ops::RangeInclusive<u32> = 32..=33;
+    !OF_LIBC.contains(&signal) && !OWN.contains(&(signal as i32))
 }
