@@ -2,19 +2,23 @@
 
 use super::stopped::{ControlError, StoppedThread};
 use crate::arch::{GeneralRegisters, Registers};
-use crate::look::{Look, Moving, Stacks};
+use crate::look::{Look, Moving, Stacks, library_of};
 use crate::memory::Memory;
-use crate::model::{Gap, Snapshot};
+use crate::model::{Frame, Gap, Remedy, Snapshot, Thread, WaitGroup};
 use crate::sys::ptrace::RegisterSet;
 use crate::target::Live;
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// As much of a stack as is copied while its thread stands still: what 512 frames rarely exceed.
 const MAX_COPY: u64 = 512 << 10;
 /// Of a stack whose end is not known.
 const USUAL_COPY: u64 = 64 << 10;
+
+/// Frames by which the threads of a group are told apart.
+const GROUP_FRAMES: usize = 3;
 
 /// What was copied from a thread while it was stopped.
 #[derive(Clone, Debug)]
@@ -76,4 +80,65 @@ pub fn add_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
     snapshot.pause_us += micros(total);
     snapshot.longest_pause_us = snapshot.longest_pause_us.max(micros(longest));
     stacks.finish(snapshot);
+}
+
+/// Adds to `snapshot`, which explains a hang, the stacks of the threads that run and that no sample has found.
+/// **Stops** those alone, as [`add_stacks_stopping`] does.
+pub fn add_missing_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
+    let may_stop = |gap: &Gap| matches!(gap.remedy, Some(Remedy::StopThread | Remedy::RetryOrStop));
+    let missing: BTreeSet<Lwp> =
+        snapshot.gaps.iter().filter(|gap| may_stop(gap)).flat_map(|gap| gap.lwps.iter().copied()).collect();
+    let is_missing = |thread: &&Thread| {
+        thread.frames.is_empty() && thread.watched.is_none() && thread.lwp.is_some_and(|lwp| missing.contains(&lwp))
+    };
+    let threads: Vec<Thread> = snapshot.threads.iter().filter(is_missing).cloned().collect();
+    if threads.is_empty() {
+        return;
+    }
+    let mut part = Snapshot { threads, gaps: Vec::new(), ..snapshot.clone() };
+    add_stacks_stopping(live, &mut part);
+    (snapshot.pause_us, snapshot.longest_pause_us) = (part.pause_us, part.longest_pause_us);
+    let asked: BTreeSet<Lwp> = part.threads.iter().filter_map(|thread| thread.lwp).collect();
+    // What the stop could not read either has a gap of its own now.
+    for gap in snapshot.gaps.iter_mut().filter(|gap| may_stop(gap) && !gap.lwps.is_empty()) {
+        gap.lwps.retain(|lwp| !asked.contains(lwp));
+    }
+    snapshot.gaps.retain(|gap| !may_stop(gap) || !gap.lwps.is_empty());
+    snapshot.gaps.extend(part.gaps);
+    let mut found: HashMap<Lwp, Thread> =
+        part.threads.into_iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
+    for thread in &mut snapshot.threads {
+        if let Some(found) = thread.lwp.and_then(|lwp| found.remove(&lwp)) {
+            (thread.frames, thread.frames_end, thread.call_site) = (found.frames, found.frames_end, found.call_site);
+        }
+    }
+    let groups = std::mem::take(&mut snapshot.groups);
+    snapshot.groups = groups.into_iter().flat_map(|group| by_place(group, &snapshot.threads)).collect();
+}
+
+/// A group whose threads were somewhere, by where they are now known to be; the largest first.
+fn by_place(group: WaitGroup, threads: &[Thread]) -> Vec<WaitGroup> {
+    if !group.frames.is_empty() {
+        return vec![group];
+    }
+    let own = |lwp: &Lwp| -> Vec<Frame> {
+        let thread = threads.iter().find(|thread| thread.lwp.as_ref() == Some(lwp));
+        let frames = thread.map_or(&[][..], |thread| &thread.frames);
+        frames.iter().filter(|frame| library_of(frame).is_none()).take(GROUP_FRAMES).cloned().collect()
+    };
+    // Of a running thread the address changes from look to look.
+    let place = |frame: &Frame| match &frame.function {
+        Some(function) => (Some(function.clone()), None),
+        None => (frame.module.clone(), frame.offset),
+    };
+    let mut places: BTreeMap<Vec<_>, (Vec<Frame>, Vec<Lwp>)> = BTreeMap::new();
+    for lwp in &group.threads {
+        let frames = own(lwp);
+        let key = frames.iter().map(place).collect();
+        places.entry(key).or_insert_with(|| (frames, Vec::new())).1.push(*lwp);
+    }
+    let mut parts: Vec<WaitGroup> =
+        places.into_values().map(|(frames, threads)| WaitGroup { threads, frames, ..group.clone() }).collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.threads.len()));
+    parts
 }

@@ -19,7 +19,7 @@ mod write;
 pub use crate::own_dir::{Access, own_dir};
 pub use crate::sys::ptrace::RegisterSet;
 pub use adjust::{AdjustError, raise_signals, set_priority};
-pub use copy_stack::{StackCopy, add_stacks_stopping, copy_stack};
+pub use copy_stack::{StackCopy, add_missing_stacks_stopping, add_stacks_stopping, copy_stack};
 pub use fits::misfit;
 #[cfg(feature = "agent")]
 pub use place::{NoPlace, environment, place};
