@@ -19,6 +19,8 @@ use values::{StateChoice, address, duration, id, interval, kinds, number, scale,
 /// Looking never stops, signals or changes the process. The commands that act on the process (contend, detach, set,
 /// suspend, locks with --track, threads with --stop) say so.
 ///
+/// A TIME is a number of seconds (`1`, `0.5`), or numbers with units: `300ms`, `1.5s`, `1m30s`.
+///
 /// Exit status: 0 if the command could look, 1 if threads certainly hang for ever (`why`), 2 if the command could not
 /// look.
 #[derive(Debug, Parser)]
@@ -264,7 +266,7 @@ pub struct StatsArgs {
     /// Process ID
     #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
     pub target: WhichTarget,
-    /// Length of an interval (`1s`, `250ms`, `1m`; from 10ms to 1 day)
+    /// Length of an interval (`1s`, `250ms`, `1m30s`; from 10ms to 1 day)
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
     /// Number of intervals, each with its own screen; 0 means until Ctrl-C

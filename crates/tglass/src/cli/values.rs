@@ -64,28 +64,37 @@ pub(super) fn address(text: &str) -> Result<RemoteAddr, String> {
     u64::from_str_radix(digits, 16).map(RemoteAddr).map_err(|_| bad())
 }
 
-/// A duration as users write it: a number and `ns`, `us`, `ms`, `s` or `m`.
+/// The units of durations, in the order in which they are written.
+const UNITS: [(&str, f64); 6] = [("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)];
+
+/// A duration as users write it: seconds, or numbers with their units, the largest unit first.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("`{text}` is not a time such as 300ms, 2s or 0.5s");
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
-    let (digits, unit) = text.split_at(unit_at);
-    let scale = match unit {
-        "ns" => 1e-9,
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        _ => return Err(bad()),
-    };
-    let count: f64 = digits.parse().map_err(|_| bad())?;
-    Duration::try_from_secs_f64(count * scale).map_err(|_| bad())
+    let bad = || format!("`{text}` is not a time such as 300ms, 2s, 1.5s or 1m30s");
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+    let (mut rest, mut units, mut seconds) = (text, &UNITS[..], 0.0);
+    loop {
+        let (digits, after) = rest.split_at(rest.find(|c| !is_digit(c)).unwrap_or(rest.len()));
+        let count: f64 = digits.parse().map_err(|_| bad())?;
+        if after.is_empty() && rest.len() == text.len() {
+            seconds = count;
+            break;
+        }
+        let (word, next) = after.split_at(after.find(is_digit).unwrap_or(after.len()));
+        let place = units.iter().position(|(unit, _)| *unit == word).ok_or_else(bad)?;
+        seconds += count * units[place].1;
+        (rest, units) = (next, &units[place + 1..]);
+        if rest.is_empty() {
+            break;
+        }
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| bad())
 }
 
 /// A duration over which averages mean something, and which somebody may wait for.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(10)..=Duration::from_secs(86_400);
     let time = duration(text)?;
-    if range.contains(&time) { Ok(time) } else { Err(format!("`{text}` is not between 10ms and 1 day (1440m)")) }
+    if range.contains(&time) { Ok(time) } else { Err(format!("`{text}` is not between 10ms and 1 day (24h)")) }
 }
 
 #[cfg(test)]
@@ -94,10 +103,43 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_documented() {
-        assert_eq!(duration("300ms"), Ok(Duration::from_millis(300)));
-        assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
-        assert_eq!(duration("0.5s"), Ok(Duration::from_millis(500)));
-        for bad in ["", "5", "s", "-1s", "1h2", "nans", "infs"] {
+        for (text, ms) in [
+            ("300ms", 300),
+            ("2s", 2_000),
+            ("0.5s", 500),
+            ("1.5s", 1_500),
+            ("1", 1_000),
+            ("0", 0),
+            ("0.25", 250),
+            ("1m30s", 90_000),
+            ("1h30m", 5_400_000),
+            ("1m0.5s", 60_500),
+            ("1s500ms", 1_500),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for bad in [
+            "",
+            "s",
+            "-1s",
+            "1h2",
+            "1m30",
+            "nans",
+            "infs",
+            "nan",
+            "inf",
+            "1e3s",
+            "+1s",
+            "1..5s",
+            ".",
+            "1s1s",
+            "30s1m",
+            "1 s",
+            "s1",
+            "1d",
+            "1s ",
+            "99999999999999999999999s",
+        ] {
             assert!(duration(bad).is_err(), "{bad}");
         }
     }
@@ -105,7 +147,8 @@ mod tests {
     #[test]
     fn intervals_are_neither_nothing_nor_for_ever() {
         assert_eq!(interval("250ms"), Ok(Duration::from_millis(250)));
-        for bad in ["0s", "1ms", "2000m", "1", "-1s"] {
+        assert_eq!(interval("1"), Ok(Duration::from_secs(1)));
+        for bad in ["0s", "0", "1ms", "2000m", "25h", "-1s"] {
             assert!(interval(bad).is_err(), "{bad}");
         }
     }
