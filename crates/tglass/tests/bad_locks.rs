@@ -134,7 +134,7 @@ fn words_that_mean_nothing() {
         ("--kind", "lock"),
         ("--kind", ""),
         ("--address", ""),
-        ("--address", "zz"),
+        ("--address", "0xzz"),
         ("--address", "-1"),
         ("--address", "0x1ffffffffffffffff"),
     ] {

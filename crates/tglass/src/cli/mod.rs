@@ -1,23 +1,26 @@
 //! The command line: one definition for help, man pages and completions.
 
 mod process;
-mod values;
+pub mod values;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 use threadglass::RemoteAddr;
 use threadglass::model::filter::ThreadFilter;
 use threadglass::model::{SignalSet, SyncKind};
-use values::{StateChoice, address, duration, id, interval, kinds, number, scale, states, which_target};
+use values::{StateChoice, address, duration, id, interval, kinds, lock_word, number, scale, states, target_word};
 
 /// See inside a running multithreaded process or a core file
 ///
 /// tglass shows the threads of a process, what each one waits for, who holds each lock, and where the time goes.
 /// Looking never stops, signals or changes the process. The commands that act on the process (contend, detach, set,
 /// suspend, locks with --track, threads with --stop) say so.
+///
+/// A target is a process ID (digits), the path of a core file, or the name of a process: as `ps` shows it, or the file
+/// name of its program. A name that several processes have is refused, and the processes are listed.
 ///
 /// A TIME is a number of seconds (`1`, `0.5`), or numbers with units: `300ms`, `1.5s`, `1m30s`.
 ///
@@ -115,29 +118,85 @@ pub enum Command {
     DemoChild,
 }
 
+/// A target as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetWord {
+    /// A process, by its ID.
+    Pid(i32),
+    /// A file, or a process by its name.
+    Other(OsString),
+}
+
+/// A lock as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockWord {
+    Address(RemoteAddr),
+    /// The name of a variable; an address only if no variable has the name.
+    Name {
+        name: String,
+        address: Option<RemoteAddr>,
+    },
+}
+
+/// A process, by the argument or by -p.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct ProcessArgs {
+    /// Process: its ID or its name
+    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    process: Option<TargetWord>,
+    /// Process ID, in place of the argument
+    #[arg(short, long, value_name = "PID", value_parser = id)]
+    pid: Option<i32>,
+}
+
+impl ProcessArgs {
+    /// The process, however it was named.
+    pub fn word(&self) -> Option<TargetWord> {
+        self.process.clone().or(self.pid.map(TargetWord::Pid))
+    }
+}
+
+/// A process or a core file, and how it is shown.
 #[derive(Debug, Args)]
 pub struct TargetArgs {
-    /// Process ID, or path of a core file (`./123` if the file name is a number)
-    #[arg(value_name = "PID|CORE", value_parser = OsStringValueParser::new().try_map(which_target))]
-    pub target: WhichTarget,
+    #[command(flatten)]
+    pub which: WhichArgs,
+    #[command(flatten)]
+    pub files: CoreFileArgs,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A process or a core file, by the argument or by -p.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct WhichArgs {
+    /// Process ID, path of a core file (`./123` if the file name is a number), or name of a process
+    #[arg(value_name = "PID|CORE|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    target: Option<TargetWord>,
+    /// Process ID, in place of the argument
+    #[arg(short, long, value_name = "PID", value_parser = id)]
+    pid: Option<i32>,
+}
+
+impl WhichArgs {
+    /// The target, however it was named.
+    pub fn word(&self) -> Option<TargetWord> {
+        self.target.clone().or(self.pid.map(TargetWord::Pid))
+    }
+}
+
+/// Where the files of a core's process are.
+#[derive(Debug, Args)]
+pub struct CoreFileArgs {
     /// Core files: path of the executable, if it has moved
     #[arg(long, value_name = "FILE")]
     pub exe: Option<PathBuf>,
     /// Core files: directory that holds the libraries, in place of /
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
-    /// Print JSON (schema threadglass/1, see docs/json.md)
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What is looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WhichTarget {
-    /// A process.
-    Process(i32),
-    /// A core file.
-    Core(PathBuf),
 }
 
 #[derive(Debug, Args)]
@@ -192,9 +251,10 @@ pub struct LocksArgs {
     /// Show only locks of this kind
     #[arg(long, value_name = "KIND", value_parser = kinds())]
     pub kind: Option<SyncKind>,
-    /// Show only the lock at this address, whatever its state
-    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["held", "waited", "all"])]
-    pub address: Option<RemoteAddr>,
+    /// Show only the lock at this address, or in the variable of this name (`log_lock`, `Session::lock`), whatever its
+    /// state
+    #[arg(long, value_name = "ADDRESS|NAME", value_parser = lock_word, conflicts_with_all = ["held", "waited", "all"])]
+    pub address: Option<LockWord>,
     /// Inject the agent and count the uses of the locks for this long first [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = duration, num_args = 0..=1, default_missing_value = "1s")]
     pub track: Option<Duration>,
@@ -205,8 +265,12 @@ pub struct LocksArgs {
 
 #[derive(Debug, Args)]
 pub struct ContendArgs {
-    /// Process ID
-    #[arg(value_name = "PID", value_parser = id, required_unless_present = "command", conflicts_with = "command")]
+    /// Process: its ID or its name
+    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(required_unless_present_any = ["command", "pid"], conflicts_with = "command")]
+    pub process: Option<TargetWord>,
+    /// Process ID, in place of the argument
+    #[arg(short, long, value_name = "PID", value_parser = id, conflicts_with_all = ["process", "command"])]
     pub pid: Option<i32>,
     /// How long to measure (`10s`, `500ms`) [default: until Ctrl-C or the end of the program]
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
@@ -240,9 +304,8 @@ pub struct InjectArgs {
 
 #[derive(Debug, Args)]
 pub struct DetachArgs {
-    /// Process ID
-    #[arg(value_name = "PID", value_parser = id)]
-    pub pid: i32,
+    #[command(flatten)]
+    pub process: ProcessArgs,
 }
 
 #[derive(Debug, Args)]
@@ -263,9 +326,8 @@ pub struct RunArgs {
 
 #[derive(Debug, Args)]
 pub struct StatsArgs {
-    /// Process ID
-    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
-    pub target: WhichTarget,
+    #[command(flatten)]
+    pub process: ProcessArgs,
     /// Length of an interval (`1s`, `250ms`, `1m30s`; from 10ms to 1 day)
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
@@ -282,10 +344,13 @@ pub struct StatsArgs {
 
 #[derive(Debug, Args)]
 pub struct ProfilArgs {
-    /// Process ID
-    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
-    #[arg(required_unless_present = "command", conflicts_with = "command")]
-    pub target: Option<WhichTarget>,
+    /// Process: its ID or its name
+    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(required_unless_present_any = ["command", "pid"], conflicts_with = "command")]
+    pub process: Option<TargetWord>,
+    /// Process ID, in place of the argument
+    #[arg(short, long, value_name = "PID", value_parser = id, conflicts_with_all = ["process", "command"])]
+    pub pid: Option<i32>,
     /// Command to run and profile to its end; the profile goes to standard error
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -343,13 +408,17 @@ pub struct ProfilArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "tglass suspend [OPTIONS] <PID|NAME> <LWP>\n       tglass suspend [OPTIONS] -p <PID> <LWP>")]
 pub struct SuspendArgs {
-    /// Process ID
-    #[arg(value_name = "PID", value_parser = id)]
-    pub pid: i32,
+    /// Process: its ID or its name (left out with -p)
+    #[arg(value_name = "PID|NAME", required = true)]
+    pub process: OsString,
     /// LWP of the thread, as `tglass threads` shows it
-    #[arg(value_name = "LWP", value_parser = id)]
-    pub lwp: i32,
+    #[arg(value_name = "LWP", required_unless_present = "pid")]
+    pub lwp: Option<OsString>,
+    /// Process ID, in place of the first argument
+    #[arg(short, long, value_name = "PID", value_parser = id)]
+    pub pid: Option<i32>,
     /// Resume the thread after this time (`300ms`, `2s`, `0.5s`) [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub limit: Option<Duration>,
@@ -359,16 +428,22 @@ pub struct SuspendArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "tglass set [OPTIONS] <PID|NAME> <ADDRESS|NAME> <VALUE>\n       \
+                            tglass set [OPTIONS] -p <PID> <ADDRESS|NAME> <VALUE>\n       \
+                            tglass set [OPTIONS] --undo <PID|NAME|JOURNAL>")]
 pub struct SetArgs {
-    /// Process ID; with --undo also the path of a journal
-    #[arg(value_name = "PID", value_parser = OsStringValueParser::new().try_map(which_target))]
-    pub target: WhichTarget,
-    /// Address of the lock, as `tglass locks` shows it
-    #[arg(value_name = "ADDRESS", value_parser = address, required_unless_present = "undo")]
-    pub address: Option<RemoteAddr>,
+    /// Process: its ID or its name (left out with -p); with --undo also the path of a journal
+    #[arg(value_name = "PID|NAME", required_unless_present = "pid")]
+    pub process: Option<OsString>,
+    /// Address of the lock as `tglass locks` shows it, or the name of its variable (`log_lock`, `Session::lock`)
+    #[arg(value_name = "ADDRESS|NAME", allow_negative_numbers = true, required_unless_present_any = ["undo", "pid"])]
+    pub lock: Option<OsString>,
     /// New state
-    #[arg(value_name = "VALUE", allow_negative_numbers = true, required_unless_present = "undo")]
-    pub value: Option<i32>,
+    #[arg(value_name = "VALUE", allow_negative_numbers = true, required_unless_present_any = ["undo", "pid"])]
+    pub value: Option<OsString>,
+    /// Process ID, in place of the first argument
+    #[arg(short, long, value_name = "PID", value_parser = id)]
+    pub pid: Option<i32>,
     /// Kind of the lock, if it is not known otherwise
     #[arg(long, value_name = "KIND", value_parser = kinds(), conflicts_with = "undo")]
     pub kind: Option<SyncKind>,
@@ -379,17 +454,47 @@ pub struct SetArgs {
     #[arg(long, value_name = "CODE", conflicts_with = "undo")]
     pub seen: Option<String>,
     /// Undo an earlier change: the last one of the process, or that of the journal
-    #[arg(long, conflicts_with_all = ["address", "value"])]
+    #[arg(long, conflicts_with_all = ["lock", "value"])]
     pub undo: bool,
     /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
     pub json: bool,
 }
 
+impl SuspendArgs {
+    /// The process, and the other words.
+    pub fn words(&self) -> Result<(TargetWord, Vec<&OsStr>), String> {
+        process_first(self.pid, [Some(&self.process), self.lwp.as_ref()])
+    }
+}
+
+impl SetArgs {
+    /// The process, and the other words.
+    pub fn words(&self) -> Result<(TargetWord, Vec<&OsStr>), String> {
+        process_first(self.pid, [self.process.as_ref(), self.lock.as_ref(), self.value.as_ref()])
+    }
+}
+
+/// The process and what follows it: with -p all words are what follows.
+fn process_first<const N: usize>(
+    pid: Option<i32>,
+    words: [Option<&OsString>; N],
+) -> Result<(TargetWord, Vec<&OsStr>), String> {
+    let mut words = words.into_iter().flatten().map(OsString::as_os_str);
+    let process = match pid {
+        Some(pid) => TargetWord::Pid(pid),
+        None => target_word(words.next().unwrap_or_default().to_owned())?,
+    };
+    Ok((process, words.collect()))
+}
+
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Process ID of a process to check as well
-    #[arg(value_name = "PID", value_parser = id)]
+    /// Process to check as well: its ID or its name
+    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    pub process: Option<TargetWord>,
+    /// Process ID, in place of the argument
+    #[arg(short, long, value_name = "PID", value_parser = id, conflicts_with = "process")]
     pub pid: Option<i32>,
     /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]

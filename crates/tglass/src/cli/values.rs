@@ -1,6 +1,6 @@
 //! Arguments as users write them: process IDs, addresses, durations.
 
-use super::WhichTarget;
+use super::{LockWord, TargetWord};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -25,19 +25,17 @@ pub(super) fn kinds() -> impl TypedValueParser<Value = SyncKind> {
     parser.map(|word| SyncKind::ALL.into_iter().find(|kind| kind.word() == word).expect("one of the words"))
 }
 
-/// A number is a process ID; anything else is the path of a core file.
-pub(super) fn which_target(text: OsString) -> Result<WhichTarget, String> {
+/// A word of digits is a process ID. What any other word names is found out when it is looked for.
+pub(super) fn target_word(text: OsString) -> Result<TargetWord, String> {
     let bytes = text.as_bytes();
     match text.to_str() {
-        Some(number) if !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit) => {
-            id(number).map(WhichTarget::Process)
-        }
-        Some("") => Err("neither a PID nor the path of a core file".to_owned()),
-        _ => Ok(WhichTarget::Core(text.into())),
+        Some("") => Err("neither a PID, a name nor a path".to_owned()),
+        Some(number) if bytes.iter().all(u8::is_ascii_digit) => id(number).map(TargetWord::Pid),
+        _ => Ok(TargetWord::Other(text)),
     }
 }
 
-pub(super) fn id(text: &str) -> Result<i32, String> {
+pub fn id(text: &str) -> Result<i32, String> {
     text.parse().ok().filter(|id| *id > 0).ok_or_else(|| "not a valid PID".to_owned())
 }
 
@@ -61,7 +59,20 @@ pub(super) fn scale(text: &str) -> Result<u32, String> {
 pub(super) fn address(text: &str) -> Result<RemoteAddr, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let bad = || format!("`{text}` is not an address such as 0x7f12a0b4c5d0");
-    u64::from_str_radix(digits, 16).map(RemoteAddr).map_err(|_| bad())
+    // A sign is no digit.
+    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|_| is_hex).map(RemoteAddr).ok_or_else(bad)
+}
+
+/// A lock: its address, or the name of its variable. No name begins with a digit or a sign.
+pub fn lock_word(text: &str) -> Result<LockWord, String> {
+    if text.is_empty() {
+        return Err("neither an address nor a name".to_owned());
+    }
+    if text.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+') {
+        return address(text).map(LockWord::Address);
+    }
+    Ok(LockWord::Name { name: text.to_owned(), address: address(text).ok() })
 }
 
 /// The units of durations, in the order in which they are written.
@@ -154,13 +165,26 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_pids_and_the_rest_are_files() {
-        assert_eq!(which_target("4711".into()), Ok(WhichTarget::Process(4711)));
-        for path in ["core", "core.4711", "./4711", "-4711", "0x10"] {
-            assert_eq!(which_target(path.into()), Ok(WhichTarget::Core(path.into())));
+    fn digits_are_pids() {
+        assert_eq!(target_word("4711".into()), Ok(TargetWord::Pid(4711)));
+        for word in ["core", "core.4711", "./4711", "-4711", "0x10", "4711 ", "٣"] {
+            assert_eq!(target_word(word.into()), Ok(TargetWord::Other(word.into())));
         }
         for bad in ["", "0", "99999999999999999999"] {
-            assert!(which_target(bad.into()).is_err(), "{bad}");
+            assert!(target_word(bad.into()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn locks_are_addresses_or_names() {
+        assert_eq!(lock_word("0x10"), Ok(LockWord::Address(RemoteAddr(16))));
+        assert_eq!(lock_word("7f10"), Ok(LockWord::Address(RemoteAddr(0x7f10))));
+        let name = |name: &str, address| Ok(LockWord::Name { name: name.to_owned(), address });
+        assert_eq!(lock_word("log_lock"), name("log_lock", None));
+        assert_eq!(lock_word("Session::lock"), name("Session::lock", None));
+        assert_eq!(lock_word("face"), name("face", Some(RemoteAddr(0xface))));
+        for bad in ["", "0xg", "0x", "1g", "-1", "+1", "0x+1", "0x10000000000000000"] {
+            assert!(lock_word(bad).is_err(), "{bad}");
         }
     }
 

@@ -1,14 +1,15 @@
 //! `tglass contend`
 
-use crate::cli::{ContendArgs, InjectArgs};
+use super::target;
+use crate::cli::{ContendArgs, InjectArgs, TargetWord};
 use crate::render::contend;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{IsTerminal, Write};
 use std::process::{Child, Command, ExitCode};
+use threadglass::Interrupt;
 use threadglass::act::inject::Options;
 use threadglass::measure::contend::{ContendError, Contender};
 use threadglass::model::ContentionReport;
-use threadglass::{Interrupt, Pid};
 
 pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let mut child = args.command.first().map(|_| start(args)).transpose()?;
@@ -16,7 +17,8 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
         Some(child) => Contender::Command(child),
         None => {
             let InjectArgs { exact, size, force } = args.inject;
-            Contender::Process(Pid(args.pid.context("no process ID was given")?), Options { exact, size, force })
+            let pid = target::process(args.process.clone().or(args.pid.map(TargetWord::Pid)), "contend")?;
+            Contender::Process(pid, Options { exact, size, force })
         }
     };
     // The command is not to inherit it.

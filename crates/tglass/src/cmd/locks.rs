@@ -1,8 +1,10 @@
 //! `tglass locks`
 
-use crate::cli::{LocksArgs, WhichTarget};
+use super::lock_name;
+use super::target::WhichTarget;
+use crate::cli::LocksArgs;
 use crate::{remedy, render};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use threadglass::act::inject::Options;
@@ -12,16 +14,17 @@ use threadglass::model::SyncObject;
 use threadglass::{Interrupt, Pid, look};
 
 pub fn run(args: &LocksArgs) -> Result<ExitCode> {
+    let which = WhichTarget::of(args.target.which.word())?;
     let interrupt = args.track.map(|_| Interrupt::watch()).transpose()?;
     let counting = match (args.track, &interrupt) {
-        (Some(time), Some(interrupt)) => Some(count(args, time, interrupt)?),
+        (Some(time), Some(interrupt)) => Some(count(args, which.process("--track")?, time, interrupt)?),
         _ => None,
     };
     let started = Instant::now();
-    let target = super::open(&args.target)?;
+    let target = which.open(&args.target.files)?;
     let _look = target.limits().begin();
-    let mut snapshot = match args.address {
-        Some(address) => look::look_at(&*target, address, args.kind)?,
+    let mut snapshot = match &args.address {
+        Some(word) => look::look_at(&*target, lock_name::find(&*target, word)?, args.kind)?,
         None => look::look(&*target, if args.all { Scope::All } else { Scope::Held }, Names::Findings)?,
     };
     let about = counting.and_then(|counting| counting.end(&*target, &mut snapshot));
@@ -36,12 +39,9 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
     }
 }
 
-fn count(args: &LocksArgs, time: Duration, interrupt: &Interrupt) -> Result<Counting> {
-    let WhichTarget::Process(pid) = &args.target.target else {
-        bail!("--track needs a running process, not a core file")
-    };
+fn count(args: &LocksArgs, pid: Pid, time: Duration, interrupt: &Interrupt) -> Result<Counting> {
     let options = Options { force: args.force, ..Options::default() };
-    Ok(Counting::for_time(Pid(*pid), &options, time, interrupt)?)
+    Ok(Counting::for_time(pid, &options, time, interrupt)?)
 }
 
 fn is_wanted(args: &LocksArgs, object: &SyncObject) -> bool {

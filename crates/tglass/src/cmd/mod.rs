@@ -5,26 +5,29 @@ mod demo;
 mod detach;
 mod doctor;
 mod generate;
+mod lock_name;
 mod locks;
 mod output;
+mod process_name;
 mod profil;
 mod run;
 pub mod schema;
 mod set;
+mod several;
 mod stats;
 mod suspend;
+mod target;
 mod threads;
 mod tsd;
 mod why;
 
-use crate::cli::{Cli, Command, TargetArgs, WhichTarget};
+use crate::cli::{Cli, Command};
 use crate::remedy;
 use crate::render::{json, safe};
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use several::Several;
 use std::io::Write;
 use std::process::ExitCode;
-use threadglass::Pid;
-use threadglass::target::{Core, CoreOptions, Live, Target};
 
 /// Runs the chosen command. Whatever goes wrong with a process that ends meanwhile, the answer is that it has ended.
 pub fn run(cli: Cli) -> Result<ExitCode> {
@@ -57,19 +60,6 @@ fn carry_out(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// Opens what is to be looked at.
-fn open(args: &TargetArgs) -> Result<Box<dyn Target>> {
-    let options = CoreOptions { exe: args.exe.clone(), sysroot: args.sysroot.clone(), ..CoreOptions::default() };
-    Ok(match &args.target {
-        WhichTarget::Process(pid) => {
-            let has_options = args.exe.is_some() || args.sysroot.is_some();
-            ensure!(!has_options, "--exe and --sysroot are only for core files");
-            Box::new(Live::open(Pid(*pid))?)
-        }
-        WhichTarget::Core(path) => Box::new(Core::open(path, options)?),
-    })
-}
-
 /// Writes a whole screen at once; colours go only to a terminal.
 fn print(text: &str) -> Result<ExitCode> {
     let mut out = anstream::stdout().lock();
@@ -78,10 +68,25 @@ fn print(text: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what could not be done, in one line: the cause and the next step are in the message. Names in it are of somebody
-/// else's making.
+/// Says what could not be done, in one line: the cause and the next step are in the message. What a name could mean
+/// follows line by line. Names are of somebody else's making.
 pub fn print_error(error: &anyhow::Error) {
-    let _ = writeln!(std::io::stderr(), "tglass: {}", safe(&remedy::of_error(error)));
+    let mut text = format!("tglass: {}\n", safe(&remedy::of_error(error)));
+    for line in error.downcast_ref().map(Several::lines).unwrap_or_default() {
+        text += &format!("  {}\n", safe(&line));
+    }
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Writes a value as JSON in a line of its own, as one of several documents.
+fn print_json_line(value: &impl serde::Serialize) -> Result<ExitCode> {
+    let mut line = Vec::new();
+    json::compact(&mut line, value)?;
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes a value as JSON: pretty on a terminal's scale of reading, one document.

@@ -1,7 +1,8 @@
 //! `tglass profil`
 
 use super::output::Output;
-use crate::cli::{ProfilArgs, WhichTarget};
+use super::target;
+use crate::cli::{ProfilArgs, TargetWord};
 use crate::{remedy, render};
 use anyhow::{Context, Result, bail};
 use perf::histogram::Layout;
@@ -9,10 +10,10 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
+use threadglass::Interrupt;
 use threadglass::measure::profile;
 use threadglass::measure::profile::{DEFAULT_LOOKS, DEFAULT_RATE, Launched, Options, Progress, Region, Source};
 use threadglass::model::{Gap, Profile};
-use threadglass::{Interrupt, Pid};
 
 /// How long a process is watched when nothing else is said.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
@@ -20,30 +21,26 @@ const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 const TELL: Duration = Duration::from_millis(200);
 
 pub fn run(args: &ProfilArgs) -> Result<ExitCode> {
-    let files = Files::open(args)?;
-    match &args.target {
-        None => run_command(args, files),
-        Some(WhichTarget::Core(path)) => {
-            bail!("{} is not a process ID: profil needs a running process (give a PID, or `-- CMD`)", path.display())
-        }
-        Some(WhichTarget::Process(pid)) => {
-            let interrupt = Interrupt::watch().context("cannot watch for signals")?;
-            let options = options(args, Some(args.duration.unwrap_or(DEFAULT_DURATION)));
-            let mut meter = Meter::new(options.duration, args.wait);
-            let mut wait = |time: Duration, progress: &Progress| {
-                meter.tell(progress);
-                interrupt.wait(time).is_some()
-            };
-            let profile = if args.wait {
-                profile::record_waits(Pid(*pid), &options, &mut wait)
-            } else {
-                profile::record(Source::Process(Pid(*pid)), &options, &mut wait)
-            };
-            meter.end();
-            files.write(args, profile?, false)?;
-            Ok(ExitCode::SUCCESS)
-        }
+    if !args.command.is_empty() {
+        return run_command(args, Files::open(args)?);
     }
+    let pid = target::process(args.process.clone().or(args.pid.map(TargetWord::Pid)), "profil")?;
+    let files = Files::open(args)?;
+    let interrupt = Interrupt::watch().context("cannot watch for signals")?;
+    let options = options(args, Some(args.duration.unwrap_or(DEFAULT_DURATION)));
+    let mut meter = Meter::new(options.duration, args.wait);
+    let mut wait = |time: Duration, progress: &Progress| {
+        meter.tell(progress);
+        interrupt.wait(time).is_some()
+    };
+    let profile = if args.wait {
+        profile::record_waits(pid, &options, &mut wait)
+    } else {
+        profile::record(Source::Process(pid), &options, &mut wait)
+    };
+    meter.end();
+    files.write(args, profile?, false)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs a command to its end. Its exit status is ours.

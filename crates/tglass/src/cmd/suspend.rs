@@ -1,14 +1,19 @@
 //! `tglass suspend`
 
-use crate::cli::SuspendArgs;
-use anyhow::{Result, anyhow};
+use super::target;
+use crate::cli::{SuspendArgs, values};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use std::process::ExitCode;
 use threadglass::act::{ControlError, HoldEnd, StoppedThread};
 use threadglass::target::Live;
-use threadglass::{Lwp, Pid, syscall_name};
+use threadglass::{Lwp, syscall_name};
 
 pub fn run(args: &SuspendArgs) -> Result<ExitCode> {
-    let (pid, lwp) = (Pid(args.pid), Lwp(args.lwp));
+    let (process, words) = args.words().map_err(Error::msg)?;
+    let [lwp] = words.as_slice() else { bail!("give one process and the LWP of one of its threads") };
+    let lwp = lwp.to_str().and_then(|word| values::id(word).ok()).map(Lwp);
+    let lwp = lwp.with_context(|| format!("`{}` is not an LWP (`tglass threads` lists them)", words[0].display()))?;
+    let pid = target::process(Some(process), "suspend")?;
     // Opened first for its errors: a zombie or kernel thread is named as such.
     Live::open(pid)?;
     let held = match args.force {

@@ -1,5 +1,6 @@
 //! `tglass tsd`
 
+use super::target::WhichTarget;
 use crate::cli::TargetArgs;
 use crate::{remedy, render};
 use anyhow::Result;
@@ -7,7 +8,7 @@ use std::process::ExitCode;
 use threadglass::look;
 
 pub fn run(args: &TargetArgs) -> Result<ExitCode> {
-    let target = super::open(args)?;
+    let target = WhichTarget::of(args.which.word())?.open(&args.files)?;
     let _look = target.limits().begin();
     let mut snapshot = look::thread_data(&*target)?;
     remedy::of_gaps(&mut snapshot.gaps);

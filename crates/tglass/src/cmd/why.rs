@@ -1,5 +1,6 @@
 //! `tglass why`
 
+use super::target::WhichTarget;
 use crate::cli::TargetArgs;
 use crate::{remedy, render};
 use anyhow::Result;
@@ -13,7 +14,7 @@ const HANGS: u8 = 1;
 
 pub fn run(args: &TargetArgs) -> Result<ExitCode> {
     let started = Instant::now();
-    let target = super::open(args)?;
+    let target = WhichTarget::of(args.which.word())?.open(&args.files)?;
     let _look = target.limits().begin();
     let mut snapshot = look::explain(&*target)?;
     remedy::of_gaps(&mut snapshot.gaps);

@@ -2,6 +2,7 @@
 
 pub mod contend;
 pub mod doctor;
+mod fit;
 pub mod flame;
 mod gaps;
 pub mod json;
@@ -19,6 +20,7 @@ pub mod tsd;
 pub mod why;
 
 use anstyle::{AnsiColor, Style};
+pub use fit::cut;
 pub use threadglass::model::terminal::safe;
 
 /// For the one fact of a screen that matters most.

@@ -3,9 +3,10 @@
 mod journal;
 mod undo;
 
-use crate::cli::{SetArgs, WhichTarget};
+use super::{lock_name, target};
+use crate::cli::{SetArgs, values};
 use crate::render::set::{self as screen, Done, Report};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use journal::Journal;
 use std::process::ExitCode;
 use threadglass::act::set_state::{Concerned, Found, SetError, apply, carry_out, find, find_sharers, kick};
@@ -18,16 +19,15 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
     if args.undo {
         return undo::run(args);
     }
-    let pid = match &args.target {
-        WhichTarget::Process(pid) => Pid(*pid),
-        WhichTarget::Core(path) => {
-            bail!("{} is not a process ID: only a running process can be changed (give a PID)", path.display())
-        }
-    };
-    let (Some(address), Some(value)) = (args.address, args.value) else {
-        bail!("give the address of the lock and its new state")
-    };
+    let (process, words) = args.words().map_err(Error::msg)?;
+    let [lock, value] = words.as_slice() else { bail!("give the lock (its address or its name) and its new state") };
+    let lock = lock.to_str().with_context(|| format!("`{}` is not the name of a lock", lock.display()))?;
+    let lock = values::lock_word(lock).map_err(Error::msg)?;
+    let value = value.to_str().and_then(|word| word.parse().ok());
+    let value: i32 = value.with_context(|| format!("`{}` is not a state: give a whole number", words[1].display()))?;
+    let pid = target::process(Some(process), "set")?;
     let live = open(pid)?;
+    let address = lock_name::find(&live, &lock)?;
     let found = find(&live, address, args.kind)?;
     let plan = set_state::plan(&found.object, &found.bytes, value)?;
     let sharers = find_sharers(&live, address, found.bytes.len() as u64);

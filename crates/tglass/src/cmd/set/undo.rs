@@ -1,9 +1,10 @@
 //! `tglass set --undo`
 
 use super::journal::{Journal, unhex};
-use crate::cli::{SetArgs, WhichTarget};
+use crate::cli::SetArgs;
+use crate::cmd::target::WhichTarget;
 use crate::render::set as screen;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::ExitCode;
 use threadglass::act::LiveWriter;
@@ -15,14 +16,16 @@ use threadglass::target::Live;
 use threadglass::{Lwp, Pid, RemoteAddr, look};
 
 pub fn run(args: &SetArgs) -> Result<ExitCode> {
-    let (path, journal, live) = match &args.target {
+    ensure!(args.pid.is_none() || args.process.is_none(), "give the process once: by its PID, by its name or with -p");
+    let (word, _) = args.words().map_err(Error::msg)?;
+    let (path, journal, live) = match WhichTarget::of(Some(word))? {
         WhichTarget::Process(pid) => {
-            let live = super::open(Pid(*pid))?;
+            let live = super::open(pid)?;
             let (path, journal) = Journal::newest(&live)?;
             (path, journal, live)
         }
-        WhichTarget::Core(path) => {
-            let journal = Journal::read(path)?;
+        WhichTarget::File(path) => {
+            let journal = Journal::read(&path)?;
             let live = super::open(Pid(journal.pid))?;
             ensure!(
                 journal.is_of(&live),
@@ -30,7 +33,7 @@ pub fn run(args: &SetArgs) -> Result<ExitCode> {
                 journal.pid,
                 path.display()
             );
-            (path.clone(), journal, live)
+            (path, journal, live)
         }
     };
     let (plan, holders) = plan(&journal, &live)?;

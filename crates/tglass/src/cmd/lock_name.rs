@@ -1,0 +1,82 @@
+//! The lock that has a name.
+
+use super::several::Several;
+use crate::cli::LockWord;
+use crate::render::safe;
+use anyhow::{Result, bail};
+use threadglass::RemoteAddr;
+use threadglass::look::{Look, Names, Scope};
+use threadglass::target::Target;
+
+/// Where the lock is that `word` names in `target`.
+pub fn find(target: &dyn Target, word: &LockWord) -> Result<RemoteAddr> {
+    let (name, address) = match word {
+        LockWord::Address(address) => return Ok(*address),
+        LockWord::Name { name, address } => (name, address),
+    };
+    let look = Look::new(target);
+    let mut found = matching(look.lock_variables().iter().map(|lock| (lock.address, lock.name.as_str())), name);
+    if found.is_empty() {
+        // Locks outside of variables have names too, where threads use them.
+        let snapshot = look.take(Scope::Held, Names::Findings)?;
+        let named = snapshot.objects.iter().filter_map(|lock| Some((lock.address, lock.name.as_deref()?)));
+        found = matching(named, name);
+    }
+    match (found.as_slice(), address) {
+        ([(address, _)], _) => Ok(*address),
+        ([], Some(address)) => Ok(*address),
+        ([], None) => bail!("no lock is called `{}` (`tglass locks --all` lists locks with their names)", safe(name)),
+        (several, _) => {
+            let what = format!("{} locks are called `{}` (give the address of one)", several.len(), safe(name));
+            let line = |(address, name): &(RemoteAddr, String)| format!("{address}  {}", safe(name));
+            Err(Several::new(what, several.iter().map(line).collect()).into())
+        }
+    }
+}
+
+/// The locks of this name, else those whose name ends with it; each address once.
+fn matching<'n>(locks: impl Iterator<Item = (RemoteAddr, &'n str)>, name: &str) -> Vec<(RemoteAddr, String)> {
+    let (mut whole, mut part) = (Vec::new(), Vec::new());
+    for (address, lock) in locks {
+        if lock == name {
+            whole.push((address, lock.to_owned()));
+        } else if is_last_part(lock, name) {
+            part.push((address, lock.to_owned()));
+        }
+    }
+    let mut found = if whole.is_empty() { part } else { whole };
+    found.sort();
+    found.dedup_by_key(|(address, _)| *address);
+    found
+}
+
+/// Whether `part` is what `name` ends with, from a `::` or `.` on.
+fn is_last_part(name: &str, part: &str) -> bool {
+    let before = name.strip_suffix(part).filter(|_| !part.is_empty());
+    before.is_some_and(|before| before.ends_with("::") || before.ends_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str) -> Vec<u64> {
+        let locks =
+            [(1, "ns::lock"), (2, "log_lock"), (3, "a::Session::mu"), (4, "b::Session::mu"), (5, "list[3].guard")];
+        let locks = locks.into_iter().chain([(6, "x::face"), (7, "face"), (8, "twice"), (9, "twice"), (9, "twice")]);
+        matching(locks.map(|(at, name)| (RemoteAddr(at), name)), name).into_iter().map(|(at, _)| at.0).collect()
+    }
+
+    #[test]
+    fn names_are_whole_or_last_parts() {
+        assert_eq!(found("log_lock"), [2]);
+        assert_eq!(found("lock"), [1], "not the end of a word");
+        assert_eq!(found("a::Session::mu"), [3]);
+        assert_eq!(found("Session::mu"), [3, 4]);
+        assert_eq!(found("guard"), [5]);
+        assert_eq!(found("face"), [7], "the whole name comes first");
+        assert_eq!(found("twice"), [8, 9]);
+        assert_eq!(found("::lock"), [0; 0]);
+        assert_eq!(found(""), [0; 0]);
+    }
+}

@@ -1,0 +1,96 @@
+//! From the word that names a target to the process or the core file.
+
+use super::process_name;
+use crate::cli::{CoreFileArgs, TargetWord};
+use anyhow::{Result, anyhow, ensure};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use threadglass::Pid;
+use threadglass::target::{Core, CoreOptions, Live, Target};
+
+/// What is said of a name that no process has.
+const IS_DIRECTORY: &str = "a directory is not a core file (give a PID, or the path of a core file)";
+const IS_NOTHING: &str = "there is no such file (give the PID or name of a process, or the path of a core file)";
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhichTarget {
+    Process(Pid),
+    /// A file: a core, or a journal where one is wanted.
+    File(PathBuf),
+}
+
+impl WhichTarget {
+    /// What `word` names. A file is preferred to a process of that name.
+    pub fn of(word: Option<TargetWord>) -> Result<Self> {
+        match word.ok_or_else(nothing_named)? {
+            TargetWord::Pid(pid) => Ok(Self::Process(Pid(pid))),
+            TargetWord::Other(name) => match Entry::of(name.as_ref()) {
+                Entry::File => Ok(Self::File(name.into())),
+                Entry::Directory => process_name::find(&name, IS_DIRECTORY).map(Self::Process),
+                Entry::None => process_name::find(&name, IS_NOTHING).map(Self::Process),
+            },
+        }
+    }
+
+    /// Opens it.
+    pub fn open(&self, files: &CoreFileArgs) -> Result<Box<dyn Target>> {
+        let CoreFileArgs { exe, sysroot } = files;
+        Ok(match self {
+            Self::Process(pid) => {
+                ensure!(exe.is_none() && sysroot.is_none(), "--exe and --sysroot are only for core files");
+                Box::new(Live::open(*pid)?)
+            }
+            Self::File(path) => {
+                let options = CoreOptions { exe: exe.clone(), sysroot: sysroot.clone(), ..CoreOptions::default() };
+                Box::new(Core::open(path, options)?)
+            }
+        })
+    }
+
+    /// The process, where only a running one will do; `what` needs it.
+    pub fn process(&self, what: &str) -> Result<Pid> {
+        match self {
+            Self::Process(pid) => Ok(*pid),
+            Self::File(_) => Err(anyhow!("{what} needs a running process, not a core file")),
+        }
+    }
+}
+
+/// The process that `word` names, for `command`, which takes no core file.
+pub fn process(word: Option<TargetWord>, command: &str) -> Result<Pid> {
+    match word.ok_or_else(nothing_named)? {
+        TargetWord::Pid(pid) => Ok(Pid(pid)),
+        TargetWord::Other(name) => {
+            let about = match Entry::of(name.as_ref()) {
+                Entry::File => format!("{command} needs a running process, not a file (give a PID)"),
+                Entry::Directory | Entry::None => {
+                    "there is no such file (give the PID or name of a process)".to_owned()
+                }
+            };
+            process_name::find(&name, &about)
+        }
+    }
+}
+
+fn nothing_named() -> anyhow::Error {
+    anyhow!("no process was named (give a PID)")
+}
+
+/// What has a name in the file system.
+enum Entry {
+    File,
+    Directory,
+    None,
+}
+
+impl Entry {
+    /// What is at `path`. Where that cannot be told, it is taken for a file, so that the error of opening it is told.
+    fn of(path: &Path) -> Self {
+        match path.metadata() {
+            Ok(about) if about.is_dir() => Self::Directory,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Self::None,
+            Ok(_) | Err(_) => Self::File,
+        }
+    }
+}
