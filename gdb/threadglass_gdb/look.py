@@ -102,8 +102,8 @@ def look(verb, options=()):
         fail("%s cannot be run: %s (set TGLASS to use another one)" % (safe(tool), error.strerror))
     except subprocess.TimeoutExpired:
         fail("tglass did not finish within %d s: try %s in a shell" % (PATIENCE_SECONDS, safe(shown)))
-    # Status 1 means a certain deadlock.
-    if done.returncode not in (0, 1):
+    # Status 1 means a certain hang, 3 a likely one.
+    if done.returncode not in (0, 1, 3):
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         # tglass may not read the memory of the process, but a debugger that started the process always may.
         if said and "cannot see the locks" in said[0]:

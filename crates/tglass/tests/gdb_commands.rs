@@ -406,6 +406,24 @@ fn without_tglass_or_with_a_wrong_one() {
     with(Some(&stand_in(&dir, "not a program\n")), "cannot be run: ");
 }
 
+/// A hang that is only likely has a status of its own, and is an answer all the same.
+#[test]
+fn a_status_that_tells_of_a_likely_hang() {
+    let test = "a_status_that_tells_of_a_likely_hang";
+    if !have_gdb(test) {
+        return;
+    }
+    let fixture = Fixture::start(&deadlocks(), &["abba"]).settled();
+    let dir = Public::new();
+    let said_by = |status: i32| {
+        let mut command = gdb(&["-p", &fixture.pid().to_string()], &["info deadlock"]);
+        command.env("TGLASS", stand_in(&dir, &format!("#!/bin/sh\n{TGLASS} \"$@\"\nexit {status}\n")));
+        says(command)
+    };
+    assert!(said_by(3).of("info deadlock").starts_with("DEADLOCK"), "{}", said_by(3).0);
+    assert!(!said_by(4).of("info deadlock").contains("DEADLOCK"), "other statuses are failures");
+}
+
 /// Not being allowed to look is no answer about deadlocks.
 #[test]
 fn where_gdb_may_look_and_tglass_may_not() {

@@ -123,6 +123,31 @@ impl Locks {
     }
 }
 
+/// `why` shows how to break a circle only where `set` would do it.
+#[test]
+fn why_offers_what_set_does() {
+    for kind in ["normal", "errorcheck", "shared", "robust", "rwlock"] {
+        let mut locks = Locks::new(kind);
+        let take = if kind == "rwlock" { "write" } else { "lock" };
+        locks.does(&format!("1 {take} a"), 0);
+        locks.does(&format!("2 {take} b"), 0);
+        locks.blocks(&format!("1 {take} b"));
+        locks.blocks(&format!("2 {take} a"));
+        let answer = locks.run(&["why", &locks.pid().to_string()]);
+        assert_eq!(answer.code, Some(1), "{kind}: {}{}", answer.text(), answer.stderr);
+        let text = answer.text();
+        let offer = text.lines().find_map(|line| line.strip_prefix("break it"));
+        let does = locks.set("a", "0", &[]).code == Some(0);
+        assert_eq!(does, kind != "robust", "{kind}");
+        assert_eq!(offer.is_some(), does, "{kind}: {text}");
+        if let Some(offer) = offer {
+            let command = offer.trim().trim_start_matches("tglass ").split("   ").next().unwrap_or_default();
+            let words: Vec<&str> = command.split(' ').collect();
+            assert_eq!(locks.run(&words).code, Some(0), "{kind}: {command}");
+        }
+    }
+}
+
 #[test]
 fn a_deadlock_is_dissolved_and_the_program_runs_on() {
     let state = tempfile::tempdir().unwrap();

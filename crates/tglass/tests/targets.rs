@@ -192,6 +192,148 @@ fn the_own_shell_is_never_meant() {
     assert_eq!(answer.json()["target"]["pid"], same.pid(), "not the shell, nor {}", fixture.pid());
 }
 
+/// A target, whether it hangs, and what it is.
+fn three() -> [Fixture; 3] {
+    [start("deadlocks.c", &["abba"]), start("tsd.c", &[]), start("deadlocks.c", &["self"])]
+}
+
+#[test]
+fn several_targets_one_after_another() {
+    let fixtures = three();
+    let pids: Vec<String> = fixtures.iter().map(|fixture| fixture.pid().to_string()).collect();
+    let pids: Vec<&str> = pids.iter().map(String::as_str).collect();
+    let answer = tool().run(&[&["why"], &pids[..]].concat());
+    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+    let text = answer.text();
+    let places: Vec<usize> = pids.iter().map(|pid| text.find(&format!("(pid {pid})")).expect("a screen")).collect();
+    assert!(places.is_sorted(), "{text}");
+    for at in &places[1..] {
+        let before = &text[..text[..*at].rfind('\n').unwrap()];
+        assert!(before.ends_with('\n') && !before.ends_with("\n\n"), "one empty line between: {text}");
+    }
+    // -p adds to them.
+    let lines = tool().run(&["why", pids[0], "-p", pids[1], "-p", pids[2], "--json"]);
+    assert_eq!(lines.code, Some(1), "{}", lines.stderr);
+    let told: Vec<Value> = lines.text().lines().map(|line| serde_json::from_str(line).expect("a document")).collect();
+    let told: Vec<String> = told.iter().map(|document| document["target"]["pid"].to_string()).collect();
+    assert_eq!(told, pids);
+}
+
+#[test]
+fn a_target_that_cannot_be_seen_keeps_nobody_from_the_others() {
+    let fixtures = three();
+    let [abba, calm, own] = fixtures.each_ref().map(|fixture| fixture.pid().to_string());
+    let status = |args: &[&str]| tool().run(&[&["why"], args].concat());
+    let answer = status(&[NOBODYS_PID, &calm, "no such thing", &own, "--json"]);
+    assert_eq!((answer.code, answer.text().lines().count()), (Some(1), 2), "{}", answer.stderr);
+    assert_eq!(answer.stderr.lines().count(), 2, "{}", answer.stderr);
+    assert_eq!(status(&[&calm, NOBODYS_PID]).code, Some(2));
+    assert_eq!(status(&[&calm, &calm]).code, Some(0));
+    assert_eq!(status(&[&abba, NOBODYS_PID, "--fail-on", "never"]).code, Some(2));
+    assert_eq!(status(&[&abba, &own, "--fail-on", "never"]).code, Some(0));
+    assert_eq!(status(&[&abba, "--fail-on", "never"]).code, Some(0));
+    assert_eq!(status(&[NOBODYS_PID, "--fail-on", "never"]).code, Some(2));
+    assert_eq!(status(&[&calm, "--fail-on", "likely"]).code, Some(0));
+    assert_eq!(status(&[&abba, "--fail-on", "often"]).code, Some(2));
+}
+
+/// The holders of semaphores are inferred: such a circle is likely at most.
+#[test]
+fn a_likely_hang_has_a_status_of_its_own() {
+    let likely = start("deadlock_rust.rs", &["arc"]);
+    let fixtures = three();
+    let [abba, calm, _] = fixtures.each_ref().map(|fixture| fixture.pid().to_string());
+    let pid = likely.pid().to_string();
+    let answer = tool().run(&["why", &pid, "--fail-on", "likely", "--json"]);
+    let certainty: Vec<Value> =
+        answer.json()["findings"].as_array().unwrap().iter().map(|it| it["certainty"].clone()).collect();
+    assert_eq!(certainty, ["likely"], "the fixture has a circle that is likely");
+    assert_eq!(answer.code, Some(3), "{}", answer.stderr);
+    let status = |args: &[&str]| tool().run(&[&["why", &pid], args].concat()).code;
+    assert_eq!(status(&[]), Some(0));
+    assert_eq!(status(&["--fail-on", "certain"]), Some(0));
+    assert_eq!(status(&["--fail-on", "never"]), Some(0));
+    assert_eq!(status(&[&calm, NOBODYS_PID, "--fail-on", "likely"]), Some(3));
+    assert_eq!(status(&[&abba, "--fail-on", "likely"]), Some(1));
+    assert_eq!(status(&[NOBODYS_PID]), Some(2));
+}
+
+#[test]
+fn looks_are_repeated_for_as_long_as_is_asked() {
+    let calm = start("deadlocks.c", &["chain_read"]);
+    let pid = calm.pid().to_string();
+    let looks = |options: &[&str]| tool().look("why", &pid, options)["looks"].as_u64().expect("a number");
+    assert_eq!(looks(&["-d", "0"]), 1);
+    let usual = looks(&[]);
+    assert!(usual > 1);
+    assert!(looks(&["-d", "1.2s"]) > usual, "longer");
+    for bad in ["soon", "-1", "1m30"] {
+        assert_eq!(tool().run(&["why", &pid, "-d", bad]).code, Some(2), "{bad}");
+    }
+    // What is certain at once needs no more.
+    let hung = start("deadlocks.c", &["abba"]);
+    let answer = tool().run(&["why", &hung.pid().to_string(), "-d", "10m", "--json"]);
+    assert_eq!((answer.code, answer.json()["looks"].as_u64()), (Some(1), Some(1)));
+}
+
+/// Where perf is forbidden nothing tells where a thread runs, unless it may be stopped for a moment.
+#[test]
+fn running_threads_are_stopped_only_if_asked_and_needed() {
+    let spin = Fixture::new("stack_spin.c");
+    let pid = spin.pid().to_string();
+    let seccomp = Build::new("no_perf.c").path();
+    let without_perf = |options: &[&str]| {
+        let mut command = Command::new(&seccomp);
+        command.arg(env!("CARGO_BIN_EXE_tglass")).args(["why", &pid, "--json"]).args(options);
+        let answer = Answer::of(command);
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        answer.json()
+    };
+    let in_spin = |snapshot: &Value| {
+        let threads = snapshot["threads"].as_array().unwrap().iter();
+        threads.filter(|thread| thread["frames"].to_string().contains("spin_inner")).count()
+    };
+    let blind = without_perf(&["-d", "0"]);
+    assert_eq!((in_spin(&blind), blind["pause_us"].as_u64()), (0, Some(0)), "{blind:#}");
+    assert!(blind["gaps"].to_string().contains("--stop"), "{:#}", blind["gaps"]);
+    let seen = without_perf(&["-d", "0", "--stop"]);
+    assert_eq!(in_spin(&seen), 3, "{seen:#}");
+    assert!(seen["pause_us"].as_u64() > Some(0) && !seen["gaps"].to_string().contains("--stop"), "{seen:#}");
+    let groups = seen["groups"].as_array().unwrap();
+    let running: usize = (groups.iter().filter(|group| group["frames"].to_string().contains("spin_inner")))
+        .map(|group| group["threads"].as_array().map_or(0, Vec::len))
+        .sum();
+    assert_eq!(running, 3, "{groups:#?}");
+    // Samples take nothing from the process, so who was sampled is not stopped.
+    let sampled = tool().look("why", &pid, &["--stop", "-d", "1s"]);
+    let watched = sampled["threads"].as_array().unwrap().iter().filter(|thread| !thread["watched"].is_null()).count();
+    if watched < 3 {
+        return skip(
+            part("running_threads_are_stopped_only_if_asked_and_needed"),
+            "perf has not sampled all threads here",
+        );
+    }
+    assert_eq!(sampled["pause_us"], 0, "{sampled:#}");
+}
+
+/// A core is named by its path, beside processes; there is nothing in it to stop.
+#[test]
+fn a_core_beside_processes() {
+    let test = "a_core_beside_processes";
+    let mut dumpable = Dumpable::start(&built("deadlocks.c"), &["abba"]);
+    dumpable.fixture = dumpable.fixture.settled();
+    let pid = dumpable.fixture.pid();
+    let Some(core) = dumpable.gcore(test) else { return };
+    let calm = start("tsd.c", &[]);
+    let answer = tool().run(&["why", &calm.pid().to_string(), &core.name(), "--json"]);
+    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+    let told: Vec<Value> = answer.text().lines().map(|line| serde_json::from_str(line).expect("a document")).collect();
+    assert_eq!((&told[0]["target"]["pid"], &told[1]["target"]["pid"]), (&calm.pid().into(), &pid.into()));
+    let line = tool().run(&["why", "--stop", &core.name()]).assert_refused().to_owned();
+    assert!(line.contains("--stop needs a running process"), "{line}");
+    assert_eq!(tool().run(&["locks", &core.name(), "--address", "left"]).code, Some(0));
+}
+
 fn locks_called(pid: &str, name: &str) -> Value {
     tool().look("locks", pid, &["--address", name])
 }

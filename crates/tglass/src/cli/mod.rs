@@ -17,7 +17,7 @@ use values::{StateChoice, address, duration, id, interval, kinds, lock_word, num
 ///
 /// tglass shows the threads of a process, what each one waits for, who holds each lock, and where the time goes.
 /// Looking never stops, signals or changes the process. The commands that act on the process (contend, detach, set,
-/// suspend, locks with --track, threads with --stop) say so.
+/// suspend, locks with --track, threads and why with --stop) say so.
 ///
 /// A target is a process ID (digits), the path of a core file, or the name of a process: as `ps` shows it, or the file
 /// name of its program. A name that several processes have is refused, and the processes are listed.
@@ -25,7 +25,7 @@ use values::{StateChoice, address, duration, id, interval, kinds, lock_word, num
 /// A TIME is a number of seconds (`1`, `0.5`), or numbers with units: `300ms`, `1.5s`, `1m30s`.
 ///
 /// Exit status: 0 if the command could look, 1 if threads certainly hang for ever (`why`), 2 if the command could not
-/// look.
+/// look, 3 if threads likely hang for ever (`why --fail-on likely`).
 #[derive(Debug, Parser)]
 #[command(name = "tglass", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "New here? Run `tglass demo`. Permission denied? Run `tglass doctor PID`.")]
@@ -36,10 +36,32 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Explain why a process hangs: the deadlock, or the longest chain of waits and its root
+    /// Explain why a process hangs: the deadlock, or what its threads wait for and do
     ///
-    /// Exit status: 1 if threads certainly hang for ever, 0 if not, 2 if the process could not be looked at.
-    Why(TargetArgs),
+    /// The answer begins with the verdict, the first of these that applies:
+    ///
+    /// DEADLOCK, SELF-DEADLOCK, DEADLOCK BY READING TWICE: threads wait for each other in a circle, or for themselves.
+    ///
+    /// OWNER GONE, LOCKED BEFORE THE FORK, NOBODY LEFT TO WAKE THEM: threads wait for something that no thread is left to
+    /// do.
+    ///
+    /// STOPPED: threads are stopped, by a signal, a debugger or `tglass suspend`.
+    ///
+    /// WAITS BEHIND A THREAD: threads wait for one that waits for something else, or is busy.
+    ///
+    /// BUSY: threads run. Samples of the CPUs tell where, without a stop.
+    ///
+    /// IDLE: no thread runs, and none waits for another one.
+    ///
+    /// NOT KNOWN: it cannot be told, and the line says why.
+    ///
+    /// A hang is certain if the locks and the kernel record all of it and nothing moves, likely if a part is inferred,
+    /// possible if it may end by itself. Where nothing is certain at once, looks are repeated for a moment (-d), and a
+    /// state that only one of them shows is not told as a fact.
+    ///
+    /// Exit status: 1 if threads certainly hang for ever, 0 if not, 2 if a target could not be looked at; --fail-on
+    /// changes that. Of several targets: 1, then 3, then 2, then 0, whichever applies first.
+    Why(WhyArgs),
     /// Show the locks that threads hold or wait for, with holders and waiters
     ///
     /// A lock is anything that threads wait for in user space: mutexes, rwlocks, condition variables, semaphores,
@@ -197,6 +219,48 @@ pub struct CoreFileArgs {
     /// Core files: directory that holds the libraries, in place of /
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "tglass why [OPTIONS] <PID|CORE|NAME>...\n       tglass why [OPTIONS] -p <PID>...")]
+pub struct WhyArgs {
+    /// Process IDs, paths of core files (`./123` if the file name is a number), or names of processes
+    #[arg(value_name = "PID|CORE|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(required_unless_present = "pids")]
+    pub targets: Vec<TargetWord>,
+    /// Process ID, in place of or beside the arguments
+    #[arg(short = 'p', long = "pid", value_name = "PID", value_parser = id)]
+    pub pids: Vec<i32>,
+    /// Repeat looks for this long where nothing is certain at once [default: 300ms]; 0 means one look
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Also read the stacks of running threads that could not be sampled; each is stopped for the microseconds that
+    /// copying its stack takes
+    #[arg(long)]
+    pub stop: bool,
+    /// Which hangs the exit status tells: `certain` (1), also those that are `likely` (3), or `never` any
+    #[arg(long, value_name = "WHEN", default_value = "certain")]
+    pub fail_on: FailOn,
+    #[command(flatten)]
+    pub files: CoreFileArgs,
+    /// Print JSON (schema threadglass/1, see docs/json.md); of several targets, one document per line
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl WhyArgs {
+    /// The targets, however they were named.
+    pub fn words(&self) -> Vec<TargetWord> {
+        self.targets.iter().cloned().chain(self.pids.iter().copied().map(TargetWord::Pid)).collect()
+    }
+}
+
+/// Which hangs the exit status tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailOn {
+    Certain,
+    Likely,
+    Never,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `tglass demo`: a program of our own that deadlocks, explained from outside.
 
+use super::why;
 use crate::cli::DemoArgs;
 use crate::{remedy, render};
 use anyhow::{Context, Result};
@@ -41,7 +42,8 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
         return super::print_json(&snapshot);
     }
     let mut text = format!("Started a small program that hangs, pid {pid}. This is `tglass why {pid}`:\n\n");
-    text += &render::why::text(&snapshot, started.elapsed());
+    let settable = why::settable(&live, &snapshot);
+    text += &render::why::text(&snapshot, started.elapsed(), settable);
     text += "\nThe program was not prepared or stopped for this. It has been ended.\n\
              Next: `tglass why PID` for a process that hangs, `tglass threads PID` for any process,\n\
              `tglass doctor` if permission is denied.\n";

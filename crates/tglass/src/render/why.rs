@@ -5,11 +5,11 @@ use super::{BAD, BOLD, DIM, FAIR, GOOD, gaps, paint, safe};
 use anstyle::Style;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use threadglass::Lwp;
 use threadglass::look::library_of;
 use threadglass::model::{
     Certainty, Finding, FindingKind, Frame, Snapshot, SyncKind, SyncObject, Thread, Verdict, VerdictKind, WaitGroup,
 };
+use threadglass::{Lwp, RemoteAddr};
 
 /// Frames of the program that are shown of each thread, and of each group.
 const FRAMES: usize = 8;
@@ -26,9 +26,9 @@ const NAMED: usize = 4;
 const BUSY_GROUPS: usize = 12;
 const IDLE_GROUPS: usize = 4;
 
-/// The whole screen.
-pub fn text(snapshot: &Snapshot, took: Duration) -> String {
-    let screen = Screen { snapshot };
+/// The whole screen. The lock at `settable` could be unlocked by force.
+pub fn text(snapshot: &Snapshot, took: Duration, settable: Option<RemoteAddr>) -> String {
+    let screen = Screen { snapshot, settable };
     let mut out = super::threads::headline(snapshot, snapshot.threads.len(), took);
     let hangs: Vec<&Finding> = snapshot.findings.iter().filter(|finding| finding.kind.is_hang()).collect();
     out += &screen.verdict(&hangs);
@@ -73,6 +73,7 @@ fn headword(kind: VerdictKind) -> (&'static str, Style) {
 
 struct Screen<'a> {
     snapshot: &'a Snapshot,
+    settable: Option<RemoteAddr>,
 }
 
 impl Screen<'_> {
@@ -80,7 +81,7 @@ impl Screen<'_> {
         self.snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp))
     }
 
-    fn object(&self, address: threadglass::RemoteAddr) -> Option<&SyncObject> {
+    fn object(&self, address: RemoteAddr) -> Option<&SyncObject> {
         self.snapshot.objects.iter().find(|object| object.address == address)
     }
 
@@ -283,16 +284,12 @@ impl Screen<'_> {
         let mut out = String::new();
         let mut line =
             |what: &str, command: String| out += &format!("{} {command}\n", paint(DIM, &format!("{what:<15}")));
-        if let Some(finding) = hangs.first() {
+        if !hangs.is_empty() {
             if self.snapshot.target.core.is_none() {
                 line("keep evidence", format!("gcore {target}"));
             }
             line("all locks", format!("tglass locks {target}"));
-            let mutex = finding
-                .objects
-                .iter()
-                .find(|address| self.object(**address).is_some_and(|object| object.kind == SyncKind::Mutex));
-            if let (Some(address), None) = (mutex, &self.snapshot.target.core) {
+            if let Some(address) = self.settable {
                 line("break it", format!("tglass set {target} {address} 0   (shows first what it would do)"));
             }
         } else {
