@@ -4,7 +4,9 @@
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use testkit::{Answer, Build, Fixture, Public, Tool, Value, Variant, eventually, serde_json, skip, thread};
+use std::process::Command;
+use testkit::{Answer, Build, Fixture, Public, Tool, Value, Variant, eventually, have, serde_json, skip, thread};
+use unicode_width::UnicodeWidthStr;
 
 /// Controls of seven and eight bits, a delete, marks of direction, no width, a separator and a tag; not all of it is UTF-8.
 const EVIL: &[u8] =
@@ -152,4 +154,66 @@ fn names_of_files_in_errors() {
             assert_harmless(&answer.stderr);
         }
     }
+}
+
+/// What a terminal of so many columns shows, without what only changes colours.
+fn on_terminal(columns: usize, args: &[&str]) -> Vec<String> {
+    let mut command = Command::new("script");
+    let words = format!("stty cols {columns}; exec {} {}", env!("CARGO_BIN_EXE_tglass"), args.join(" "));
+    command.args(["--quiet", "--return", "--command", &words, "/dev/null"]).env_remove("NO_COLOR").env("TERM", "xterm");
+    let answer = Answer::of(command);
+    assert!(matches!(answer.code, Some(0 | 1)), "{args:?}: {}{}", answer.text(), answer.stderr);
+    let text = answer.text().replace("\r\n", "\n");
+    assert!(text.contains('\x1b'), "a terminal gets colours: {text}");
+    let plain = anstream::adapter::strip_str(&text).to_string();
+    plain.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn lines_keep_to_the_width_of_a_terminal() {
+    let test = "lines_keep_to_the_width_of_a_terminal";
+    if !have(test, "script") || !have(test, "stty") {
+        return;
+    }
+    let fixture = Fixture::new("names_data.cc").settled();
+    let pid = fixture.pid().to_string();
+    let commands: [&[&str]; 5] = [
+        &["why", &pid, "-d", "0"],
+        &["threads", &pid],
+        &["threads", &pid, "--stacks"],
+        &["locks", &pid],
+        &["locks", &pid, "--all"],
+    ];
+    for args in commands {
+        let piped = Answer::of(tool().command(args)).text();
+        let longest = piped.lines().map(UnicodeWidthStr::width).max().unwrap_or(0);
+        assert!(longest > 60, "{args:?}: {piped}");
+        let lines = on_terminal(60, args);
+        let too_long = lines.iter().find(|line| line.width() > 60);
+        assert_eq!(too_long, None, "{args:?}");
+        assert!(lines.iter().any(|line| line.ends_with("..")), "{args:?}: a cut is marked: {lines:#?}");
+        // As much as there is, where there is room, and where it is asked for.
+        let whole = |text: &str| text.lines().map(|line| line.trim_end().len()).max();
+        for (columns, options) in [(500, &[][..]), (60, &["--wide"])] {
+            let lines = on_terminal(columns, &[args, options].concat());
+            let longest = lines.iter().map(|line| line.width()).max();
+            // Times differ from look to look, by a few columns.
+            assert!(longest.zip(whole(&piped)).is_some_and(|(a, b)| a.abs_diff(b) < 8), "{args:?}: {lines:#?}");
+        }
+    }
+}
+
+#[test]
+fn arguments_of_templates_give_way_first() {
+    let test = "arguments_of_templates_give_way_first";
+    if !have(test, "script") || !have(test, "stty") {
+        return;
+    }
+    let fixture = Fixture::new("names_data.cc").settled();
+    let args = ["threads", &fixture.pid().to_string(), "--stacks"];
+    let piped = tool().run(&args).text();
+    let whole = piped.lines().find(|line| line.contains("Owner<")).unwrap_or_else(|| panic!("no template: {piped}"));
+    let lines = on_terminal(whole.width() - 1, &args);
+    let short = lines.iter().find(|line| line.contains("Owner<..>")).unwrap_or_else(|| panic!("{whole}: {lines:#?}"));
+    assert!(!short.ends_with(".."), "nothing else is cut: {short}");
 }

@@ -120,7 +120,7 @@ pub use arch::syscall_name;
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 pub use limits::{Limits, Running};
 pub use sys::interrupt::{Asked, Interrupt};
-pub use sys::terminal::lines as terminal_lines;
+pub use sys::terminal::{columns as terminal_columns, lines as terminal_lines};
 
 /// The inside: open to the C library, tests and fuzz targets of this workspace, without any promise.
 #[cfg(feature = "internals")]

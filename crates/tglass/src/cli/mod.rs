@@ -1,6 +1,5 @@
 //! The command line: one definition for help, man pages and completions.
 
-mod process;
 pub mod values;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
@@ -241,6 +240,9 @@ pub struct WhyArgs {
     /// Which hangs the exit status tells: `certain` (1), also those that are `likely` (3), or `never` any
     #[arg(long, value_name = "WHEN", default_value = "certain")]
     pub fail_on: FailOn,
+    /// Print whole lines, whatever the width of the terminal
+    #[arg(long)]
+    pub wide: bool,
     #[command(flatten)]
     pub files: CoreFileArgs,
     /// Print JSON (schema threadglass/1, see docs/json.md); of several targets, one document per line
@@ -285,6 +287,9 @@ pub struct ThreadsArgs {
     /// Show only threads with exactly these creation flags: `0x40` detached, `0` joinable
     #[arg(long, value_name = "FLAGS", value_parser = number)]
     pub flags: Option<u32>,
+    /// Print whole lines, whatever the width of the terminal
+    #[arg(long)]
+    pub wide: bool,
 }
 
 impl ThreadsArgs {
@@ -325,6 +330,9 @@ pub struct LocksArgs {
     /// With --track: inject the agent even if seccomp filters may kill the process, or its memory is locked
     #[arg(long, requires = "track")]
     pub force: bool,
+    /// Print whole lines, whatever the width of the terminal
+    #[arg(long)]
+    pub wide: bool,
 }
 
 #[derive(Debug, Args)]

@@ -43,7 +43,7 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     }
     let mut text = format!("Started a small program that hangs, pid {pid}. This is `tglass why {pid}`:\n\n");
     let settable = why::settable(&live, &snapshot);
-    text += &render::why::text(&snapshot, started.elapsed(), settable);
+    text += &render::why::text(&snapshot, started.elapsed(), settable, super::width(false));
     text += "\nThe program was not prepared or stopped for this. It has been ended.\n\
              Next: `tglass why PID` for a process that hangs, `tglass threads PID` for any process,\n\
              `tglass doctor` if permission is denied.\n";

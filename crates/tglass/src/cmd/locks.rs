@@ -34,7 +34,7 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
         true => super::print_json(&snapshot),
         false => {
             let note = about.as_ref().map(render::contend::injection).unwrap_or_default();
-            super::print(&(render::locks::text(&snapshot, started.elapsed()) + &note))
+            super::print(&(render::locks::text(&snapshot, started.elapsed(), super::width(args.wide)) + &note))
         }
     }
 }

@@ -31,12 +31,7 @@ use std::process::ExitCode;
 
 /// Runs the chosen command. Whatever goes wrong with a process that ends meanwhile, the answer is that it has ended.
 pub fn run(cli: Cli) -> Result<ExitCode> {
-    let process = cli.command.process().and_then(|pid| Live::open(Pid(pid)).ok());
-    let result = carry_out(cli);
-    match (&result, process) {
-        (Err(error), Some(process)) if !crate::is_broken_pipe(error) => process.or_ended(result),
-        _ => result,
-    }
+    target::or_ended(carry_out(cli))
 }
 
 fn carry_out(cli: Cli) -> Result<ExitCode> {
@@ -58,6 +53,11 @@ fn carry_out(cli: Cli) -> Result<ExitCode> {
         Command::DemoChild => demo::child(),
         Command::Generate(args) => generate::run(args),
     }
+}
+
+/// The width that lines keep to: that of the terminal, unless whole lines are wanted.
+fn width(wide: bool) -> Option<usize> {
+    threadglass::terminal_columns(&std::io::stdout()).filter(|_| !wide)
 }
 
 /// Writes a whole screen at once; colours go only to a terminal.

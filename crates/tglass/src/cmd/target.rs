@@ -2,15 +2,37 @@
 
 use super::process_name;
 use crate::cli::{CoreFileArgs, TargetWord};
+use crate::is_broken_pipe;
 use anyhow::{Result, anyhow, ensure};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use threadglass::Pid;
 use threadglass::target::{Core, CoreOptions, Live, Target};
 
 /// What is said of a name that no process has.
 const IS_DIRECTORY: &str = "a directory is not a core file (give a PID, or the path of a core file)";
 const IS_NOTHING: &str = "there is no such file (give the PID or name of a process, or the path of a core file)";
+
+/// The processes that this command is about, as they were when they were named.
+static NAMED: Mutex<Vec<Live>> = Mutex::new(Vec::new());
+
+/// An error, or that the process has ended which the command is about: then that is the reason.
+pub fn or_ended<T>(result: Result<T>) -> Result<T> {
+    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    match result {
+        Err(error) if !is_broken_pipe(&error) => named.iter().fold(Err(error), |result, live| live.or_ended(result)),
+        result => result,
+    }
+}
+
+/// Takes note of a process that was named.
+fn noted(pid: Pid) -> Pid {
+    if let Ok(live) = Live::open(pid) {
+        NAMED.lock().unwrap_or_else(PoisonError::into_inner).push(live);
+    }
+    pid
+}
 
 /// What is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,11 +46,11 @@ impl WhichTarget {
     /// What `word` names. A file is preferred to a process of that name.
     pub fn of(word: Option<TargetWord>) -> Result<Self> {
         match word.ok_or_else(nothing_named)? {
-            TargetWord::Pid(pid) => Ok(Self::Process(Pid(pid))),
+            TargetWord::Pid(pid) => Ok(Self::Process(noted(Pid(pid)))),
             TargetWord::Other(name) => match Entry::of(name.as_ref()) {
                 Entry::File => Ok(Self::File(name.into())),
-                Entry::Directory => process_name::find(&name, IS_DIRECTORY).map(Self::Process),
-                Entry::None => process_name::find(&name, IS_NOTHING).map(Self::Process),
+                Entry::Directory => process_name::find(&name, IS_DIRECTORY).map(noted).map(Self::Process),
+                Entry::None => process_name::find(&name, IS_NOTHING).map(noted).map(Self::Process),
             },
         }
     }
@@ -60,7 +82,7 @@ impl WhichTarget {
 /// The process that `word` names, for `command`, which takes no core file.
 pub fn process(word: Option<TargetWord>, command: &str) -> Result<Pid> {
     match word.ok_or_else(nothing_named)? {
-        TargetWord::Pid(pid) => Ok(Pid(pid)),
+        TargetWord::Pid(pid) => Ok(noted(Pid(pid))),
         TargetWord::Other(name) => {
             let about = match Entry::of(name.as_ref()) {
                 Entry::File => format!("{command} needs a running process, not a file (give a PID)"),
@@ -68,7 +90,7 @@ pub fn process(word: Option<TargetWord>, command: &str) -> Result<Pid> {
                     "there is no such file (give the PID or name of a process)".to_owned()
                 }
             };
-            process_name::find(&name, &about)
+            process_name::find(&name, &about).map(noted)
         }
     }
 }

@@ -31,5 +31,5 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
         return super::print_json(&snapshot);
     }
     let text = if args.stacks { render::stacks::text } else { render::threads::text };
-    super::print(&text(&snapshot, all, started.elapsed()))
+    super::print(&text(&snapshot, all, started.elapsed(), super::width(args.wide)))
 }

@@ -1,6 +1,6 @@
 //! `tglass why`
 
-use super::target::WhichTarget;
+use super::target::{self, WhichTarget};
 use crate::cli::{FailOn, TargetWord, WhyArgs};
 use crate::{is_broken_pipe, remedy, render};
 use anyhow::Result;
@@ -25,7 +25,8 @@ enum Outcome {
 
 impl Outcome {
     fn of(findings: &[Finding], fail_on: FailOn) -> Self {
-        let hangs = |certainty| findings.iter().any(|it| it.kind.is_hang() && it.certainty == certainty);
+        let is_hang = |it: &Finding| it.kind.is_hang() || it.kind.is_unwoken();
+        let hangs = |certainty| findings.iter().any(|it| is_hang(it) && it.certainty == certainty);
         match fail_on {
             FailOn::Never => Self::Fine,
             FailOn::Certain | FailOn::Likely if hangs(Certainty::Certain) => Self::CertainHang,
@@ -60,7 +61,7 @@ fn run_several(args: &WhyArgs, words: Vec<TargetWord>) -> Result<ExitCode> {
     let mut outcome = Outcome::Fine;
     let mut apart = "";
     for word in words {
-        let one = match explain(args, &word) {
+        let one = match target::or_ended(explain(args, &word)) {
             Ok((snapshot, text)) => {
                 match args.json {
                     true => super::print_json_line(&snapshot)?,
@@ -96,7 +97,7 @@ fn explain(args: &WhyArgs, word: &TargetWord) -> Result<(Snapshot, String)> {
         true => String::new(),
         false => {
             let settable = settable(&*target, &snapshot);
-            render::why::text(&snapshot, started.elapsed(), settable)
+            render::why::text(&snapshot, started.elapsed(), settable, super::width(args.wide))
         }
     };
     Ok((snapshot, text))

@@ -2,7 +2,7 @@
 
 use super::sync::{holder, state, thread_name, what};
 use super::table::{Cell, Table};
-use super::{DIM, FAIR, gaps, safe};
+use super::{DIM, FAIR, fit, gaps, safe};
 use std::time::Duration;
 use threadglass::Lwp;
 use threadglass::model::{Evidence, Side, Snapshot, SyncObject, SyncStats};
@@ -10,8 +10,8 @@ use threadglass::model::{Evidence, Side, Snapshot, SyncObject, SyncStats};
 /// Holders and waiters listed of one object.
 const LISTED: usize = 4;
 
-/// The whole screen.
-pub fn text(snapshot: &Snapshot, took: Duration) -> String {
+/// The whole screen, in lines of at most `width` columns.
+pub fn text(snapshot: &Snapshot, took: Duration, width: Option<usize>) -> String {
     let mut out = super::threads::headline(snapshot, snapshot.threads.len(), took);
     if snapshot.objects.is_empty() {
         out += "no locks found: none is waited for, and none is known to be held\n";
@@ -31,9 +31,9 @@ pub fn text(snapshot: &Snapshot, took: Duration) -> String {
             }
             table.row(cells);
         }
-        out += &table.render();
+        out += &table.render_within(width);
     }
-    out + &gaps::text(&snapshot.gaps)
+    fit::wrapped(out + &gaps::text(&snapshot.gaps), width)
 }
 
 /// How often it was used, how often that took a wait, and how long in all.

@@ -1,6 +1,6 @@
 //! The screen of `tglass threads --stacks`: equal stacks once, with the threads that have them.
 
-use super::{BOLD, DIM, FAIR, gaps, paint, safe};
+use super::{BOLD, DIM, FAIR, fit, gaps, paint, safe};
 use std::collections::HashMap;
 use std::time::Duration;
 use threadglass::RemoteAddr;
@@ -11,17 +11,17 @@ const LISTED: usize = 12;
 /// How many different names of one group.
 const NAMED: usize = 4;
 
-/// The whole screen. `all` is the number of threads before filtering.
-pub fn text(snapshot: &Snapshot, all: usize, took: Duration) -> String {
+/// The whole screen, in lines of at most `width` columns. `all` is the number of threads before filtering.
+pub fn text(snapshot: &Snapshot, all: usize, took: Duration, width: Option<usize>) -> String {
     let mut out = super::threads::headline(snapshot, all, took);
     for group in groups(&snapshot.threads) {
         out += &heading(&group);
-        out += &frames(group[0]);
+        out += &frames(group[0], width);
         out.push('\n');
     }
     // The last group has its own empty line.
     out.pop();
-    out + &gaps::text(&snapshot.gaps)
+    fit::wrapped(out + &gaps::text(&snapshot.gaps), width)
 }
 
 /// Threads with the same stack, the largest group first; among equals the order of the snapshot.
@@ -69,11 +69,12 @@ fn heading(group: &[&Thread]) -> String {
     )
 }
 
-fn frames(thread: &Thread) -> String {
+fn frames(thread: &Thread, width: Option<usize>) -> String {
     let digits = thread.frames.len().saturating_sub(1).to_string().len();
     let mut out = String::new();
     for (number, frame) in thread.frames.iter().enumerate() {
-        out += &format!("  #{number:<digits$}  {}\n", line(frame));
+        out += &fit::cut_to(format!("  #{number:<digits$}  {}", line(frame)), width);
+        out.push('\n');
     }
     match &thread.frames_end {
         Some(StackEnd::Unknown { why }) => out += &format!("  {} {}\n", paint(FAIR, "not seen further:"), safe(why)),

@@ -2,11 +2,12 @@
 //!
 //! Written by hand: with 10,000 rows the general table crates took longer than the look itself.
 
-use super::{DIM, paint};
+use super::{DIM, fit, paint};
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
 /// One cell: text and its style.
+#[derive(Clone)]
 pub struct Cell {
     text: String,
     style: Style,
@@ -26,6 +27,7 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 /// Columns with headings; numbers are set to the right.
+#[derive(Clone)]
 pub struct Table {
     headings: Vec<(&'static str, bool)>,
     rows: Vec<Vec<Cell>>,
@@ -44,6 +46,19 @@ impl Table {
     /// Adds a row.
     pub fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
+    }
+
+    /// The same in lines of at most `width` columns, if there is one.
+    pub fn render_within(mut self, width: Option<usize>) -> String {
+        let Some(width) = width else { return self.render() };
+        let whole = self.render();
+        if whole.lines().all(|line| fit::columns(line) <= width) {
+            return whole;
+        }
+        for cell in self.rows.iter_mut().flatten() {
+            cell.text = fit::without_template_arguments(&cell.text).into_owned();
+        }
+        self.render().lines().map(|line| fit::cut_to(line.to_owned(), Some(width)) + "\n").collect()
     }
 
     /// The table as lines, each ended by a newline.
@@ -98,5 +113,15 @@ mod tests {
         table.row(vec!["10".into(), "ab".into(), "y".into()]);
         let plain = anstream::adapter::strip_str(&table.render()).to_string();
         assert_eq!(plain, "   N  NAME  END\n   1  名    x\n  10  ab    y\n");
+    }
+    #[test]
+    fn rows_keep_to_a_width_and_in_line() {
+        let mut table = Table::new(&["LOCK", "END"]);
+        table.row(vec!["Shard<std::string, int>::lock".into(), "first".into()]);
+        table.row(vec!["short".into(), Cell::styled("much longer than that", DIM)]);
+        let lines = |width| anstream::adapter::strip_str(&table.clone().render_within(width)).to_string();
+        assert_eq!(lines(None), anstream::adapter::strip_str(&table.render()).to_string());
+        let narrow = "  LOCK             END\n  Shard<..>::lock  first\n  short            much l..\n";
+        assert_eq!(lines(Some(27)), narrow);
     }
 }

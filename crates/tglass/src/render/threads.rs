@@ -1,24 +1,24 @@
 //! The screen of `tglass threads`.
 
 use super::table::{Cell, Table};
-use super::{BAD, DIM, FAIR, GOOD, gaps, safe};
+use super::{BAD, DIM, FAIR, GOOD, fit, gaps, safe};
 use std::time::Duration;
 use threadglass::model::{Descriptor, Side, Snapshot, SyncKind, Syscall, Thread, ThreadState, WaitsFor};
 
 /// Descriptors of one call that are listed.
 const DESCRIPTORS: usize = 8;
 
-/// The whole screen. `all` is the number of threads before filtering.
-pub fn text(snapshot: &Snapshot, all: usize, took: Duration) -> String {
+/// The whole screen, in lines of at most `width` columns. `all` is the number of threads before filtering.
+pub fn text(snapshot: &Snapshot, all: usize, took: Duration, width: Option<usize>) -> String {
     let mut out = headline(snapshot, all, took);
     if !snapshot.threads.is_empty() {
         let mut table = Table::new(&[">LWP", "ID", "NAME", "STATE", ">PRI", ">CPU", "WAITS FOR", "START"]);
         for thread in &snapshot.threads {
             table.row(row(thread));
         }
-        out += &table.render();
+        out += &table.render_within(width);
     }
-    out + &gaps::text(&snapshot.gaps)
+    fit::wrapped(out + &gaps::text(&snapshot.gaps), width)
 }
 
 /// The first lines: which process, how many threads in which states, and what the look cost it.

@@ -1,7 +1,7 @@
 //! The screen of `tglass why`: the verdict first.
 
 use super::sync::{duration, holder, label, thread_name, waits_for};
-use super::{BAD, BOLD, DIM, FAIR, GOOD, gaps, paint, safe};
+use super::{BAD, BOLD, DIM, FAIR, GOOD, fit, gaps, paint, safe};
 use anstyle::Style;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,9 +26,9 @@ const NAMED: usize = 4;
 const BUSY_GROUPS: usize = 12;
 const IDLE_GROUPS: usize = 4;
 
-/// The whole screen. The lock at `settable` could be unlocked by force.
-pub fn text(snapshot: &Snapshot, took: Duration, settable: Option<RemoteAddr>) -> String {
-    let screen = Screen { snapshot, settable };
+/// The whole screen, in lines of at most `width` columns. The lock at `settable` could be unlocked by force.
+pub fn text(snapshot: &Snapshot, took: Duration, settable: Option<RemoteAddr>, width: Option<usize>) -> String {
+    let screen = Screen { snapshot, settable, width };
     let mut out = super::threads::headline(snapshot, snapshot.threads.len(), took);
     let hangs: Vec<&Finding> = snapshot.findings.iter().filter(|finding| finding.kind.is_hang()).collect();
     out += &screen.verdict(&hangs);
@@ -39,7 +39,7 @@ pub fn text(snapshot: &Snapshot, took: Duration, settable: Option<RemoteAddr>) -
     out += &screen.roots();
     out += &screen.groups();
     out += &screen.next(&hangs);
-    out + &gaps::text(&snapshot.gaps)
+    fit::wrapped(out + &gaps::text(&snapshot.gaps), width)
 }
 
 fn heading(kind: FindingKind) -> &'static str {
@@ -74,6 +74,7 @@ fn headword(kind: VerdictKind) -> (&'static str, Style) {
 struct Screen<'a> {
     snapshot: &'a Snapshot,
     settable: Option<RemoteAddr>,
+    width: Option<usize>,
 }
 
 impl Screen<'_> {
@@ -187,7 +188,7 @@ impl Screen<'_> {
         let mut out =
             format!("  {:>4}  {}{age} {}\n", group.threads.len(), safe(&group.what), paint(DIM, &format!("({names})")));
         for frame in group.frames.iter().take(GROUP_FRAMES) {
-            out += &format!("          {}\n", super::stacks::line(frame));
+            out += &frame_line(10, frame, self.width);
         }
         out
     }
@@ -245,7 +246,7 @@ impl Screen<'_> {
             let how = if held.evidence == threadglass::model::Evidence::Inferred { " (inferred)" } else { "" };
             out += &format!("    holds {object}{how}\n");
         }
-        out += &frames(&thread.frames);
+        out += &frames(&thread.frames, self.width);
         out.push('\n');
         out
     }
@@ -313,13 +314,18 @@ fn more(number: usize, limit: usize, what: &str) -> String {
     }
 }
 
+/// A frame, set in by `indent` columns.
+fn frame_line(indent: usize, frame: &Frame, width: Option<usize>) -> String {
+    fit::cut_to(format!("{:indent$}{}", "", super::stacks::line(frame)), width) + "\n"
+}
+
 /// The program's own frames; those of libraries in between as one line.
-fn frames(frames: &[Frame]) -> String {
+fn frames(frames: &[Frame], width: Option<usize>) -> String {
     let (mut out, mut own) = (String::new(), 0);
     for run in frames.chunk_by(|a, b| library_of(a).is_some() == library_of(b).is_some()) {
         let Some(library) = run.first().and_then(library_of) else {
             for frame in run.iter().take(FRAMES - own) {
-                out += &format!("      {}\n", super::stacks::line(frame));
+                out += &frame_line(6, frame, width);
             }
             own += run.len().min(FRAMES - own);
             continue;
