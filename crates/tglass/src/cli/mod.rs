@@ -92,6 +92,11 @@ pub enum Command {
     /// library.
     Run(RunArgs),
     /// Show all threads: state, priority, CPU time, what each waits for, where it started
+    ///
+    /// States: `active` has a CPU, or was not seen to lack one. `run` could run, but was seen not to get a CPU. `sleep` is
+    /// asleep in any system call. `stopped` and `stopped_asleep` are stopped by a signal or suspended by tglass, while
+    /// running and while asleep; with a debugger's stop a thread keeps the state that it was stopped in. `zombie` has
+    /// exited and was not joined.
     Threads(ThreadsArgs),
     /// Show thread-specific data: keys, destructors, and the values of each thread
     Tsd(TargetArgs),
@@ -100,6 +105,9 @@ pub enum Command {
     /// The columns are like those of `prstat -mL`, in percent of the interval: CPU is time on a CPU, RUNQ time waiting
     /// for a CPU, LCK time waiting for a lock (mutex, rwlock, semaphore, once), SLP all other sleep. CPU and RUNQ are
     /// counted by the kernel; LCK is inferred from samples of where the thread sleeps.
+    ///
+    /// "Concurrency asked for" is what the program gave to pthread_setconcurrency, 0 if nothing: a hint that Linux does
+    /// not need.
     Stats(StatsArgs),
     /// Profile a process or a command: where it spends its CPU time, or where it waits
     ///
