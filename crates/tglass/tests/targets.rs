@@ -24,6 +24,14 @@ fn unique(word: &str) -> String {
     format!("{word}{}", std::process::id())
 }
 
+/// A program under another name. A copy could not be executed while a child of another test, which was forked meanwhile,
+/// has it open.
+fn linked(public: &Public, program: &str, name: &str) -> PathBuf {
+    let link = public.path().join(name);
+    std::os::unix::fs::symlink(program, &link).expect("a link in our own directory");
+    link
+}
+
 /// A number that no process has.
 const NOBODYS_PID: &str = "4194305";
 
@@ -176,7 +184,7 @@ fn a_file_comes_before_a_process() {
 fn the_own_shell_is_never_meant() {
     let public = Public::new();
     let name = unique("shell");
-    let shell = public.copy("/bin/sh".as_ref(), &name);
+    let shell = linked(&public, "/bin/sh", &name);
     let run = |words: &str| {
         let mut command = Command::new(&shell);
         command.args(["-c", &format!("{} {words}; code=$?; exit $code", env!("CARGO_BIN_EXE_tglass"))]);
@@ -192,7 +200,17 @@ fn the_own_shell_is_never_meant() {
     assert_eq!(answer.json()["target"]["pid"], same.pid(), "not the shell, nor {}", fixture.pid());
 }
 
-/// A target, whether it hangs, and what it is.
+#[test]
+fn the_tool_itself_is_never_meant() {
+    let public = Public::new();
+    let name = unique("itself");
+    let mut command = Command::new(linked(&public, env!("CARGO_BIN_EXE_tglass"), &name));
+    command.args(["threads", &name]);
+    let line = Answer::of(command).assert_refused().to_owned();
+    assert!(line.contains("only tglass or what started it"), "{line}");
+}
+
+/// A process that hangs, one that does not, and one that waits for itself.
 fn three() -> [Fixture; 3] {
     [start("deadlocks.c", &["abba"]), start("tsd.c", &[]), start("deadlocks.c", &["self"])]
 }
@@ -237,7 +255,7 @@ fn a_target_that_cannot_be_seen_keeps_nobody_from_the_others() {
     assert_eq!(status(&[&abba, "--fail-on", "often"]).code, Some(2));
 }
 
-/// The holders of semaphores are inferred: such a circle is likely at most.
+/// The holders of Rust's locks are inferred: such a circle is likely at most.
 #[test]
 fn a_likely_hang_has_a_status_of_its_own() {
     let likely = start("deadlock_rust.rs", &["arc"]);
