@@ -98,6 +98,8 @@
 pub mod act;
 mod arch;
 mod elf;
+#[cfg(feature = "profile")]
+mod host;
 mod ids;
 mod limits;
 pub mod look;
@@ -105,7 +107,6 @@ pub mod measure;
 pub mod memory;
 pub mod model;
 mod own_dir;
-#[cfg(feature = "profile")]
 mod perf;
 mod proc;
 mod runtimes;

@@ -52,6 +52,7 @@ fn heading(kind: FindingKind) -> &'static str {
         FindingKind::OwnerDied => "OWNER DIED",
         FindingKind::CondWithoutSignaller => "NOBODY LEFT TO SIGNAL",
         FindingKind::NobodyLeft => "NOBODY LEFT TO WAKE THEM",
+        FindingKind::ProcessCircle => "DEADLOCK OF PROCESSES",
         FindingKind::LongChain => "WAITS",
         FindingKind::HolderUnknown => "HOLDER NOT KNOWN",
         FindingKind::HandedOver => "CONTENDED",
@@ -66,6 +67,7 @@ fn headword(kind: VerdictKind) -> (&'static str, Style) {
         VerdictKind::Stopped => ("STOPPED", FAIR),
         VerdictKind::Behind => ("WAITS BEHIND A THREAD", FAIR),
         VerdictKind::Busy => ("BUSY", GOOD),
+        VerdictKind::OtherProcess => ("WAITS FOR ANOTHER PROCESS", FAIR),
         VerdictKind::Idle => ("IDLE", GOOD),
         VerdictKind::Unknown => ("NOT KNOWN", FAIR),
     }
@@ -195,13 +197,11 @@ impl Screen<'_> {
 
     fn hang(&self, finding: &Finding) -> String {
         let style = if finding.certainty == Certainty::Certain { BAD } else { FAIR };
-        let objects = match finding.objects.len() {
-            1 => "1 lock".to_owned(),
-            number => format!("{number} locks"),
-        };
-        let threads = match finding.threads.len() {
-            1 => "1 thread".to_owned(),
-            number => format!("{number} threads"),
+        let number = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+        let about = match finding.kind {
+            // There are two of them at least.
+            FindingKind::ProcessCircle => format!("{} processes", finding.members.len()),
+            _ => format!("{}, {}", number(finding.threads.len(), "thread"), number(finding.objects.len(), "lock")),
         };
         let behind = match finding.behind.len() {
             0 => String::new(),
@@ -209,7 +209,7 @@ impl Screen<'_> {
             number => format!("; {number} more threads queue behind"),
         };
         let mut out = format!(
-            "{}  {threads}, {objects}{behind}.  {}\n",
+            "{}  {about}{behind}.  {}\n",
             paint(style.bold(), heading(finding.kind)),
             paint(style, finding.certainty.word())
         );

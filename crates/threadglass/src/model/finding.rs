@@ -37,6 +37,8 @@ pub enum FindingKind {
     CondWithoutSignaller,
     /// Anything else that threads wait for inside the process, while no thread is left that could wake them.
     NobodyLeft,
+    /// Processes that wait for each other in a circle, through pipes, sockets, file locks or children.
+    ProcessCircle,
     /// Threads that wait, directly or not, for one that waits for nobody we know: a root, with the longest chain to it.
     LongChain,
     /// Threads wait for a lock that is held, and it is not known by whom.
@@ -50,7 +52,12 @@ impl FindingKind {
     pub fn is_hang(self) -> bool {
         matches!(
             self,
-            Self::Deadlock | Self::SelfDeadlock | Self::RecursiveRead | Self::OwnerExited | Self::OwnerIsForkParent
+            Self::Deadlock
+                | Self::SelfDeadlock
+                | Self::RecursiveRead
+                | Self::OwnerExited
+                | Self::OwnerIsForkParent
+                | Self::ProcessCircle
         )
     }
 

@@ -6,6 +6,7 @@ mod evidence;
 pub mod filter;
 mod finding;
 mod frame;
+mod outside;
 mod profile;
 mod remedy;
 mod set_plan;
@@ -25,6 +26,7 @@ pub use doctor::{Check, CheckVerdict, Doctor};
 pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind, Member};
 pub use frame::{CallSite, Frame, StackEnd};
+pub use outside::{OutsideKind, OutsideWait, Partner};
 pub use profile::{
     FunctionShare, Histogram, HolderShare, Mapped, Profile, ProfileClock, ProfileEnd, ProfileKind, ProfiledProcess,
     RangeShare, StackShare, WaitShare,

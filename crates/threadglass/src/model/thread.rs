@@ -1,7 +1,7 @@
 //! One thread.
 
 use super::words::words;
-use super::{CallSite, Evidence, Frame, Holds, SignalSet, StackEnd, WaitsFor};
+use super::{CallSite, Evidence, Frame, Holds, OutsideWait, SignalSet, StackEnd, WaitsFor};
 use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 use std::borrow::Cow;
 
@@ -265,6 +265,8 @@ pub struct Thread {
     pub syscall: Option<Syscall>,
     /// The synchronization object it waits for, where these were looked for.
     pub waits_for: Option<WaitsFor>,
+    /// Where its wait leads that leaves the process, where that was looked for.
+    pub waits_outside: Option<OutsideWait>,
     /// What it holds, as far as that is known.
     pub holds: Vec<Holds>,
     /// CPU time.

@@ -19,6 +19,8 @@ words! {
         Behind = "behind",
         /// Threads run.
         Busy = "busy",
+        /// No thread runs, and one waits for another process: for what it writes, a file lock, its end.
+        OtherProcess = "other process",
         /// All threads wait for work, and none waits for another.
         Idle = "idle",
         /// It cannot be told.

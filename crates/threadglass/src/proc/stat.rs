@@ -41,6 +41,11 @@ impl KernelState {
         }
     }
 
+    /// Whether it is stopped, by job control or a tracer.
+    pub fn is_stopped(self) -> bool {
+        matches!(self, Self::Stopped | Self::Traced)
+    }
+
     /// Whether the task has ended (its record may linger).
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Zombie | Self::Dead)

@@ -16,6 +16,7 @@ pub(crate) mod pipe;
 pub(crate) mod priority;
 pub(crate) mod ptrace;
 pub(crate) mod robust;
+pub(crate) mod sock_diag;
 #[cfg(feature = "profile")]
 pub(crate) mod spawn;
 pub(crate) mod task;

@@ -118,11 +118,16 @@ pub(super) fn doing(call: &Syscall) -> String {
 /// Adds the descriptors of the calls that `threads` are in.
 pub(crate) fn add_descriptors<'a>(target: &dyn Target, threads: impl IntoIterator<Item = &'a mut Thread>) {
     for call in threads.into_iter().filter_map(|thread| thread.syscall.as_mut()) {
-        if call.descriptors.is_empty() {
-            let numbers = descriptors(target, call);
-            let file = |number| Descriptor { number, file: target.descriptor_file(number) };
-            call.descriptors = numbers.into_iter().take(LISTED).map(file).collect();
-        }
+        add_descriptors_of(target, call);
+    }
+}
+
+/// Adds the descriptors of one call.
+pub(super) fn add_descriptors_of(target: &dyn Target, call: &mut Syscall) {
+    if call.descriptors.is_empty() {
+        let numbers = descriptors(target, call);
+        let file = |number| Descriptor { number, file: target.descriptor_file(number) };
+        call.descriptors = numbers.into_iter().take(LISTED).map(file).collect();
     }
 }
 

@@ -6,16 +6,19 @@ use super::groups::groups;
 use super::history::History;
 use super::look::object;
 use super::names::LockNamer;
+use super::outside::{follow, stand_still};
 use super::owners::Owners;
 use super::survey::read_objects;
 use super::verdict::{place_of, spinning, verdict};
 use super::watch::RunningThreads;
 use super::words::owner_died;
 use crate::look::{Look, Names, Scope, Stacks};
-use crate::model::{Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread};
+use crate::model::{
+    Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread, ThreadState,
+};
 use crate::runtimes::Context;
 use crate::target::{Target, TargetError};
-use crate::{Lwp, RemoteAddr};
+use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -29,6 +32,8 @@ const GLANCE: Duration = Duration::from_millis(30);
 
 /// Threads whose stacks and durations are read where threads hang. More nobody reads.
 const SHOWN: usize = 64;
+/// Waits that are followed out of the process.
+const FOLLOWED: usize = 8;
 /// Objects that get a name although nothing is wrong with them.
 const NAMED: usize = 32;
 /// Threads of which the time since they last ran is read.
@@ -78,6 +83,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     }
     if !hangs {
         calls::add_descriptors(target, &mut snapshot.threads);
+        follow_outside(target, &mut snapshot);
         name_most_wanted(&look, &mut snapshot);
         snapshot.groups = groups(&snapshot, &ages);
     }
@@ -129,6 +135,46 @@ fn add_stacks(look: &Look<'_>, snapshot: &mut Snapshot, shown: &BTreeSet<Lwp>, r
         stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
     }
     stacks.finish(snapshot);
+}
+
+/// Follows waits that leave the process: of roots first, then of others.
+fn follow_outside(target: &dyn Target, snapshot: &mut Snapshot) {
+    let roots: BTreeSet<Lwp> = snapshot.findings.iter().filter_map(|finding| finding.threads.last().copied()).collect();
+    let mut order: Vec<usize> = (0..snapshot.threads.len()).collect();
+    order.sort_by_key(|index| !snapshot.threads[*index].lwp.is_some_and(|lwp| roots.contains(&lwp)));
+    let living = snapshot.threads.iter().filter(|thread| thread.state != ThreadState::Zombie).count();
+    let mut left = FOLLOWED;
+    for index in order {
+        let Some(call) = snapshot.threads[index].syscall.clone().filter(|_| left > 0) else { continue };
+        let Some(followed) = follow(target, &call) else { continue };
+        left -= 1;
+        let Some(lwp) = snapshot.threads[index].lwp else { continue };
+        let text = followed.wait.text.clone();
+        let chains = snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain);
+        for finding in chains.filter(|finding| finding.threads.last() == Some(&lwp)) {
+            finding.text += &format!("; {text}");
+        }
+        // Where the process has other threads, one of them may do what this one waits for.
+        let pid = target.pid();
+        let kind = match followed.path.as_slice() {
+            path @ [first, .., last] if first == last && living == 1 => {
+                stand_still(target, path).then_some(FindingKind::ProcessCircle)
+            }
+            _ if followed.is_alone && living == 1 => Some(FindingKind::NobodyLeft),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            let circle = followed.path.iter().skip(1).filter(|other| **other != pid);
+            let member = |pid: &Pid| Member { pid: *pid, lwp: None, object: None };
+            let members = [Member { pid, lwp: Some(lwp), object: None }].into_iter().chain(circle.map(member));
+            snapshot.findings.push(Finding {
+                members: members.collect(),
+                text: format!("{} is {}: {text}", snapshot.target.name, calls::doing(&call)),
+                ..finding(kind, Certainty::Likely, vec![lwp], Vec::new(), Vec::new())
+            });
+        }
+        snapshot.threads[index].waits_outside = Some(followed.wait);
+    }
 }
 
 /// Names the objects that most threads wait for.

@@ -16,6 +16,7 @@ mod look;
 mod look_at;
 mod names;
 mod other_processes;
+mod outside;
 mod owners;
 mod place;
 mod reread;

@@ -1,5 +1,6 @@
 //! The answer in one sentence.
 
+use super::calls;
 use super::groups::is_idle;
 use super::words::count;
 use crate::look::frames;
@@ -136,16 +137,22 @@ fn of_running(snapshot: &Snapshot, running: &[&Thread]) -> Verdict {
     of(VerdictKind::Busy, Certainty::Certain, format!("{runs}: {}{rest}", places.join(", ")))
 }
 
-/// `worker (4711) in crunch (work.c:12)`
-fn running_where(thread: &Thread) -> String {
+/// `worker (4711)`
+fn name_of(thread: &Thread) -> String {
     let name = thread.name.as_deref().unwrap_or("a thread");
     let lwp = thread.lwp.map(|lwp| format!(" ({lwp})")).unwrap_or_default();
+    format!("{name}{lwp}")
+}
+
+/// `worker (4711) in crunch (work.c:12)`
+fn running_where(thread: &Thread) -> String {
+    let name = name_of(thread);
     let queued = if thread.state == ThreadState::Run { ", which gets no CPU," } else { "" };
     let spins = thread.watched.as_ref().and_then(|watched| watched.spins.as_ref());
     let spins = spins.map(|spin| format!(" {}", spinning(spin))).unwrap_or_default();
     match place_of(thread) {
-        Some(place) => format!("{name}{lwp}{queued}{spins} in {place}"),
-        None => format!("{name}{lwp}{queued}").trim_end_matches(',').to_owned(),
+        Some(place) => format!("{name}{queued}{spins} in {place}"),
+        None => format!("{name}{queued}").trim_end_matches(',').to_owned(),
     }
 }
 
@@ -197,6 +204,17 @@ fn of_waiting(snapshot: &Snapshot) -> Verdict {
     if is_blind && on_words {
         let text = format!("this program has no glibc, so its locks cannot be read: {what}");
         return of(VerdictKind::Unknown, Certainty::Possible, text);
+    }
+    let leaves = |thread: &&Thread| thread.waits_outside.as_ref().is_some_and(|wait| !wait.partners.is_empty());
+    if let Some(thread) = snapshot.threads.iter().find(leaves)
+        && let (Some(call), Some(wait)) = (&thread.syscall, &thread.waits_outside)
+    {
+        let others = match snapshot.threads.iter().filter(leaves).count() {
+            1 => String::new(),
+            number => format!("; {}", count(number - 1, "more thread waits so", "more threads wait so")),
+        };
+        let text = format!("{} is {}: {}{others}", name_of(thread), calls::doing(call), wait.text);
+        return of(VerdictKind::OtherProcess, Certainty::Certain, text);
     }
     let all = snapshot.threads.iter().all(|thread| is_idle(thread) || thread.state == ThreadState::Zombie);
     let text = if all {

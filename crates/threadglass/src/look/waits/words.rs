@@ -60,8 +60,8 @@ impl Words<'_> {
                 what_for(object(0)?),
                 self.nobody_else()
             ),
-            // It is of several looks, and comes with its words.
-            FindingKind::HandedOver => return None,
+            // These come with their words.
+            FindingKind::HandedOver | FindingKind::ProcessCircle => return None,
             FindingKind::LongChain => self.chain(finding)?,
             FindingKind::HolderUnknown => format!(
                 "{} for {}, and it is not known who holds it",
