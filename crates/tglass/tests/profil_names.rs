@@ -1,37 +1,11 @@
 //! `tglass profil`: names of code whose file has no symbols, or that is in no file.
 
+mod profil_common;
+
+use profil_common::{perf, record, tool};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use testkit::{Answer, Build, Fixture, NOBODY, Tool, Value, Variant, any_of, ensure, have, is_root, part, skip};
-
-fn tool() -> Tool {
-    Tool::new(env!("CARGO_BIN_EXE_tglass"))
-}
-
-/// Whether perf events are permitted here; counts a skip when not.
-fn perf(test: &str) -> bool {
-    let answer = tool().run(&["profil", "--", "true"]);
-    let refused = answer.stderr.contains("perf events are not permitted");
-    if refused {
-        skip(test, answer.stderr.trim());
-    }
-    !refused
-}
-
-/// A recording with so many samples at least: the program may get no CPU for a while.
-fn record(pid: i32, samples: u64, options: &[&str]) -> Value {
-    let pid = pid.to_string();
-    let mut ms = 300;
-    any_of(7, || {
-        let time = format!("{ms}ms");
-        let mut args = vec!["profil", &pid, "--json", "-d", &time];
-        args.extend(options);
-        ms *= 2;
-        let profile = tool().run(&args).json();
-        ensure(profile["samples"].as_u64() >= Some(samples), || format!("too few samples: {profile:#}"))?;
-        Ok(profile)
-    })
-}
+use testkit::{Answer, Build, Fixture, NOBODY, Value, Variant, any_of, ensure, have, is_root, part, skip};
 
 /// Names and samples of the functions of a module.
 fn of_module(profile: &Value, module: &str) -> Vec<(String, u64)> {
@@ -52,7 +26,7 @@ fn objcopy(args: &[&str], dir: &Path) {
 #[test]
 fn functions_of_a_stripped_library() {
     let test = "functions_of_a_stripped_library";
-    if !perf(test) || !have(test, "objcopy") {
+    if !perf(test, &[]) || !have(test, "objcopy") {
         return;
     }
     let program = Build::new("profil_library.c").variant(Variant::Default).path();
@@ -109,7 +83,7 @@ fn functions_of_a_stripped_library() {
 #[test]
 fn functions_of_libc_with_its_debug_file() {
     let test = "functions_of_libc_with_its_debug_file";
-    if !perf(test) || !have(test, "sort") || !have(test, "readelf") {
+    if !perf(test, &[]) || !have(test, "sort") || !have(test, "readelf") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -133,6 +107,7 @@ fn functions_of_libc_with_its_debug_file() {
             skip(test, "libc's debug file is not installed (libc6-dbg)");
             return Ok(());
         }
+        assert!(functions.iter().all(|(name, _)| !name.contains('@')), "{functions:?}");
         let by_place =
             functions.iter().filter(|(name, _)| name.starts_with("libc.so.6+0x")).map(|it| it.1).sum::<u64>();
         assert!(by_place * 10 < all, "{functions:?}");
@@ -170,7 +145,7 @@ fn is_loop_named(fixture: &Fixture) -> bool {
 fn generated_code() {
     use std::os::unix::fs::{chown, symlink};
     let test = "generated_code";
-    if !perf(test) {
+    if !perf(test, &[]) {
         return;
     }
     let program = Build::new("profil_jit.c").path();
@@ -200,7 +175,7 @@ const SCRIPT: &str = "function hotFunction(n) { let s = 0; for (let i = 0; i < n
 #[test]
 fn functions_of_node() {
     let test = "functions_of_node";
-    if !perf(test) || !have(test, "node") {
+    if !perf(test, &[]) || !have(test, "node") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

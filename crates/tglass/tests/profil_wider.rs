@@ -1,43 +1,12 @@
 //! `tglass profil` of more than the program's own code: of the kernel's work for it, and of its children.
 
-use testkit::{
-    Answer, Build, Fixture, NOBODY, Public, Tool, Value, Variant, any_of, as_user, ensure, have, is_root, skip,
-};
+mod profil_common;
 
-fn tool() -> Tool {
-    Tool::new(env!("CARGO_BIN_EXE_tglass"))
-}
+use profil_common::{perf, record, samples, tool};
+use testkit::{Answer, Build, Fixture, NOBODY, Public, Value, Variant, any_of, as_user, ensure, have, is_root, skip};
 
 fn spin() -> std::path::PathBuf {
     Build::new("profil_spin.c").variant(Variant::Default).path()
-}
-
-/// Whether perf events are permitted here, with these options; counts a skip when not.
-fn perf(test: &str, options: &[&str]) -> bool {
-    let answer = tool().run(&[&["profil"], options, &["--", "true"]].concat());
-    let refused = answer.stderr.contains("not permitted") || answer.stderr.contains("may not be sampled");
-    if refused {
-        skip(test, answer.stderr.trim());
-    }
-    !refused
-}
-
-/// A recording with so many samples at least: the program may get no CPU for a while.
-fn record(pid: i32, least: u64, options: &[&str]) -> Value {
-    let pid = pid.to_string();
-    let mut ms = 300;
-    any_of(7, || {
-        let time = format!("{ms}ms");
-        let profile = tool().run(&[&["profil", &pid, "--json", "-d", &time], options].concat()).json();
-        ms *= 2;
-        ensure(profile["samples"].as_u64() >= Some(least), || format!("too few samples: {profile:#}"))?;
-        Ok(profile)
-    })
-}
-
-fn samples(profile: &Value, function: &str) -> u64 {
-    let functions = profile["functions"].as_array().expect("functions");
-    functions.iter().filter(|f| f["name"] == function).map(|f| f["samples"].as_u64().expect("a number")).sum()
 }
 
 /// The processes that exist already when the recording begins, and a thread in one of them.

@@ -142,7 +142,10 @@ impl FileSymbols {
             }
             for (slot, symbol) in found.iter_mut().zip(best).filter(|(slot, _)| slot.is_none()) {
                 *slot = symbol.and_then(|symbol| {
-                    let name = String::from_utf8_lossy(&names.get(symbol.name)?).into_owned();
+                    let name = names.get(symbol.name)?;
+                    // The full table has the version behind the name.
+                    let plain = name.split(|byte| *byte == b'@').next().filter(|plain| !plain.is_empty());
+                    let name = String::from_utf8_lossy(plain.unwrap_or(&name)).into_owned();
                     Some(Symbol { name, addr: RemoteAddr(symbol.value), size: symbol.size })
                 });
             }

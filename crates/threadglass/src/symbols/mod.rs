@@ -11,6 +11,7 @@ mod objects;
 
 pub use data::{DataNames, LockVariable};
 pub use debug_info::FunctionAt;
+pub(crate) use debug_info::debug_section;
 #[cfg(feature = "profile")]
 pub(crate) use jit::{JitFiles, JitFunction};
 pub use lock_types::LockTypes;

@@ -85,7 +85,7 @@ impl<'t> MappedObject<'t> {
     }
 
     /// The file that has its debug information: its own or a separate one.
-    fn debug_file(&self) -> Option<&File> {
+    pub(crate) fn debug_file(&self) -> Option<&File> {
         let find = || {
             let own = self.file().filter(|file| has_debug_info(file, self.target.limits()));
             let own = own.and_then(|file| file.try_clone().ok());

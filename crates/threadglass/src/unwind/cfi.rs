@@ -9,7 +9,10 @@ use crate::RemoteAddr;
 use crate::elf::{Image, ObjectFile};
 use crate::limits::{Limits, Share};
 use crate::memory::{Memory, u32_at};
-use gimli::{BaseAddresses, EhFrameHdr, EndianSlice, LittleEndian, RegisterRule, UnwindContext};
+use gimli::{
+    BaseAddresses, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule, UnwindContext,
+    UnwindSection,
+};
 use std::fs::File;
 
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -17,12 +20,12 @@ pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 /// Bytes of one table that are copied at once. Of a larger one each entry is read when it is needed.
 const COPIED: u64 = 16 << 20;
 /// Bytes of a table without an index that are searched for its entries, and how many of those are kept.
-const MAX_SEARCHED: u64 = 64 << 20;
-const MAX_FUNCTIONS: usize = 1 << 20;
+pub(super) const MAX_SEARCHED: u64 = 64 << 20;
+pub(super) const MAX_FUNCTIONS: usize = 1 << 20;
 /// Bytes of entries that such a search decodes: entries that share a large beginning multiply.
 const MAX_DECODED: usize = 256 << 20;
 /// Entries between two looks at the clock.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 /// Bytes of an index before its pairs, in the form that all linkers write.
 const INDEX_HEAD: u64 = 12;
 /// Longest expression of a rule. Those of signal frames and realigned stacks have up to twenty bytes.
@@ -174,43 +177,50 @@ impl UnwindTable {
         };
         let Some(at) = at else { return Ok(None) };
         let Some(entry) = UnwindEntry::read(&self.section, memory, at)? else { return Ok(None) };
-        let row = entry.with(|section, bases, entry| {
-            if !entry.contains(addr) || entry.cie().return_address_register().0 != crate::arch::RETURN {
-                return Ok(None);
-            }
-            let mut context = UnwindContext::new();
-            let Ok(row) = entry.unwind_info_for_address(section, bases, &mut context, addr) else { return Ok(None) };
-            let code = |expression: &gimli::UnwindExpression<usize>| match expression.get(section) {
-                Ok(expression) if expression.0.len() > MAX_EXPRESSION => Err(Fault::TooLong),
-                Ok(expression) => Ok(expression.0.slice().to_vec()),
-                // It lies outside of the entry: nothing can be evaluated, and nothing comes of it.
-                Err(_) => Ok(Vec::new()),
-            };
-            let cfa = match row.cfa() {
-                gimli::CfaRule::RegisterAndOffset { register, offset } => Cfa::Register(register.0, *offset),
-                gimli::CfaRule::Expression(expression) => Cfa::Expression(code(expression)?),
-            };
-            let mut rules = Vec::new();
-            // Others than the general registers and the return address are of no use to a walk.
-            for (register, rule) in row.registers().filter(|(register, _)| register.0 <= crate::arch::RETURN) {
-                let rule = match rule {
-                    RegisterRule::SameValue => Rule::Same,
-                    RegisterRule::Offset(offset) => Rule::At(*offset),
-                    RegisterRule::ValOffset(offset) => Rule::Is(*offset),
-                    RegisterRule::Register(other) => Rule::Register(other.0),
-                    RegisterRule::Expression(expression) => Rule::AtExpression(code(expression)?),
-                    RegisterRule::ValExpression(expression) => Rule::IsExpression(code(expression)?),
-                    _ => Rule::Undefined,
-                };
-                rules.push((register.0, rule));
-            }
-            rules.shrink_to_fit();
-            let function = (entry.initial_address(), entry.end_address());
-            let lsda = entry.lsda().and_then(|lsda| lsda.direct().ok());
-            Ok(Some(UnwindRow { function, lsda, cfa, rules, signal: entry.is_signal_trampoline() }))
-        });
-        row.unwrap_or(Ok(None))
+        entry.with(|section, bases, entry| decode_row(section, bases, entry, addr)).unwrap_or(Ok(None))
     }
+}
+
+/// The row of an entry for the instruction at `addr`; `None` where it does not cover that, or is corrupt.
+pub(super) fn decode_row<'b, S: UnwindSection<Bytes<'b>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    entry: &FrameDescriptionEntry<Bytes<'b>>,
+    addr: u64,
+) -> Result<Option<UnwindRow>, Fault> {
+    if !entry.contains(addr) || entry.cie().return_address_register().0 != crate::arch::RETURN {
+        return Ok(None);
+    }
+    let mut context = UnwindContext::new();
+    let Ok(row) = entry.unwind_info_for_address(section, bases, &mut context, addr) else { return Ok(None) };
+    let code = |expression: &gimli::UnwindExpression<usize>| match expression.get(section) {
+        Ok(expression) if expression.0.len() > MAX_EXPRESSION => Err(Fault::TooLong),
+        Ok(expression) => Ok(expression.0.slice().to_vec()),
+        // It lies outside of the entry: nothing can be evaluated, and nothing comes of it.
+        Err(_) => Ok(Vec::new()),
+    };
+    let cfa = match row.cfa() {
+        gimli::CfaRule::RegisterAndOffset { register, offset } => Cfa::Register(register.0, *offset),
+        gimli::CfaRule::Expression(expression) => Cfa::Expression(code(expression)?),
+    };
+    let mut rules = Vec::new();
+    // Others than the general registers and the return address are of no use to a walk.
+    for (register, rule) in row.registers().filter(|(register, _)| register.0 <= crate::arch::RETURN) {
+        let rule = match rule {
+            RegisterRule::SameValue => Rule::Same,
+            RegisterRule::Offset(offset) => Rule::At(*offset),
+            RegisterRule::ValOffset(offset) => Rule::Is(*offset),
+            RegisterRule::Register(other) => Rule::Register(other.0),
+            RegisterRule::Expression(expression) => Rule::AtExpression(code(expression)?),
+            RegisterRule::ValExpression(expression) => Rule::IsExpression(code(expression)?),
+            _ => Rule::Undefined,
+        };
+        rules.push((register.0, rule));
+    }
+    rules.shrink_to_fit();
+    let function = (entry.initial_address(), entry.end_address());
+    let lsda = entry.lsda().and_then(|lsda| lsda.direct().ok());
+    Ok(Some(UnwindRow { function, lsda, cfa, rules, signal: entry.is_signal_trampoline() }))
 }
 
 /// How many pairs an index has that is in the form that all linkers write: a version, three encodings (0x1b, 0x03,

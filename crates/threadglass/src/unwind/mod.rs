@@ -1,10 +1,12 @@
 //! Stacks: from registers, memory and unwind tables to frames.
 //!
 //! No thread is stopped here, and no walk goes on by a guess: a frame that cannot be undone by its own unwind rule ends
-//! the stack. Tables are read from the target's memory, where language run-times need them: no file has to be found.
+//! the stack. Tables are read from the target's memory, where language run-times need them: no file has to be found. Code
+//! that has none there may have one in its file; where there is no rule at all, frame pointers lead to inferred frames.
 
 mod call;
 mod cfi;
+mod debug_frame;
 mod entries;
 mod expression;
 mod infer;

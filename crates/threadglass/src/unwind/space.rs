@@ -2,6 +2,7 @@
 
 use super::call::{Call, call_before};
 use super::cfi::{TableInput, UnwindRow, UnwindTable};
+use super::debug_frame::DebugFrameTable;
 use super::entries::Fault;
 use super::walk::Walk;
 use crate::RemoteAddr;
@@ -13,7 +14,7 @@ use crate::model::{Evidence, StackEnd};
 use crate::symbols::{MappedObject, Objects};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// How many objects' tables are read. A stack that leads through more is not a real one.
@@ -50,6 +51,10 @@ struct CodeExtent {
     /// Whether it is the C library, or a part of it.
     libc: bool,
     table: OnceLock<Option<UnwindTable>>,
+    /// The table that is only for debuggers, for what the other one does not cover.
+    debug_frame: OnceLock<Option<DebugFrameTable>>,
+    /// Set when a part of its tables was left out.
+    is_faulty: AtomicBool,
 }
 
 impl<'a> Space<'a> {
@@ -110,8 +115,15 @@ impl<'a> Space<'a> {
         found.unwrap_or_else(|fault| {
             let name = object.map_or_else(|| format!("the code at {}", extent.base), |object| object.module.name());
             self.limits.leave_out(format!("the unwind table of {name}"), fault.to_string());
+            extent.is_faulty.store(true, Ordering::Relaxed);
             None
         })
+    }
+
+    /// Whether there may be a rule for the code at `addr` that was left out.
+    pub(crate) fn has_faulty_table(&self, addr: u64) -> bool {
+        let extent = find(&self.code, addr).map(|(_, extent)| extent).or_else(|| self.loose_at(addr));
+        extent.is_some_and(|extent| extent.is_faulty.load(Ordering::Relaxed))
     }
 
     /// Whether the look that needs the code has taken as long as it may.
@@ -173,7 +185,8 @@ impl<'a> Space<'a> {
 
 impl CodeExtent {
     fn new(base: RemoteAddr, end: RemoteAddr) -> Self {
-        Self { base, end, libc: false, table: OnceLock::new() }
+        let (table, debug_frame) = (OnceLock::new(), OnceLock::new());
+        Self { base, end, libc: false, table, debug_frame, is_faulty: AtomicBool::new(false) }
     }
 
     fn row(&self, space: &Space<'_>, addr: u64, object: Option<&MappedObject<'_>>) -> Result<Option<UnwindRow>, Fault> {
@@ -185,9 +198,16 @@ impl CodeExtent {
                 None
             })
         };
-        match self.table.get_or_init(load) {
-            Some(table) => table.row(space.memory, addr),
-            None => fault,
+        let row = match self.table.get_or_init(load) {
+            Some(table) => table.row(space.memory, addr)?,
+            None => fault?,
+        };
+        match (row, object) {
+            (None, Some(object)) => {
+                let load = || DebugFrameTable::load(object, &space.limits);
+                self.debug_frame.get_or_init(load).as_ref().map_or(Ok(None), |table| table.row(addr))
+            }
+            (row, _) => Ok(row),
         }
     }
 

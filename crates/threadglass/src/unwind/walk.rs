@@ -3,19 +3,26 @@
 //! Written on `gimli` and not with `framehop`: that one goes on by frame pointers, without a word, where
 //! a rule cannot be found or followed (signal frames, realigned stacks, no table), and takes every
 //! register for known. Here a frame that cannot be undone by its own rule ends the stack, and a register
-//! that is not known is not used.
+//! that is not known is not used. Frame pointers are followed only where there is no rule at all (generated code, code
+//! without tables), and what is found by them is inferred.
 
+use super::call::Call;
 use super::cfi::{Cfa, Rule, UnwindRow};
 use super::expression::evaluate;
 use super::infer;
 use super::space::{Known, Space};
 use super::stack::StackWords;
 use crate::RemoteAddr;
+use crate::arch::prologue::{FramePhase, frame_phase};
 use crate::arch::{FRAME_POINTER, FRAME_POINTER_NAME, RETURN, Registers, STACK_POINTER};
 use crate::model::{Evidence, StackEnd};
 
 /// Frames of one stack. Deeper ones are cut.
 pub const MAX_FRAMES: usize = 512;
+/// Bytes of a frame that is found by a frame pointer.
+const MAX_FRAME: u64 = 1 << 20;
+/// Bytes of a function from its beginning to an instruction in it.
+const MAX_BODY: u64 = 64 << 10;
 /// Times a stack may lead to another place, as signal frames do that run on a stack of their own.
 const MAX_JUMPS: usize = 16;
 
@@ -110,6 +117,11 @@ impl<'w, 'a> Walker<'w, 'a> {
                 if self.space.is_late() {
                     return unknown("the look has used all its time".into());
                 }
+                if let Some(caller) = self.caller_by_frame_pointer(&registers, exact, stack) {
+                    (evidence, firm, exact) = (Evidence::Inferred, false, false);
+                    registers = caller;
+                    continue;
+                }
                 return unknown(match self.space.is_in_object(lookup) {
                     true => format!("no unwind information for {}", registers.pc),
                     false => format!("{} is in no mapped file (generated code?)", registers.pc),
@@ -154,6 +166,63 @@ impl<'w, 'a> Walker<'w, 'a> {
             }
             exact = row.signal;
             registers = caller;
+        }
+    }
+
+    /// The caller of a function that has no unwind rule, if it keeps a frame pointer: the register leads to a frame on this
+    /// stack, and behind that to the end of a call. Nothing proves that the register is one, so what follows is inferred.
+    fn caller_by_frame_pointer(
+        &mut self,
+        registers: &Registers,
+        exact: bool,
+        stack: &mut StackWords<'_>,
+    ) -> Option<Registers> {
+        if self.space.has_faulty_table(registers.pc.0) {
+            return None;
+        }
+        let (sp, frame) = (registers.sp.0, registers.get(FRAME_POINTER)?);
+        let phase = match exact {
+            true => frame_phase(&self.space.code::<8>(registers.pc.0)?),
+            // It has called somebody.
+            false => FramePhase::Set,
+        };
+        let is_near = frame.checked_sub(sp).is_some_and(|size| size <= MAX_FRAME) && frame % 8 == 0;
+        let own = Some(frame).filter(|_| is_near).and_then(|at| Some((at.checked_add(8)?, stack.word(at)?)));
+        let (slot, callers_frame) = match phase {
+            FramePhase::Bare => (sp, frame),
+            FramePhase::Saved => (sp.checked_add(8)?, frame),
+            FramePhase::Set if exact => match self.has_own_frame(registers.pc.0, sp, own.map(|it| it.0), stack)? {
+                true => own?,
+                false => (sp, frame),
+            },
+            FramePhase::Set => own?,
+        };
+        let back = stack.word(slot)?;
+        if !self.space.is_code(back) || !self.is_called(back) {
+            return None;
+        }
+        let caller = Registers::blocked(RemoteAddr(back), RemoteAddr(slot.checked_add(8)?));
+        Some(caller.with_frame_pointer(callers_frame))
+    }
+
+    /// Whether the innermost function, which is at `pc`, has made a frame of its own. Compilers leave it out where the
+    /// function calls nobody and keeps nothing on the stack: then the frame pointer is the caller's, and the return address
+    /// is on top of the stack. Calls of a fixed place tell: the function begins where the right one leads. `None` when that
+    /// is neither.
+    fn has_own_frame(&mut self, pc: u64, sp: u64, slot: Option<u64>, stack: &mut StackWords<'_>) -> Option<bool> {
+        let mut called_at = |slot: u64| match self.known.call(self.space, stack.word(slot)?)? {
+            Call::To(target) => Some(target),
+            Call::Indirect => None,
+        };
+        let reaches = |target: &u64| pc.checked_sub(*target).is_some_and(|size| size < MAX_BODY);
+        let (on_top, framed) = (called_at(sp).filter(reaches), slot.and_then(called_at));
+        match (on_top, framed) {
+            // The nearer beginning is the function's.
+            (Some(bare), Some(framed)) => Some(framed > bare && reaches(&framed)),
+            (Some(_), None) => Some(false),
+            (None, Some(framed)) => reaches(&framed).then_some(true),
+            // A call by way of a register.
+            (None, None) => Some(true),
         }
     }
 

@@ -48,9 +48,47 @@ pub(crate) fn frame_size(code: &[u8]) -> Option<u64> {
     }
 }
 
+/// How far a function that keeps a frame pointer has come with its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FramePhase {
+    /// Nothing of it is there, or all is taken back: the return address is on top of the stack.
+    Bare,
+    /// The caller's frame pointer lies above that, and is still in its register.
+    Saved,
+    /// The frame pointer is its own.
+    Set,
+}
+
+/// How far such a function is that is about to execute `code`.
+pub(crate) fn frame_phase(code: &[u8]) -> FramePhase {
+    match code.strip_prefix(&ENDBR64).unwrap_or(code) {
+        // push %rbp; ret, alone, with a count, and after a prefix that old processors want.
+        [0x55 | 0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] => FramePhase::Bare,
+        // mov %rsp,%rbp
+        [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..] => FramePhase::Saved,
+        _ => FramePhase::Set,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn phases_of_frames() {
+        let cases: [(&[u8], FramePhase); 7] = [
+            (&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48], FramePhase::Bare),
+            (&[0x55, 0x48, 0x89], FramePhase::Bare),
+            (&[0x48, 0x89, 0xe5, 0x53], FramePhase::Saved),
+            (&[0x48, 0x83, 0xec, 0x20], FramePhase::Set),
+            (&[0xc9, 0xc3], FramePhase::Set),
+            (&[0x5d, 0xc3], FramePhase::Set),
+            (&[0xc3], FramePhase::Bare),
+        ];
+        for (code, phase) in cases {
+            assert_eq!(frame_phase(code), phase, "{code:x?}");
+        }
+    }
 
     #[test]
     fn sizes_of_frames() {

@@ -17,6 +17,7 @@ mod variables;
 pub(super) use code::{CodeFacts, join};
 pub use frames::FunctionAt;
 use locks::LockMember;
+pub(crate) use sections::debug_section;
 pub(super) use sections::has_debug_info;
 
 use super::LockTypes;

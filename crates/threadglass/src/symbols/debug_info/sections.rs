@@ -34,6 +34,11 @@ pub(in crate::symbols) fn has_debug_info(file: &File, limits: &Limits) -> bool {
     ObjectFile::open(file, limits).is_some_and(|object| find(&object, ".debug_info").is_some_and(|it| it.size > 0))
 }
 
+/// One debug section of `file`, unpacked; `None` where there is none, or there is no room for it.
+pub(crate) fn debug_section(file: &File, name: &str, limit: u64, limits: &Limits) -> Option<HeldBytes> {
+    contents(&ObjectFile::open(file, limits)?, name, limit).filter(|held| !held.bytes.is_empty())
+}
+
 impl Sections {
     /// Reads them, unless that was done in this look. `None` when there are none, or they cannot be had.
     pub(super) fn of(file: &File, limits: &Limits) -> Option<Arc<Self>> {
