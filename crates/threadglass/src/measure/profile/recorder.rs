@@ -286,7 +286,7 @@ impl<'a> Recorder<'a> {
 
     /// Takes note of the CPU time so far.
     pub(super) fn look_at_time(&mut self) {
-        self.used.look_at_all();
+        self.used.look_at_all(self.pid.0);
     }
 
     /// Opens a process once more, if it is there and not only its remains, and its code is not what is known.

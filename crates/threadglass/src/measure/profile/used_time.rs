@@ -26,39 +26,78 @@ impl CpuTime {
     }
 }
 
-/// What each process had used at first, and when it was last looked at.
+impl std::ops::Add for CpuTime {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { user: self.user + other.user, kernel: self.kernel + other.kernel }
+    }
+}
+
+/// The time of the processes that are recorded.
 #[derive(Debug, Default)]
-pub(super) struct UsedTime(HashMap<i32, (CpuTime, CpuTime)>);
+pub(super) struct UsedTime {
+    /// What each had used at first, and when it was last looked at.
+    known: HashMap<i32, (CpuTime, CpuTime)>,
+    /// What those have used that are gone.
+    gone: Option<CpuTime>,
+}
 
 impl UsedTime {
     /// Counts for process `pid` from now on.
     pub(super) fn begin(&mut self, pid: i32) {
-        if let Some(now) = CpuTime::of(pid).filter(|_| self.0.len() < MOST) {
-            self.0.insert(pid, (now, now));
+        if let Some(now) = CpuTime::of(pid).filter(|_| self.known.len() < MOST) {
+            self.known.insert(pid, (now, now));
         }
     }
 
     /// Takes note of the time so far. One that is new has begun meanwhile.
     pub(super) fn look(&mut self, pid: i32) {
-        if let Some(now) = CpuTime::of(pid).filter(|_| self.0.len() < MOST || self.0.contains_key(&pid)) {
-            self.0.entry(pid).or_default().1 = now;
+        let has_room = self.known.len() < MOST || self.known.contains_key(&pid);
+        if let Some(now) = CpuTime::of(pid).filter(|_| has_room) {
+            self.known.entry(pid).or_default().1 = now;
         }
     }
 
-    /// Takes note of the time of all that are known.
-    pub(super) fn look_at_all(&mut self) {
-        let known: Vec<i32> = self.0.keys().copied().collect();
-        known.into_iter().for_each(|pid| self.look(pid));
+    /// Takes note of the time of all that are known. Those that are gone are not asked again, but for `lasting`.
+    pub(super) fn look_at_all(&mut self, lasting: i32) {
+        let Self { known, gone } = self;
+        known.retain(|pid, (from, to)| {
+            let now = CpuTime::of(*pid);
+            *to = now.unwrap_or(*to);
+            if now.is_none() && *pid != lasting {
+                *gone = Some(gone.unwrap_or_default() + to.since(*from));
+            }
+            now.is_some() || *pid == lasting
+        });
     }
 
     /// What process `pid` has used.
     pub(super) fn of(&self, pid: i32) -> Option<CpuTime> {
-        self.0.get(&pid).map(|(from, to)| to.since(*from))
+        self.known.get(&pid).map(|(from, to)| to.since(*from))
     }
 
     /// What all have used; `None` where nothing is known.
     pub(super) fn total(&self) -> Option<CpuTime> {
-        let times = self.0.values().map(|(from, to)| to.since(*from));
-        times.reduce(|a, b| CpuTime { user: a.user + b.user, kernel: a.kernel + b.kernel })
+        let times = self.known.values().map(|(from, to)| to.since(*from));
+        times.chain(self.gone).reduce(std::ops::Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_process_that_is_gone_stays() {
+        let time = |user| CpuTime { user, kernel: 1 };
+        // No process has these numbers.
+        let mut used =
+            UsedTime { known: HashMap::from([(-1, (time(5), time(9))), (-2, (time(0), time(2)))]), gone: None };
+        used.look_at_all(-1);
+        used.look_at_all(-1);
+        assert_eq!((used.known.len(), used.of(-1)), (1, Some(CpuTime { user: 4, kernel: 0 })));
+        assert_eq!(used.total(), Some(CpuTime { user: 6, kernel: 0 }));
+        assert_eq!(UsedTime::default().total(), None);
     }
 }
