@@ -41,6 +41,8 @@ fn compile(source: &Path, output: &Path, more: &[&str]) {
     let mut command = Command::new(rustc);
     command
         .args(["--edition=2024", "-Copt-level=3", "-Cpanic=abort", "-Ccodegen-units=1", "-Cforce-unwind-tables=yes"])
+        // By them a wait finds the frame of whoever called (`stacks.rs`).
+        .arg("-Cforce-frame-pointers=yes")
         .args(["-Cembed-bitcode=yes", "-Coverflow-checks=no", "-Cdebug-assertions=no"])
         .arg(format!("--target={target}"))
         .args(more)

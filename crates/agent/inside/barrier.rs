@@ -2,6 +2,7 @@
 
 use crate::functions::{real, waiting};
 use crate::memory;
+use crate::stacks;
 use crate::tally::{self, Wait};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::*;
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn wait(barrier: *mut c_void, site: usize) -> c_int {
     let result = waiting!(pthread_barrier_wait(*mut c_void))(barrier);
     // The last of a round waits for nobody. Another thread may have destroyed the barrier since.
     if result != SERIAL_THREAD && entry.key.load(Relaxed) == key {
-        let time = wait.end(entry, site);
+        let time = wait.end(entry, site, || stacks::caller(site));
         entry.sema().sleep_time.fetch_add(time, Relaxed);
         tally::bump(&entry.sema().sleep);
     }

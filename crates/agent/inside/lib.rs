@@ -29,6 +29,7 @@ mod scope;
 mod sem;
 mod setup;
 mod spin;
+mod stacks;
 mod sys;
 mod tally;
 mod waits;

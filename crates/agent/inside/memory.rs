@@ -41,6 +41,9 @@ pub static HEADER: Header = Header {
     lease: AtomicU64::new(0),
     words: AtomicU64::new(0),
     word_rows: AtomicU64::new(0),
+    stacks: AtomicU64::new(0),
+    stack_room: AtomicU64::new(0),
+    next_stack: AtomicU64::new(0),
 };
 
 // What every call needs, without the detour by the exported header. The table exists before a call is tracked.
@@ -239,6 +242,8 @@ pub fn extra_or_new(entry: &Entry) -> Option<&'static Extra> {
             site.holder.store(0, Relaxed);
             site.time.store(0, Relaxed);
         }
+        extra.unseen.store(0, Relaxed);
+        extra.seen.store(0, Relaxed);
     }
     Some(extra)
 }

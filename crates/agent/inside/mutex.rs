@@ -2,7 +2,7 @@
 
 use crate::functions::{real, waiting};
 use crate::tally::{self, Wait};
-use crate::{memory, plain, sys, words};
+use crate::{memory, plain, stacks, sys, words};
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -204,7 +204,7 @@ fn wait(
         if result != timed_out {
             acquired(at(mutex), entry, site);
         }
-        let time = wait.end(entry, site);
+        let time = wait.end(entry, site, || stacks::caller(site));
         entry.mutex().sleep_time.fetch_add(time, Relaxed);
         tally::bump(&entry.mutex().sleep);
     }

@@ -3,6 +3,7 @@
 use crate::functions::{real, waiting};
 use crate::memory::{self, more};
 use crate::mutex::{EBUSY, ETIMEDOUT, tid};
+use crate::stacks;
 use crate::tally::{self, Wait};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -66,7 +67,7 @@ fn lock_by(lock: *mut c_void, side: Side, site: usize, call: impl Fn(*mut c_void
     if let Some(wait) = wait
         && (result == 0 || result == ETIMEDOUT)
     {
-        let time = wait.end(entry, site);
+        let time = wait.end(entry, site, || stacks::caller(site));
         let (total, count) = match side {
             Side::Read => (&more(entry).rd_sleep_time, &more(entry).rd_sleep),
             Side::Write => (&more(entry).wr_sleep_time, &more(entry).wr_sleep),

@@ -3,7 +3,7 @@
 use crate::memory::{self, HEADER};
 use crate::mutex::{self, Mutex};
 use crate::sys::HUGE;
-use crate::{attach, clock, elf, functions, lease, objects, plain, sys, tally, waits, words};
+use crate::{attach, clock, elf, functions, lease, objects, plain, stacks, sys, tally, waits, words};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -96,7 +96,8 @@ fn begin(mut objects: usize) -> bool {
         let (units, slots, extras) = (size::units(objects), size::slots(objects), size::extras(objects));
         // Who wants a small table may have reasons to want no large area either (`mlockall`).
         let words = if objects >= WITH_WORDS { table::words::AREA } else { 0 };
-        let sizes = [slots * 4, units * UNIT, extras * size_of::<Extra>(), words];
+        let stacks = size::STACKS * size_of::<table::WaitStack>();
+        let sizes = [slots * 4, units * UNIT, extras * size_of::<Extra>(), words, stacks];
         let sizes = sizes.map(|bytes| bytes.next_multiple_of(HUGE));
         let total = sizes.iter().sum::<usize>();
         if let Some(start) = sys::map(total + HUGE) {
@@ -110,6 +111,7 @@ fn begin(mut objects: usize) -> bool {
             sys::huge_pages(entries + HUGE, sizes[1] - HUGE);
             sys::name(entries, total, c"threadglass-table");
             memory::begin((index, slots), (entries, units), (extra, extras));
+            stacks::begin(extra + sizes[2] + sizes[3]);
             if words != 0 {
                 words::begin(extra + sizes[2]);
             }

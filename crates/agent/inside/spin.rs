@@ -3,6 +3,7 @@
 use crate::functions::real;
 use crate::memory;
 use crate::mutex::{EBUSY, tid};
+use crate::stacks;
 use crate::tally::{self, Wait};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::*;
@@ -43,7 +44,7 @@ pub unsafe extern "C" fn lock(lock: *mut c_void, site: usize) -> c_int {
     {
         acquired(entry, site);
         if let Some(wait) = wait {
-            let time = wait.end(entry, site);
+            let time = wait.end(entry, site, || stacks::caller(site));
             entry.spin().sleep_time.fetch_add(time, Relaxed);
             tally::bump(&entry.spin().sleep);
         }

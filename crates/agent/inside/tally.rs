@@ -1,6 +1,7 @@
 //! What is counted, in terms of atomics.
 
 use crate::memory::{self, HEADER};
+use crate::stacks::{self, Caller};
 use crate::{clock, lease};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use table::Entry;
@@ -96,8 +97,8 @@ impl Wait {
         self.began != 0
     }
 
-    /// Notes its end, and gives how long it was.
-    pub fn end(self, entry: &Entry, site: usize) -> u64 {
+    /// Notes its end, and gives how long it was. `caller` tells where the call came from.
+    pub fn end(self, entry: &Entry, site: usize, caller: impl FnOnce() -> Option<Caller>) -> u64 {
         let now = clock::now();
         // One that began when tracking was on before counts from when it was switched on again.
         let enabled = HEADER.enabled_at.load(Relaxed);
@@ -106,6 +107,7 @@ impl Wait {
         clock::note(now);
         let Some(extra) = memory::extra_or_new(entry) else { return time };
         bump(&extra.histogram[table::bucket(time)]);
+        stacks::note(entry, extra, time, site, caller);
         for place in &extra.sites {
             let mut waiter = place.waiter.load(Acquire);
             if waiter == 0 {

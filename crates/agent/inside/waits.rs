@@ -9,6 +9,7 @@ use crate::functions::{real, waiting};
 use crate::memory;
 use crate::mutex::{self, ETIMEDOUT, Mutex, THRD_TIMEDOUT};
 use crate::sem;
+use crate::stacks::Caller;
 use crate::tally::{self, Wait};
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
@@ -235,11 +236,19 @@ fn current(frame: &Frame) -> Option<&'static Entry> {
     frame.entry.filter(|entry| entry.key.load(Relaxed) == frame.key)
 }
 
+/// Where the call came from. Behind the frame lie the two registers that the assembly saves, and the return address.
+fn caller(frame: &Frame) -> Caller {
+    let saved = core::ptr::from_ref(frame).addr() + SIZE + 8;
+    let at: *const usize = core::ptr::with_exposed_provenance(saved);
+    // SAFETY: written by the assembly, whose call has not returned.
+    Caller { sp: saved + 16, frame_pointer: unsafe { at.read() } }
+}
+
 fn end_sem(frame: &Frame) {
     if let Some(entry) = current(frame)
         && frame.wait.has_begun()
     {
-        let time = frame.wait.end(entry, frame.site);
+        let time = frame.wait.end(entry, frame.site, || Some(caller(frame)));
         entry.sema().sleep_time.fetch_add(time, Relaxed);
     }
 }
@@ -253,7 +262,7 @@ fn end_cond(frame: &Frame) {
         mutex::acquired(mutex, entry, frame.site);
     }
     if let Some(entry) = current(frame) {
-        let time = frame.wait.end(entry, frame.site);
+        let time = frame.wait.end(entry, frame.site, || Some(caller(frame)));
         let body = entry.cond();
         let total = if is_timed(frame.op) { &body.timedwait_time } else { &body.wait_time };
         total.fetch_add(time, Relaxed);

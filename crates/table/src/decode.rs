@@ -44,6 +44,8 @@ pub struct HeaderView {
     pub lease: u64,
     /// Address of the area of [`crate::words`], if it is in use.
     pub words: Option<u64>,
+    /// Address of the stacks, room for them, stacks taken so far.
+    pub stacks: (u64, u64, u64),
 }
 
 /// Why bytes are not a header that can be used.
@@ -59,6 +61,8 @@ pub enum NotHeader {
 
 /// Bytes of a header.
 pub const HEADER_SIZE: usize = size_of::<crate::Header>();
+/// Bytes of a stack.
+pub const STACK_SIZE: usize = size_of::<crate::WaitStack>();
 /// Bytes of an extra.
 pub const EXTRA_SIZE: usize = size_of::<crate::Extra>();
 
@@ -120,6 +124,11 @@ pub fn header(bytes: &[u8; HEADER_SIZE]) -> Result<HeaderView, NotHeader> {
         wanted: get32!(bytes, H, wanted),
         controllers: core::array::from_fn(|n| u32_at(bytes, core::mem::offset_of!(H, controllers) + 4 * n)),
         lease: get64!(bytes, H, lease),
+        stacks: (
+            get64!(bytes, H, stacks),
+            get64!(bytes, H, stack_room).min(size::STACKS as u64),
+            get64!(bytes, H, next_stack),
+        ),
         words: (get64!(bytes, H, word_rows) != 0).then(|| get64!(bytes, H, words)),
     })
 }
@@ -210,4 +219,63 @@ pub fn extra(bytes: &[u8; EXTRA_SIZE], key: Key) -> Option<ExtraView> {
         (get64!(site, Site, waiter), get64!(site, Site, holder), get64!(site, Site, time))
     });
     Some(ExtraView { histogram, sites })
+}
+
+/// The stack of a thread that has waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackView<'a> {
+    /// The lock.
+    pub key: Key,
+    /// Time waited for it since its last stack.
+    pub time: u64,
+    /// Return address of the call.
+    pub site: u64,
+    /// The stack pointer behind the call.
+    pub sp: u64,
+    /// The caller's frame pointer.
+    pub frame_pointer: u64,
+    /// The stack from there on.
+    pub bytes: &'a [u8],
+}
+
+/// Reads stack number `number`; `None` when another has taken its place, or is about to.
+pub fn stack(bytes: &[u8; STACK_SIZE], number: u64, seq_after: u64) -> Option<StackView<'_>> {
+    use crate::WaitStack as W;
+    let seq = get64!(bytes, W, seq);
+    if seq != number.wrapping_mul(2).wrapping_add(2) || seq != seq_after {
+        return None;
+    }
+    let count = get64!(bytes, W, count).min(crate::STACK_WORDS as u64) as usize;
+    let at = core::mem::offset_of!(W, words);
+    Some(StackView {
+        key: Key(get64!(bytes, W, key)),
+        time: get64!(bytes, W, time),
+        site: get64!(bytes, W, site),
+        sp: get64!(bytes, W, sp),
+        frame_pointer: get64!(bytes, W, frame_pointer),
+        bytes: &bytes[at..at + 8 * count],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::mem::offset_of;
+
+    #[test]
+    fn a_stack_is_the_one_that_was_asked_for_and_whole() {
+        use crate::WaitStack as W;
+        let mut bytes = [0xff; STACK_SIZE];
+        let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        put(offset_of!(W, seq), 16);
+        put(offset_of!(W, count), 2);
+        put(offset_of!(W, words), 5);
+        let found = stack(&bytes, 7, 16).unwrap();
+        assert_eq!((found.bytes.len(), found.bytes[0]), (16, 5));
+        assert_eq!(stack(&bytes, 8, 16), None, "another");
+        assert_eq!(stack(&bytes, 7, 17), None, "one that is being replaced");
+        // A count that cannot be.
+        bytes[offset_of!(W, count)..][..8].fill(0xff);
+        assert_eq!(stack(&bytes, 7, 16).unwrap().bytes.len(), 8 * crate::STACK_WORDS);
+    }
 }

@@ -72,6 +72,12 @@ pub struct Header {
     pub words: AtomicU64,
     /// Rows in use there.
     pub word_rows: AtomicU64,
+    /// Address of the stacks of waits.
+    pub stacks: AtomicU64,
+    /// How many there is room for.
+    pub stack_room: AtomicU64,
+    /// Stacks that were taken so far: number `n` is in place `n` modulo the room, until another is.
+    pub next_stack: AtomicU64,
 }
 
 /// How many can have an agent switched on.
@@ -203,7 +209,41 @@ pub struct Extra {
     pub histogram: [AtomicU32; HISTOGRAM],
     /// Who waited where, for the first pairs seen.
     pub sites: [Site; SITES],
+    /// Time waited since a stack was taken.
+    pub unseen: AtomicU64,
+    /// Stacks that were taken.
+    pub seen: AtomicU32,
 }
+
+/// Words of a stack that are copied: the frames of some functions around a lock.
+pub const STACK_WORDS: usize = 121;
+
+/// A thread has waited for so long, in ticks or nanoseconds, since its lock's last stack was taken: then the next is.
+pub const STACK_EVERY: u64 = 1 << 21;
+
+/// The stack of a thread that has waited.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct WaitStack {
+    /// Twice the number of the stack, and 2; one less while it is being written.
+    pub seq: AtomicU64,
+    /// Key of the entry.
+    pub key: AtomicU64,
+    /// Time waited for this lock since its last stack.
+    pub time: AtomicU64,
+    /// Return address of the call.
+    pub site: AtomicU64,
+    /// The stack pointer behind the call.
+    pub sp: AtomicU64,
+    /// The caller's frame pointer, or whatever it keeps in that register.
+    pub frame_pointer: AtomicU64,
+    /// Words that were copied.
+    pub count: AtomicU64,
+    /// The stack from `sp` on.
+    pub words: [AtomicU64; STACK_WORDS],
+}
+
+const _: () = assert!(size_of::<WaitStack>() == 1024);
 
 const _: () = assert!(size_of::<Entry>() == crate::UNIT && size_of::<Extra>() <= 320);
 const _: () = assert!(size_of::<Header>() <= 320);

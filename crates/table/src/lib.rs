@@ -1,11 +1,12 @@
 //! The layout of lock statistics: the agent writes it inside a program, the library reads it from outside.
 //!
-//! Four areas of anonymous memory, which the kernel fills with zeros and commits as they are used:
+//! Five areas of anonymous memory, which the kernel fills with zeros and commits as they are used:
 //!
 //! - the **index**, an open hash of 32-bit numbers that leads from an address to an entry ([`probes`]);
 //! - the **entries**, taken one after the other ([`Entry`]): 64 bytes an object, 128 for a rwlock;
 //! - the **extras**, for objects that threads have waited for: a histogram and who waited where ([`Extra`]);
-//! - the **words**, for mutexes of the usual sort: their latest counts ([`words`]).
+//! - the **words**, for mutexes of the usual sort: their latest counts ([`words`]);
+//! - the **stacks**, a ring: where some of the threads were that have waited ([`WaitStack`]).
 //!
 //! All of them are wiped in a forked child, which so begins its own counts. The [`Header`] tells where they are. It
 //! is a symbol of the agent ([`HEADER_SYMBOL`]), so that whoever can look up symbols finds it, in a core file too.
@@ -31,7 +32,7 @@ pub use find::{Found, Store, find_or_insert, probes};
 pub use key::{Key, Kind};
 pub use layout::{
     CONTROLLERS, CondBody, Entry, Extra, HAS_WORD, HISTOGRAM, Header, LEASE, MutexBody, RwlockBody, RwlockMore, SITES,
-    SemaBody, Site, SpinBody, bucket,
+    STACK_EVERY, STACK_WORDS, SemaBody, Site, SpinBody, WaitStack, bucket,
 };
 pub use library::Library;
 
@@ -42,7 +43,7 @@ pub const HEADER_SYMBOL: &str = "threadglass_agent";
 pub const MAGIC: [u8; 8] = *b"TGAGENT\0";
 
 /// Changes with everything that is not the same for a reader.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Bytes of an entry's unit.
 pub const UNIT: usize = 64;

@@ -11,6 +11,9 @@ pub const MOST: usize = 1 << 27;
 /// Extras of a table, at most.
 pub const EXTRAS: usize = 1 << 16;
 
+/// Stacks of waits that are kept.
+pub const STACKS: usize = 1 << 9;
+
 /// Units for so many objects: rwlocks need two, and nobody has as many of them as of everything else.
 pub const fn units(objects: usize) -> usize {
     objects + objects / 4 + 1

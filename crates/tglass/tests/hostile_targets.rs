@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use testkit::{Answer, Build, Capability, Fixture, NOBODY, Public, Tool, Variant, has_capability, is_root};
 
 /// That of the table which the agent and its readers share.
-const TABLE_VERSION: &str = "3";
+const TABLE_VERSION: &str = "4";
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))

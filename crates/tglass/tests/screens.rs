@@ -147,7 +147,7 @@ fn measurements() {
         ("stats", &["stats", &pid, "-i", "100ms"][..], 5),
         ("profil-wait", &["profil", &pid, "--wait", "-d", "200ms"], 4),
         ("profil", &["profil", &spin, "-d", "300ms"], 5),
-        ("contend", &["contend", &pid, "-d", "100ms"], 9),
+        ("contend", &["contend", &pid, "-d", "100ms"], 11),
     ] {
         let answer = run(args);
         if answer.stderr.contains("perf events are not permitted") {
@@ -155,7 +155,7 @@ fn measurements() {
             continue;
         }
         let text: String = answer.text().split_inclusive('\n').take(lines).collect();
-        insta::with_settings!({ filters => [("-[0-9a-f]+ ", " "), (", by a clock on each CPU", ""), (r"\d+(\.\d+)?", "N"), ("[ ]{2,}", "  ")] }, {
+        insta::with_settings!({ filters => [("0x[0-9a-f]+", "ADDRESS"), (r" \d+(\.\d+)? m?s  ", " TIME  "), ("-[0-9a-f]+ ", " "), (", by a clock on each CPU", ""), (r"\d+(\.\d+)?", "N"), ("[ ]{2,}", "  ")] }, {
             assert_snapshot!(name, text)
         });
     }

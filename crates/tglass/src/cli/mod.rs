@@ -76,6 +76,8 @@ pub enum Command {
     ///
     /// Every use of POSIX and C11 locks is counted. Locks that do not go through the C library, such as those of
     /// Rust's standard library, are sampled.
+    ///
+    /// Exit status: that of COMMAND if one was given and has ended; otherwise 0, or 2 if nothing could be measured.
     Contend(ContendArgs),
     /// Remove the agent's hooks from a process, whoever injected it
     ///

@@ -27,12 +27,22 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let mut show = |report: &ContentionReport| screen.show(report);
     let is_shown = !args.json && std::io::stdout().is_terminal();
     let progress = is_shown.then_some(&mut show as threadglass::measure::contend::Progress<'_>);
-    let report = threadglass::measure::contend::contend(whose, args.duration, args.limit, &interrupt, progress)
-        .map_err(explain)?;
-    screen.clear()?;
-    match args.json {
-        true => super::print_json(&report),
-        false => super::print(&contend::text(&report)),
+    let report = threadglass::measure::contend::contend(whose, args.duration, args.limit, &interrupt, progress);
+    // A command that has ended has collected its own status: what it says holds, whatever could be seen of it.
+    let status = child.as_mut().and_then(|child| child.try_wait().ok().flatten()).map(super::exit_code);
+    let told = report.map_err(explain).and_then(|report| {
+        screen.clear()?;
+        match args.json {
+            true => super::print_json(&report),
+            false => super::print(&contend::text(&report)),
+        }
+    });
+    match (told, status) {
+        (Err(error), Some(status)) => {
+            super::print_error(&error);
+            Ok(status)
+        }
+        (told, status) => told.map(|code| status.unwrap_or(code)),
     }
 }
 

@@ -27,7 +27,8 @@ use crate::render::{json, safe};
 use anyhow::Result;
 use several::Several;
 use std::io::Write;
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 
 /// Runs the chosen command. Whatever goes wrong with a process that ends meanwhile, the answer is that it has ended.
 pub fn run(cli: Cli) -> Result<ExitCode> {
@@ -53,6 +54,12 @@ fn carry_out(cli: Cli) -> Result<ExitCode> {
         Command::DemoChild => demo::child(),
         Command::Generate(args) => generate::run(args),
     }
+}
+
+/// The status of a command that was run, as a shell tells it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2);
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
 }
 
 /// The width that lines keep to: that of the terminal, unless whole lines are wanted.

@@ -7,8 +7,7 @@ use crate::{remedy, render};
 use anyhow::{Context, Result, bail};
 use perf::histogram::Layout;
 use std::io::{IsTerminal, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use threadglass::Interrupt;
 use threadglass::measure::profile;
@@ -70,12 +69,7 @@ fn run_command(args: &ProfilArgs, files: Files) -> Result<ExitCode> {
     if let Err(error) = profile.map_err(anyhow::Error::from).and_then(|profile| files.write(args, profile, true)) {
         super::print_error(&error);
     }
-    Ok(exit_code(status))
-}
-
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2);
-    ExitCode::from(u8::try_from(code).unwrap_or(2))
+    Ok(super::exit_code(status))
 }
 
 fn options(args: &ProfilArgs, duration: Option<Duration>) -> Options {

@@ -2,7 +2,9 @@
 
 use super::safe;
 use super::table::{Cell, Table};
-use threadglass::model::{Contended, ContentionReport, Family, InjectionReport, SyncKind, SyncStats};
+use threadglass::model::{
+    Contended, ContentionReport, Family, Frame, HolderDid, InjectionReport, SyncKind, SyncStats, WaitStack,
+};
 
 /// The whole screen.
 pub fn text(report: &ContentionReport) -> String {
@@ -27,7 +29,7 @@ pub fn injection(report: &InjectionReport) -> String {
 }
 
 fn screen(report: &ContentionReport) -> String {
-    let mut out = counted(&report.locks, report.seconds);
+    let mut out = counted(report);
     out += &format!(
         "\nSampled (looks: {}; nothing was stopped): locks of Rust's standard library, parking_lot and bare futexes, which\n\
          do not go through the C library\n",
@@ -62,8 +64,9 @@ fn kind_of(family: Family, kind: SyncKind) -> String {
     }
 }
 
-fn counted(locks: &[Contended], seconds: f64) -> String {
-    let mut out = format!("{seconds:.1} s · POSIX and C11 locks, counted\n");
+fn counted(report: &ContentionReport) -> String {
+    let ContentionReport { locks, seconds, run_seconds, .. } = report;
+    let mut out = format!("{seconds:.1} s counted, {run_seconds:.1} s in all · POSIX and C11 locks\n");
     if locks.is_empty() {
         return out + "no thread waited for one\n";
     }
@@ -72,24 +75,86 @@ fn counted(locks: &[Contended], seconds: f64) -> String {
     for lock in locks {
         let contention = lock.stats.contention();
         let percentile = |of: Option<u64>| of.map_or_else(|| "-".to_owned(), |ns| format!("<{}", time(ns as f64)));
-        let (waiter, holder) = lock.sites.first().map_or(("-".to_owned(), "-".to_owned()), |(waiter, holder, _)| {
-            (safe(waiter).to_string(), holder.as_deref().map_or("-".to_owned(), |holder| safe(holder).to_string()))
-        });
+        let open = if lock.open_waits > 0 { format!(" +{} open", lock.open_waits) } else { String::new() };
+        let waited = lock.wait_ns.saturating_add(lock.open_wait_ns) as f64;
         table.row(vec![
-            Cell::from(lock.name.as_deref().map_or_else(|| "-".to_owned(), |name| safe(name).to_string())),
+            Cell::from(name(lock)),
             Cell::from(lock.kind.word()),
             Cell::from(lock.address.to_string()),
-            Cell::from(time(lock.wait_ns as f64 / seconds.max(1e-9))),
-            Cell::from(lock.waits.to_string()),
+            Cell::from(time(waited / seconds.max(1e-9))),
+            Cell::from(format!("{}{open}", lock.waits)),
             Cell::from(percentile(contention.map(|contention| contention.p50_ns))),
             Cell::from(percentile(contention.map(|contention| contention.p99_ns))),
             Cell::from(hold(&lock.stats)),
-            Cell::from(waiter),
-            Cell::from(holder),
+            Cell::from(lock.waited_in.first().map_or_else(|| "-".to_owned(), waited_in)),
+            Cell::from(lock.held_in.first().map_or_else(|| "-".to_owned(), |held| place(&held.frame))),
         ]);
     }
     out += &table.render();
+    if locks.iter().any(|lock| lock.open_waits > 0) {
+        out += "open: waits that have not ended, or had begun before; they count from the beginning of the look\n";
+    }
+    out + &locks.iter().take(EXPLAINED).map(explained).collect::<String>()
+}
+
+/// Locks whose waiters and holders are told.
+const EXPLAINED: usize = 5;
+/// Places of one lock that are told.
+const PLACES: usize = 4;
+
+fn name(lock: &Contended) -> String {
+    lock.name.as_deref().map_or_else(|| "-".to_owned(), |name| safe(name).to_string())
+}
+
+/// `update_row table.c:88`
+fn place(frame: &Frame) -> String {
+    let function = frame.function.as_deref().map_or_else(|| frame.pc.to_string(), |name| safe(name).to_string());
+    let file = frame.file.as_deref().and_then(|file| file.rsplit('/').next());
+    match (file, frame.line) {
+        (Some(file), Some(line)) => format!("{function} {}:{line}", safe(file)),
+        _ => function,
+    }
+}
+
+/// The first function that is no wrapper, and which one it called: `update_row table.c:88 by rw_pr_wrlock`.
+fn waited_in(stack: &WaitStack) -> String {
+    let Some(caller) = stack.frames.get(stack.caller) else { return "-".to_owned() };
+    let wrapper = stack.frames.first().filter(|_| stack.caller > 0).and_then(|frame| frame.function.as_deref());
+    place(caller) + &wrapper.map_or_else(String::new, |name| format!(" by {}", safe(name)))
+}
+
+/// Who waited where, if in more than one place, and what holders did.
+fn explained(lock: &Contended) -> String {
+    let label = lock.name.as_deref().map_or_else(|| lock.address.to_string(), |name| safe(name).to_string());
+    let mut out = String::new();
+    let whole: u64 = lock.waited_in.iter().map(|stack| stack.time_ns).sum();
+    if lock.waited_in.len() > 1 {
+        let places = lock.waited_in.iter().take(PLACES).map(|stack| {
+            let from = stack.frames.get(stack.caller + 1).map(|frame| format!(" < {}", place(frame)));
+            format!("{} {}{}", share(stack.time_ns, whole), waited_in(stack), from.unwrap_or_default())
+        });
+        out += &format!("{label} was waited for in: {}\n", places.collect::<Vec<_>>().join(", "));
+    }
+    let looks: u64 = lock.holders_did.iter().map(|did| did.looks).sum();
+    if looks > 0 {
+        let did = lock.holders_did.iter().take(PLACES).map(|did| format!("{} {}", share(did.looks, looks), deed(did)));
+        out += &format!("{label}: its holder was, in {looks} looks: {}\n", did.collect::<Vec<_>>().join(", "));
+    }
     out
+}
+
+fn share(part: u64, whole: u64) -> String {
+    format!("{:.0}%", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+fn deed(did: &HolderDid) -> String {
+    match (did.what, &did.call, did.lock) {
+        ("on_cpu", ..) => "on a CPU".to_owned(),
+        ("runnable", ..) => "without a CPU".to_owned(),
+        ("asleep", Some(call), _) => format!("asleep in {}", safe(call)),
+        ("waiting", _, Some(lock)) => format!("waiting for the lock at {lock}"),
+        (what, ..) => what.to_owned(),
+    }
 }
 
 /// How long it is held, on the average.

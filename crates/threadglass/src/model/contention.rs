@@ -1,6 +1,6 @@
 //! What threads waited for over a stretch of time: the report of `tglass contend`.
 
-use super::{Family, SyncKind, SyncStats};
+use super::{Family, Frame, SyncKind, SyncStats};
 use crate::RemoteAddr;
 
 /// What was seen of a program's contention.
@@ -11,6 +11,8 @@ pub struct ContentionReport {
     pub schema: &'static str,
     /// How long it was looked at.
     pub seconds: f64,
+    /// How long all of it took, with the injection of the agent, looking names up and removing the hooks.
+    pub run_seconds: f64,
     /// What the agent has counted.
     pub locks: Vec<Contended>,
     /// How often it was looked who waits.
@@ -40,6 +42,52 @@ pub struct Contended {
     pub stats: SyncStats,
     /// Where threads called from that waited, and where the one that made them wait, longest first.
     pub sites: Vec<(String, Option<String>, u64)>,
+    /// Waits that are not among those: they have not ended, or had begun before the agent could see them.
+    pub open_waits: u64,
+    /// How long they took, from the beginning of the look on.
+    pub open_wait_ns: u64,
+    /// The stacks of threads that waited, longest first: samples, whose times add up to about the time waited.
+    pub waited_in: Vec<WaitStack>,
+    /// Where the lock was taken by those who made others wait, longest first.
+    pub held_in: Vec<HeldIn>,
+    /// What holders were seen to do while others waited, most often first.
+    pub holders_did: Vec<HolderDid>,
+}
+
+/// Where threads have waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct WaitStack {
+    /// How long.
+    pub time_ns: u64,
+    /// The function that called the lock function, its caller, and so on, as far as they are known.
+    pub frames: Vec<Frame>,
+    /// Which of the frames is the first that is no wrapper of lock functions, judged by its name.
+    pub caller: usize,
+}
+
+/// Where a lock was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct HeldIn {
+    /// How long others waited.
+    pub time_ns: u64,
+    /// The function that took it.
+    pub frame: Frame,
+}
+
+/// What a holder did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct HolderDid {
+    /// `on_cpu`, `runnable` (it had no CPU), `stopped`, `asleep` (in a call) or `waiting` (for another lock).
+    pub what: &'static str,
+    /// The system call that it was asleep in.
+    pub call: Option<String>,
+    /// The lock that it waited for.
+    pub lock: Option<RemoteAddr>,
+    /// How often it was seen.
+    pub looks: u64,
 }
 
 /// A lock of another kind, as samples show it.

@@ -5,7 +5,7 @@ use crate::RemoteAddr;
 
 /// One frame. Functions that the compiler has put into others have frames of their own, before that of
 /// the function they are in, with the same `pc`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Frame {
     /// The innermost frame's program counter; further out, the address the call returns to.

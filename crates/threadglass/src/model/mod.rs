@@ -21,7 +21,7 @@ mod tsd;
 mod verdict;
 mod words;
 
-pub use contention::{Contended, ContentionReport, InjectionReport, Sampled};
+pub use contention::{Contended, ContentionReport, HeldIn, HolderDid, InjectionReport, Sampled, WaitStack};
 pub use doctor::{Check, CheckVerdict, Doctor};
 pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind, Member};

@@ -1,6 +1,7 @@
 //! What was counted of an object by the agent inside the program. `thread_db.h` says what each member is.
 #![allow(missing_docs)]
 
+use super::SyncKind;
 use crate::{InnerTid, RemoteAddr};
 
 /// The numbers of an object, by its kind. Times are nanoseconds. Counters of 32 bits stay at their largest value.
@@ -141,6 +142,18 @@ pub struct WaitSite {
 }
 
 impl SyncStats {
+    /// Of an object with which nothing was done; `None` for kinds that are not counted.
+    pub fn none(kind: SyncKind) -> Option<Self> {
+        Some(match kind {
+            SyncKind::Mutex | SyncKind::Spinlock => Self::Lock(LockStats::default()),
+            SyncKind::Cond => Self::Cond(CondStats::default()),
+            SyncKind::Rwlock => Self::Rwlock(RwlockStats::default()),
+            SyncKind::Semaphore => Self::Semaphore(SemaphoreStats::default()),
+            SyncKind::Barrier => Self::Barrier(BarrierStats::default()),
+            _ => return None,
+        })
+    }
+
     /// Waits and the time they took, of whatever sort.
     pub fn waits(&self) -> (u64, u64) {
         match self {

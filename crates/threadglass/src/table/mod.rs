@@ -6,9 +6,13 @@
 mod read;
 mod scale;
 mod since;
+#[cfg(feature = "agent")]
+mod stacks;
 mod stats;
 
 pub use since::Tracked;
+#[cfg(feature = "agent")]
+pub(crate) use stacks::WaitSample;
 
 use crate::elf::Image;
 use crate::limits::Limits;

@@ -6,8 +6,8 @@ use super::watch::Contention;
 use crate::Pid;
 use crate::act::inject::{InjectError, Options};
 use crate::act::{ControllerSlot, LiveWriter};
-use crate::look::{Names, Scope, look};
-use crate::model::{ContentionReport, Remedy, SCHEMA, Snapshot};
+use crate::look::{Look, Names, Scope, Stacks};
+use crate::model::{ContentionReport, Remedy, SCHEMA, Snapshot, Thread};
 use crate::sys::interrupt::Interrupt;
 use crate::table::{Agent, TrackError};
 use crate::target::{Denial, Live, TargetError};
@@ -21,6 +21,8 @@ const NAMES: Duration = Duration::from_secs(1);
 /// After a look that is more than the agent's counts, the pause is this many times as long as the look: the program has
 /// a better use for the CPUs.
 const REST: u32 = 30;
+/// Threads whose stacks are read with the names.
+const MOST_STACKS: usize = 256;
 /// A command that was just started has its agent by then.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -98,15 +100,22 @@ pub fn contend(
     interrupt: &Interrupt,
     mut progress: Option<Progress<'_>>,
 ) -> Result<ContentionReport, ContendError> {
+    let asked = Instant::now();
     let injected = match &whose {
         Contender::Process(pid, options) => attach(*pid, options)?,
         Contender::Command(_) => None,
     };
     let mut watch = ContentionWatch::begin(&mut whose, interrupt)?;
     let has_lease = injected.is_none();
+    // Waits that had begun before the hooks were set, or the agent was switched on, are none of the agent's.
+    watch.is_unseen = match &injected {
+        Some(injected) => injected.pause.is_some(),
+        None => !watch.counted.agent.is_on(),
+    };
     if has_lease {
         watch.want()?;
     }
+    watch.sample();
     let began = Instant::now();
     // Nobody knows when a command ends; otherwise names are wanted when something is shown.
     if progress.is_none() && whose.is_running() {
@@ -120,6 +129,9 @@ pub fn contend(
         }
         if has_lease {
             let _ = watch.want();
+        }
+        if is_last {
+            watch.next_sample = began;
         }
         watch.sample();
         if is_last || Instant::now() >= watch.next_names {
@@ -136,7 +148,7 @@ pub fn contend(
     }
     watch.unwant();
     let tracked = injected.map(crate::act::inject::Injected::finish);
-    Ok(ContentionReport { tracked, ..watch.report(limit) })
+    Ok(ContentionReport { tracked, run_seconds: asked.elapsed().as_secs_f64(), ..watch.report(limit) })
 }
 
 /// A program that is watched, and what was seen of it so far.
@@ -148,6 +160,8 @@ struct ContentionWatch {
     names: Option<Snapshot>,
     next_sample: Instant,
     next_names: Instant,
+    /// Whether waits that were open at the beginning are not seen by the agent.
+    is_unseen: bool,
 }
 
 impl ContentionWatch {
@@ -174,8 +188,9 @@ impl ContentionWatch {
         }
         let agent = Agent::find(&live)?.ok_or(ContendError::NoAgent(pid))?;
         let counted = Contention::begin(agent, &live, is_running);
-        let (now, samples) = (Instant::now(), Samples::default());
-        Ok(Self { live, place: None, counted, samples, names: None, next_sample: now, next_names: now })
+        let (now, samples) = (Instant::now(), Samples::new(counted.began()));
+        let is_unseen = false;
+        Ok(Self { live, place: None, counted, samples, names: None, next_sample: now, next_names: now, is_unseen })
     }
 
     /// An agent that was loaded without being switched on counts while somebody wants it to.
@@ -195,7 +210,7 @@ impl ContentionWatch {
     fn sample(&mut self) {
         let now = Instant::now();
         if now >= self.next_sample {
-            self.samples.look(&self.live);
+            self.samples.look(&self.live, self.is_unseen);
             self.next_sample = now + now.elapsed() * REST;
         }
     }
@@ -206,9 +221,18 @@ impl ContentionWatch {
         let Ok(live) = Live::open(self.live.pid()) else { return false };
         self.live = live;
         let now = Instant::now();
-        if let Ok(snapshot) = look(&self.live, Scope::All, Names::Findings) {
+        let look = Look::new(&self.live);
+        if let Ok(snapshot) = look.take(Scope::All, Names::Findings) {
+            let is_waiting = |thread: &&Thread| thread.waits_for.is_some();
+            let waiting = snapshot.threads.iter().filter(is_waiting).take(MOST_STACKS).cloned().collect();
+            let mut waiting = Snapshot { threads: waiting, objects: Vec::new(), ..snapshot.clone() };
+            // The C library's own lines take long to read, and nobody sees them.
+            let mut stacks = Stacks::new(&look).without_libc_lines();
+            stacks.read(&waiting.threads, &mut waiting.gaps);
+            stacks.finish(&mut waiting);
+            self.samples.open.see_stacks(&waiting.threads);
             self.names = Some(snapshot);
-            self.counted.name_functions(&self.live);
+            self.counted.name_functions(&look);
         }
         self.next_names = now + (now.elapsed() * REST).max(NAMES);
         true
@@ -219,7 +243,8 @@ impl ContentionWatch {
         ContentionReport {
             schema: SCHEMA,
             seconds: self.counted.span().as_secs_f64(),
-            locks: self.counted.worst(names, limit),
+            run_seconds: self.counted.span().as_secs_f64(),
+            locks: self.counted.worst(&self.samples.open, names, limit),
             looks: self.samples.looks,
             sampled: self.samples.worst(&self.counted, names, limit),
             tracked: None,

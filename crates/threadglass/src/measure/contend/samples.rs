@@ -1,5 +1,6 @@
 //! Locks that the agent cannot count, because they do not pass through the C library: who was seen waiting for them.
 
+use super::open::OpenWaits;
 use super::watch::{Contention, name_of};
 use crate::look::{Look, Names, Scope};
 use crate::measure::bounded;
@@ -7,6 +8,7 @@ use crate::model::{Family, Frame, Sampled, Snapshot, SyncKind};
 use crate::target::{Library, Target};
 use crate::{RemoteAddr, runtimes};
 use std::collections::HashMap;
+use std::time::Instant;
 
 /// One look in this many reads stacks.
 const STACKS_EVERY: u64 = 5;
@@ -22,18 +24,25 @@ struct SampledLock {
 }
 
 /// What was seen so far.
-#[derive(Default)]
 pub(super) struct Samples {
     pub(super) looks: u64,
     seen: HashMap<(RemoteAddr, SyncKind, Family), SampledLock>,
+    /// What is seen of those that the agent does count.
+    pub(super) open: OpenWaits,
 }
 
 impl Samples {
-    /// Looks once. Nothing is stopped.
-    pub(super) fn look(&mut self, target: &dyn Target) {
+    pub(super) fn new(began: Instant) -> Self {
+        Self { looks: 0, seen: HashMap::new(), open: OpenWaits::new(began) }
+    }
+
+    /// Looks once. Nothing is stopped. `is_unseen` says of the first look whether waits had begun before the agent could see
+    /// them.
+    pub(super) fn look(&mut self, target: &dyn Target, is_unseen: bool) {
         let _look = target.limits().begin();
         let look = Look::new(target);
         let Ok(mut snapshot) = look.take(Scope::Waited, Names::None) else { return };
+        self.open.add(&snapshot, &look.facts(), self.looks == 0, is_unseen);
         self.looks += 1;
         // What libc has is counted, and a parked thread waits for work.
         snapshot.objects.retain(|object| {

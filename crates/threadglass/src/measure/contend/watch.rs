@@ -1,11 +1,14 @@
 //! Contention over a stretch of time.
 
+use super::callers::{Callers, wait_stack};
+use super::open::OpenWaits;
 use crate::RemoteAddr;
 use crate::look::Look;
-use crate::model::{Contended, Snapshot, SyncKind, SyncStats};
+use crate::model::{Contended, HeldIn, Snapshot, SyncKind, SyncStats, WaitSite};
 use crate::runtimes::glibc::locks::size_of;
 use crate::table::{Agent, MOST_KEPT, Tracked};
 use crate::target::Target;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -13,6 +16,7 @@ use std::time::{Duration, Instant};
 const LARGEST: u64 = 56;
 
 /// What was counted of one object.
+#[derive(Clone)]
 struct CountedLock {
     address: RemoteAddr,
     kind: SyncKind,
@@ -27,6 +31,7 @@ pub(super) struct Contention {
     looked: Instant,
     rows: Vec<CountedLock>,
     functions: HashMap<RemoteAddr, String>,
+    callers: Callers,
 }
 
 impl Contention {
@@ -37,7 +42,8 @@ impl Contention {
         let objects = if is_running { agent.objects(target) } else { Vec::new() };
         let start = objects.into_iter().map(|tracked| (tracked.address, tracked)).collect();
         let now = Instant::now();
-        Self { agent, start, began: now, looked: now, rows: Vec::new(), functions: HashMap::new() }
+        let callers = Callers::begin(&agent, is_running);
+        Self { agent, start, began: now, looked: now, rows: Vec::new(), functions: HashMap::new(), callers }
     }
 
     /// Looks again; `false` if there is nothing to be seen any more.
@@ -58,17 +64,23 @@ impl Contention {
             return false;
         }
         self.rows = rows;
+        // Of now: the stack of a wait that is among these was taken before it was counted.
+        if let Some(agent) = self.agent.again(target) {
+            self.callers.read(&agent, target);
+        }
         self.looked = Instant::now();
         true
     }
 
     /// Names the functions that have waited and made others wait, while the program is there to tell.
-    pub(super) fn name_functions(&mut self, target: &dyn Target) {
-        let _look = target.limits().begin();
-        let symbols = Look::new(target).symbolizer();
+    pub(super) fn name_functions(&mut self, look: &Look<'_>) {
+        let _look = look.target.limits().begin();
+        let symbols = look.symbolizer();
         let contentions = self.rows.iter().filter_map(|row| row.stats.contention());
         let sites = contentions.flat_map(|contention| &contention.sites);
-        for address in sites.flat_map(|site| [Some(site.waiter), site.holder]).flatten() {
+        let sites: Vec<RemoteAddr> = sites.flat_map(|site| [Some(site.waiter), site.holder]).flatten().collect();
+        self.callers.name(look, &sites);
+        for address in sites {
             if self.functions.contains_key(&address) {
                 continue;
             }
@@ -94,29 +106,76 @@ impl Contention {
         self.looked - self.began
     }
 
+    /// When it began.
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
     /// The objects with the longest waits, with names. Waits for a condition, a barrier or a semaphore come after
     /// those for locks: most of them are idleness.
-    pub(super) fn worst(&self, names: Option<&Snapshot>, limit: usize) -> Vec<Contended> {
+    pub(super) fn worst(&self, open: &OpenWaits, names: Option<&Snapshot>, limit: usize) -> Vec<Contended> {
         use SyncKind::{Mutex, Rwlock, Spinlock};
-        let mut rows: Vec<&CountedLock> = self.rows.iter().collect();
-        rows.sort_by_key(|row| {
-            (!matches!(row.kind, Mutex | Rwlock | Spinlock), std::cmp::Reverse(row.stats.waits().1), row.address)
+        let mut opens = open.all();
+        let mut rows: Vec<(CountedLock, (u64, u64))> = Vec::new();
+        for row in &self.rows {
+            rows.push((row.clone(), opens.remove(&(row.address, row.kind)).unwrap_or_default()));
+        }
+        let uncounted = opens.into_iter().filter_map(|((address, kind), open)| {
+            Some((CountedLock { address, kind, stats: SyncStats::none(kind)? }, open))
         });
+        rows.extend(uncounted);
+        rows.sort_by_key(|(row, (_, open_ns))| {
+            let waited = row.stats.waits().1.saturating_add(*open_ns);
+            (!matches!(row.kind, Mutex | Rwlock | Spinlock), Reverse(waited), row.address)
+        });
+        rows.into_iter().take(limit).map(|(row, opened)| self.contended(row, opened, open, names)).collect()
+    }
+
+    fn contended(
+        &self,
+        row: CountedLock,
+        (open_waits, open_wait_ns): (u64, u64),
+        open: &OpenWaits,
+        names: Option<&Snapshot>,
+    ) -> Contended {
         let at = |address: RemoteAddr| self.functions.get(&address).cloned().unwrap_or_else(|| address.to_string());
-        let contended = |row: &CountedLock| {
-            let (waits, wait_ns) = row.stats.waits();
-            let sites = row.stats.contention().map_or(&[][..], |contention| &contention.sites);
-            Contended {
-                address: row.address,
-                kind: row.kind,
-                name: name_of(names, row.address),
-                waits,
-                wait_ns,
-                stats: row.stats.clone(),
-                sites: sites.iter().map(|site| (at(site.waiter), site.holder.map(at), site.time_ns)).collect(),
+        let (waits, wait_ns) = row.stats.waits();
+        let sites = row.stats.contention().map_or(&[][..], |contention| &contention.sites);
+        let mut waited_in = self.callers.of(row.address);
+        if waited_in.is_empty() {
+            let by_site = |site: &WaitSite| wait_stack(site.time_ns, vec![self.callers.frame(site.waiter)]);
+            waited_in = sites.iter().map(by_site).collect();
+        }
+        waited_in.extend(open.waited_in((row.address, row.kind)));
+        waited_in.sort_by_key(|stack| Reverse(stack.time_ns));
+        Contended {
+            address: row.address,
+            kind: row.kind,
+            name: name_of(names, row.address),
+            waits,
+            wait_ns,
+            sites: sites.iter().map(|site| (at(site.waiter), site.holder.map(at), site.time_ns)).collect(),
+            open_waits,
+            open_wait_ns,
+            waited_in,
+            held_in: self.held_in(sites),
+            holders_did: open.holders_did(row.address),
+            stats: row.stats,
+        }
+    }
+
+    /// Where those had taken a lock who made others wait.
+    fn held_in(&self, sites: &[WaitSite]) -> Vec<HeldIn> {
+        let mut times: HashMap<RemoteAddr, u64> = HashMap::new();
+        for site in sites {
+            if let Some(holder) = site.holder {
+                *times.entry(holder).or_default() += site.time_ns;
             }
-        };
-        rows.into_iter().take(limit).map(contended).collect()
+        }
+        let held = times.into_iter().map(|(site, time_ns)| HeldIn { time_ns, frame: self.callers.frame(site) });
+        let mut held: Vec<HeldIn> = held.collect();
+        held.sort_by_key(|held| (Reverse(held.time_ns), held.frame.pc));
+        held
     }
 }
 
