@@ -39,6 +39,7 @@ test-matrix:
 	scripts/install-test-deps
 	scripts/glibc-roots target/glibc-roots
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc --test stacks --test track --test track_deep --test inject version -- --nocapture
+	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p threadglass --test inject_alone version -- --nocapture
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p libc_db --test clients every_glibc_version
 
 # Thousands of looks at programs that are busy with their locks: no false alarm. A server under load with the agent in
@@ -48,6 +49,7 @@ soak:
 	TG_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release -p tglass --test track server -- --nocapture
 	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
 	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject -- --nocapture a_program_that_does
+	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject_alone -- --nocapture
 	TG_ROUNDS=200 TG_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p tglass --test inject -- --nocapture killed a_real
 	$(CARGO) build --release -p tglass && scripts/soak-container target/release/tglass
 

@@ -58,3 +58,14 @@ fn tracking_puts_the_agent_into_a_program_that_runs() {
     let answer = Answer::of(command);
     assert_eq!(answer.code, Some(0), "{}{}", answer.text(), answer.stderr);
 }
+
+/// The moment at which a debugger would switch it on: no thread was created yet.
+#[test]
+fn tracking_begins_in_a_program_with_one_thread() {
+    let fixture = Fixture::new("inject_alone.c");
+    let client = Source::new("track_alone.c").flags(&[]).with_libc_db().build();
+    let mut command = Command::new(&client);
+    command.arg(fixture.pid().to_string()).arg(fixture.truth()["mutex"].as_str().unwrap_or_default());
+    let answer = Answer::of(command);
+    assert_eq!(answer.code, Some(0), "{}{}", answer.text(), answer.stderr);
+}

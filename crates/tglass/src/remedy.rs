@@ -71,6 +71,7 @@ fn words(remedy: Remedy) -> String {
         Remedy::UseOtherVersion => "use the tglass that started it",
         Remedy::LargerTable => "`tglass run --size N`",
         Remedy::Force => "--force does it anyway",
+        Remedy::ForceSingle => "--force-single tracks it with a second thread: see docs/track.md",
         Remedy::ForceAtRisk => "--force tries anyway",
         Remedy::DetachDebugger => "detach the debugger",
     };

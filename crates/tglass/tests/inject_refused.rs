@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Instant;
-use testkit::{Build, Fixture, Freezer, Signal, Tool, Variant, ensure, signal, wait_asleep};
+use testkit::{
+    Build, Fixture, Freezer, Signal, Tool, Value, Variant, ensure, serde_json, signal, wait_asleep,
+};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -94,4 +96,38 @@ fn a_process_that_ends_meanwhile_has_ended() {
             ensure(is_right, || format!("{command:?}, step {step} of {whole:?}: {said}")).unwrap();
         }
     }
+}
+
+/// The only thread of a program, and a tool that is killed at every step: the thread goes on, and nothing is half done.
+#[test]
+fn the_tool_may_be_killed_while_it_holds_the_only_thread() {
+    let test = "the_tool_may_be_killed_while_it_holds_the_only_thread";
+    if !testkit::have(test, "strace") || !testkit::can_trace(test) {
+        return;
+    }
+    let program = built("inject_alone.c");
+    let mut killed = 0;
+    for number in 1..=60 {
+        let mut fixture = Fixture::start(&program, &[]);
+        let kill = format!("inject=ptrace,pwrite64:signal=KILL:when={number}");
+        let mut command = std::process::Command::new("strace");
+        command.args(["-f", "-o", "/dev/null", "-e", "trace=ptrace,pwrite64", "-e", &kill]);
+        command.arg(env!("CARGO_BIN_EXE_tglass"));
+        command.args(["contend", &fixture.pid().to_string(), "-d", "1ms", "--force-single"]);
+        let was_killed = testkit::Answer::of(command).code != Some(0);
+        killed += u32::from(was_killed);
+        testkit::eventually("no thread of ours should stay", || testkit::agent_threads(fixture.pid()) == 0);
+        let mut ask = || -> Value { serde_json::from_str(&fixture.ask("progress")).expect("JSON") };
+        let before = ask();
+        testkit::eventually("it should go on", || {
+            let now = ask();
+            assert_eq!(now["violations"], 0, "kill {number}: {now}");
+            now["rounds"].as_u64() > before["rounds"].as_u64()
+        });
+        // How many calls there are depends on how often it was tried.
+        if !was_killed && number > 20 {
+            break;
+        }
+    }
+    assert!(killed > 10, "{killed} kills");
 }

@@ -139,7 +139,7 @@ pub(crate) struct Inside {
 fn by_injection(session: &Session, pid: Pid, on: bool) -> Result<HashMap<RemoteAddr, Tracked>, Option<InjectError>> {
     let mut place = lock(&session.inside);
     if on && place.is_none() {
-        let attached = inject::attach(pid, &inject::Options::default());
+        let attached = inject::attach(pid, &inject::Options { single: true, ..inject::Options::default() });
         let live = Live::open(pid).map_err(|_| None)?;
         let injected = match attached {
             Ok(injected) => Some(injected),

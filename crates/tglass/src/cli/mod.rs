@@ -340,6 +340,9 @@ pub struct LocksArgs {
     /// With --track: inject the agent even if seccomp filters may kill the process, or its memory is locked
     #[arg(long, requires = "track")]
     pub force: bool,
+    /// With --track: inject the agent into a program with one thread too, which then has a second thread
+    #[arg(long, requires = "track")]
+    pub force_single: bool,
     /// Print whole lines, whatever the width of the terminal
     #[arg(long)]
     pub wide: bool,
@@ -382,6 +385,9 @@ pub struct InjectArgs {
     /// Inject the agent even if seccomp filters may kill the process, or its memory is locked
     #[arg(long)]
     pub force: bool,
+    /// Inject the agent into a program with one thread too, which then has a second thread
+    #[arg(long)]
+    pub force_single: bool,
 }
 
 #[derive(Debug, Args)]

@@ -16,9 +16,9 @@ pub fn run(args: &ContendArgs) -> Result<ExitCode> {
     let whose = match &mut child {
         Some(child) => Contender::Command(child),
         None => {
-            let InjectArgs { exact, size, force } = args.inject;
+            let InjectArgs { exact, size, force, force_single: single } = args.inject;
             let pid = target::process(args.process.clone().or(args.pid.map(TargetWord::Pid)), "contend")?;
-            Contender::Process(pid, Options { exact, size, force })
+            Contender::Process(pid, Options { exact, size, force, single })
         }
     };
     // The command is not to inherit it.

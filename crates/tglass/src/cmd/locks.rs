@@ -40,7 +40,7 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
 }
 
 fn count(args: &LocksArgs, pid: Pid, time: Duration, interrupt: &Interrupt) -> Result<Counting> {
-    let options = Options { force: args.force, ..Options::default() };
+    let options = Options { force: args.force, single: args.force_single, ..Options::default() };
     Ok(Counting::for_time(pid, &options, time, interrupt)?)
 }
 

@@ -57,6 +57,8 @@ pub enum Remedy {
     LargerTable,
     /// Do it although it costs.
     Force,
+    /// Do it although there is one thread.
+    ForceSingle,
     /// Try it although it may fail.
     ForceAtRisk,
     /// Detach the debugger.

@@ -29,9 +29,10 @@ const fn open(directory: u64) -> Args {
 /// What the victim, the stub, libc (to make a thread and to load an object) and the agent do, each call in all its forms.
 /// A test has a program record what really happens, and compares.
 const NEEDED: &[(i64, &[Args])] = &[
-    // The stopped thread: memory at a place of ours, at the place of what was left there, anywhere; a thread.
+    // The stopped thread: memory at a place of ours, at the place of what was left there, anywhere; a thread (for whose end the
+    // only thread of a program waits).
     (syscall::MMAP, &[map(5, 0x10_0022), map(5, 0x32), map(5, 0x22)]),
-    (syscall::CLONE, &[arg(0, 0x2d_0f00)]),
+    (syscall::CLONE, &[arg(0, 0x2d_0f00), arg(0, 0x2d_4f00)]),
     (syscall::MUNMAP, &[ANY]),
     (syscall::RT_SIGRETURN, &[ANY]),
     (syscall::RESTART_SYSCALL, &[ANY]),

@@ -3,6 +3,7 @@
 //! It may hold any lock, so it runs nothing but two system calls. At every moment between them we may be killed:
 //! see `arch::signal_frame`.
 
+use super::alone::Alone;
 use super::code::{self, LibcCode};
 use super::places::{self, Leftover};
 use super::room::{AgentRequest, Room, SharedWords, shared};
@@ -24,11 +25,16 @@ use crate::target::{CAP_SYS_ADMIN, Live, Target, has_capability};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};
+use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use table::control::{Mail, go, step};
 
 /// VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, CHILD_CLEARTID: a thread like others.
 const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x20_0000;
+/// CLONE_VFORK: the thread that makes another is kept in the kernel until that has ended.
+const AND_WAIT: u64 = 0x4000;
 
 /// How often a call that was stopped in the middle is made again.
 const TRIES: usize = 64;
@@ -156,11 +162,11 @@ impl<'a> Hijacked<'a> {
         map(0, room.size, 0)
     }
 
-    /// A raw thread in memory that is filled.
-    fn clone_into(&self, start: RemoteAddr) -> Result<u64, InjectError> {
+    /// A raw thread in memory that is filled, with more flags.
+    fn clone_into(&self, start: RemoteAddr, more: u64) -> Result<u64, InjectError> {
         let Prepared { layout, room, .. } = self.prepared;
         let tcb = start.offset(room.tcb);
-        let args = [THREAD, room.entry(start).0, 0, tcb.offset(layout.tid).0, tcb.0, 0];
+        let args = [THREAD | more, room.entry(start).0, 0, tcb.offset(layout.tid).0, tcb.0, 0];
         self.call(syscall::CLONE, args, Room::mail(start).0)
     }
 
@@ -197,8 +203,13 @@ fn general_registers(stopped: &StoppedThread) -> Result<GeneralRegisters, Inject
     GeneralRegisters::from_bytes(&stopped.registers(RegisterSet::General)?).ok_or(InjectError::NoVictim)
 }
 
-/// **Stops** a thread, makes a raw thread by it, and lets it go.
-pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim) -> Result<MadeThread, InjectError> {
+/// **Stops** a thread, makes a raw thread by it, and lets it go. The only thread of a program is let go at once where
+/// something is half done, and stays until the raw thread has ended elsewhere.
+pub(super) fn make_thread(
+    prepared: &Prepared<'_>,
+    victim: &Victim,
+    alone: Option<&Alone<'_>>,
+) -> Result<MadeThread, InjectError> {
     let live = prepared.live;
     let shared = shared(live, victim.pointer).ok_or(InjectError::NoVictim)?;
     let hurry = Hurry::new();
@@ -209,9 +220,15 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim) -> Result<Ma
     let begun = stopped.asked();
     // It goes by numbers up to here. Now that one of its threads is ours, they cannot become another process's.
     live.check_identity()?;
+    if alone.is_some_and(|alone| !alone.is_safe(&stopped)) {
+        return Err(InjectError::InLibc(live.pid()));
+    }
     let hijacked = Hijacked::new(prepared, victim, &stopped)?;
     let (start, size) = hijacked.map()?;
-    let made = hijacked.fill((start, size), shared).and_then(|()| hijacked.clone_into(start));
+    let made = hijacked.fill((start, size), shared).and_then(|()| match alone {
+        None => hijacked.clone_into(start, 0),
+        Some(_) => answering(live, &prepared.mem, start, || hijacked.clone_into(start, AND_WAIT)),
+    });
     if made.is_err() {
         let _ = hijacked.call(syscall::MUNMAP, [start.0, size, 0, 0, 0, 0], 0);
     }
@@ -221,6 +238,39 @@ pub(super) fn make_thread(prepared: &Prepared<'_>, victim: &Victim) -> Result<Ma
     let pause = begun.elapsed();
     drop(hurry);
     made.map(|_| MadeThread { start, pause, interrupted })
+}
+
+/// Runs `act`, and meanwhile tells a raw thread that could not create another that this is known: it waits for that, and the
+/// thread that `act` waits for waits for it.
+fn answering<R>(
+    live: &Live,
+    mem: &File,
+    start: RemoteAddr,
+    act: impl FnOnce() -> Result<R, InjectError>,
+) -> Result<R, InjectError> {
+    let has_failed = AtomicBool::new(false);
+    let is_done = AtomicBool::new(false);
+    let mail = Room::mail(start);
+    let at = |field: usize| mail.offset(field as u64);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                if live.read_u32(at(offset_of!(Mail, state))) == Ok(step::NO_THREAD) {
+                    has_failed.store(true, Ordering::Relaxed);
+                    let _ = super::write(mem, at(offset_of!(Mail, go)), &go::AWAY.to_le_bytes());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let result = act();
+        is_done.store(true, Ordering::Relaxed);
+        result
+    })
+    .and_then(|result| match has_failed.into_inner() {
+        // It has given its memory back.
+        true => Err(InjectError::Inside(super::NO_THREAD)),
+        false => Ok(result),
+    })
 }
 
 /// **Stops** a thread whose seccomp filters, which its new threads inherit, allow all that is to be done. It may have
@@ -322,7 +372,7 @@ mod tests {
         let hijacked = std::mem::ManuallyDrop::new(Hijacked::new(&prepared, &victim, &stopped).unwrap());
         let place = hijacked.map().unwrap();
         hijacked.fill(place, shared(live, victim.pointer).unwrap()).unwrap();
-        hijacked.clone_into(place.0).unwrap();
+        hijacked.clone_into(place.0, 0).unwrap();
         // As another tool would, for which an agent is at work already.
         let go = Room::mail(place.0).offset(std::mem::offset_of!(table::control::Mail, go) as u64);
         prepared.mem.write_all_at(&table::control::go::AWAY.to_le_bytes(), go.0).unwrap();

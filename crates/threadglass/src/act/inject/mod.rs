@@ -9,6 +9,7 @@
 //! **What it will not do:** load anything on a thread that was hijacked (it may hold the very lock), stop a thread whose
 //! system call would return early, or leave a thread that depends on us.
 
+mod alone;
 mod calls;
 mod code;
 mod control;
@@ -32,8 +33,9 @@ use crate::runtimes::{u32_at, u64_at};
 use crate::table::TrackError;
 use crate::target::{Live, TargetError};
 use crate::{Pid, RemoteAddr};
+use alone::Alone;
 use control::Control;
-use hijack::Prepared;
+use hijack::{MadeThread, Prepared};
 use nix::errno::Errno;
 use room::Room;
 use std::fs::File;
@@ -42,6 +44,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use table::control::{MAIL_SIZE, Mail, attached, go, step};
 use turn::Turn;
+use victim::Victim;
 
 /// How it is to be done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +55,8 @@ pub struct Options {
     pub size: Option<u64>,
     /// Although it may kill a program with seccomp filters, or lock much memory.
     pub force: bool,
+    /// Also into a program with one thread, which has a second one from then on.
+    pub single: bool,
 }
 
 /// Why the agent is not in the program.
@@ -66,6 +71,15 @@ pub enum InjectError {
     /// A function is missing.
     #[error("the program's C library lacks {0} (a program without threads, or a libc before 2.31)")]
     Missing(&'static str),
+    /// It has one thread.
+    #[error("process {0} has only one thread: no thread waits for its locks")]
+    Single(Pid),
+    /// Its one thread was never where nothing is half done.
+    #[error(
+        "the one thread of process {0} was inside the C library, or where its stack could not be followed, each time that it \
+         was stopped: a second thread must not come then (try again)"
+    )]
+    InLibc(Pid),
     /// No thread can be stopped without noticing it.
     #[error("every thread is in a system call that a stop would interrupt (try again)")]
     NoVictim,
@@ -140,6 +154,7 @@ impl InjectError {
     /// What could be done, where that takes a command of the face.
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
+            Self::Single(_) => Some(Remedy::ForceSingle),
             Self::Locked(_) => Some(Remedy::Force),
             Self::NoMemory(..) | Self::Seccomp(..) => Some(Remedy::ForceAtRisk),
             Self::Control(error) => error.remedy(),
@@ -164,6 +179,8 @@ fn refused(number: i64, errno: Errno) -> String {
 /// How long an injection waits for the program, all in all: locks of the allocator and the loader may be waited for, and a
 /// program may be slow at every step on purpose.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Why there is no agent if `pthread_create` fails.
+const NO_THREAD: &str = "the program could not create a thread";
 /// How many threads are tried after one look, and how many looks are taken.
 const TRIES: usize = 16;
 
@@ -206,13 +223,16 @@ fn find_or_load(pid: Pid, options: &Options) -> Result<Injected, InjectError> {
 
 /// Learns everything first; then stops a thread.
 fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) -> Result<Injected, InjectError> {
-    refuse::check(live, options.force)?;
+    let is_single = refuse::check(live, options)?;
     let prepared = Prepared::new(live, there.map(|control| control.attach), options)?;
+    if is_single {
+        return load_alone(&prepared, &Alone::new(live)?, until);
+    }
     let mut filtered = None;
     for _ in 0..TRIES {
         let snapshot = look(live, Scope::Threads, Names::None)?;
         for victim in victim::candidates(live, &snapshot).into_iter().take(TRIES) {
-            let made = match hijack::make_thread(&prepared, &victim) {
+            let made = match hijack::make_thread(&prepared, &victim, None) {
                 // It moved to another stack, or has ended.
                 Err(InjectError::NoVictim | InjectError::Control(ControlError::NoThread(..))) => continue,
                 // Another may be in a call that it may repeat.
@@ -222,15 +242,57 @@ fn load(live: &Live, there: Option<Control>, options: &Options, until: Instant) 
                 }
                 made => made?,
             };
-            let mut injected = settle(&prepared, made.start, until)?;
-            injected.pause = Some(made.pause);
-            injected.interrupted = made.interrupted;
-            injected.victim = Some(victim.lwp);
-            return Ok(injected);
+            return follow(&prepared, &victim, &made, until);
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     Err(filtered.map_or(InjectError::NoVictim, |danger| InjectError::Seccomp(live.pid(), danger)))
+}
+
+/// How long a program's one thread is waited for to be where it may be stopped.
+const ALONE: Duration = Duration::from_secs(1);
+
+/// The same for a program with one thread: it is stopped again and again for a while, until nothing is half done.
+fn load_alone(prepared: &Prepared<'_>, alone: &Alone<'_>, until: Instant) -> Result<Injected, InjectError> {
+    let live = prepared.live;
+    let begun = Instant::now();
+    let mut refused = InjectError::NoVictim;
+    for again in 1.. {
+        let snapshot = look(live, Scope::Threads, Names::None)?;
+        // Most of a second is for stops: a look takes longer.
+        for victim in victim::candidates(live, &snapshot) {
+            let until_look = Instant::now() + ALONE / 8;
+            while Instant::now() < until_look {
+                if alone.is_stoppable(&victim) {
+                    match hijack::make_thread(prepared, &victim, Some(alone)) {
+                        Err(error @ InjectError::InLibc(_)) => refused = error,
+                        Err(InjectError::NoVictim) => {}
+                        made => return follow(prepared, &victim, &made?, until),
+                    }
+                }
+                // Of different lengths, so that no rhythm of the program's is met again and again.
+                std::thread::sleep(Duration::from_micros(300 + 170 * (again % 7)));
+            }
+        }
+        if begun.elapsed() > ALONE {
+            break;
+        }
+    }
+    Err(refused)
+}
+
+/// Follows the new thread, and says what was done.
+fn follow(
+    prepared: &Prepared<'_>,
+    victim: &Victim,
+    made: &MadeThread,
+    until: Instant,
+) -> Result<Injected, InjectError> {
+    let mut injected = settle(prepared, made.start, until)?;
+    injected.pause = Some(made.pause);
+    injected.interrupted = made.interrupted;
+    injected.victim = Some(victim.lwp);
+    Ok(injected)
 }
 
 /// Follows the threads inside, whose memory begins at `start`, until the agent is at work.
@@ -268,7 +330,7 @@ fn settle(prepared: &Prepared<'_>, start: RemoteAddr, until: Instant) -> Result<
             failed if failed >= step::FAILED => {
                 let _ = tell(go::AWAY);
                 return Err(InjectError::Inside(match failed {
-                    step::NO_THREAD => "the program could not create a thread",
+                    step::NO_THREAD => NO_THREAD,
                     step::NO_FILE => "the program could not create a file in memory (memfd_create)",
                     step::NOT_LOADED => {
                         "the program's loader refused the agent (is /proc mounted where the program is, and may memory \

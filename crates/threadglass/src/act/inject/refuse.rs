@@ -1,6 +1,6 @@
 //! Which processes are left alone, and why: told before anything is changed.
 
-use super::{InjectError, calls, spare};
+use super::{InjectError, Options, calls, spare};
 use crate::act::fits::{is_sanitizer, misfit_file};
 use crate::elf::Image;
 use crate::memory::Memory;
@@ -14,7 +14,9 @@ use std::collections::HashSet;
 const LOCKED: u64 = 1 << 20;
 
 /// Why nothing may be put into this process.
-pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
+/// Otherwise whether the C library takes it for a process with one thread.
+pub(super) fn check(live: &Live, options: &Options) -> Result<bool, InjectError> {
+    let force = options.force;
     let pid = live.pid();
     let misfit = |why: &str| Err(InjectError::Misfit(why.to_owned()));
     if let Some(denial) = live.denial() {
@@ -43,8 +45,8 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         Some(word) => word as u8 != 0,
         None => live.lwps()?.len() < 2,
     };
-    if is_single {
-        return misfit(&format!("process {pid} has only one thread: no thread waits for its locks"));
+    if is_single && !options.single {
+        return Err(InjectError::Single(pid));
     }
     // Its own thread writes the file that is loaded.
     let limits = std::fs::read(format!("/proc/{pid}/limits")).unwrap_or_default();
@@ -79,7 +81,10 @@ pub(super) fn check(live: &Live, force: bool) -> Result<(), InjectError> {
         let group = left.group.display().to_string();
         return Err(InjectError::NoMemory(pid, left.bytes >> 10, left.limit >> 10, group, spare::NEEDED >> 10));
     }
-    if force { Ok(()) } else { check_filters(live, &threads) }
+    if !force {
+        check_filters(live, &threads)?;
+    }
+    Ok(is_single)
 }
 
 /// Threads whose filters are read. The rest have the filters of a thread that has as many.

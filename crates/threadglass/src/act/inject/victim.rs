@@ -48,16 +48,18 @@ fn rank(live: &Live, snapshot: &Snapshot, thread: &Thread) -> Option<u8> {
         syscall::FUTEX => Some(6),
         syscall::PAUSE | syscall::WAIT4 | syscall::RT_SIGSUSPEND | syscall::WAITID => Some(2),
         // Of anything but a socket, which may have a time limit
-        syscall::READ => {
-            // Its own: those of a leader that has left by pthread_exit are closed, and it may have a table to itself.
-            let link = format!("/proc/{}/task/{}/fd/{}", live.pid(), thread.lwp?, call.args[0] as u32);
-            let link = std::fs::read_link(link).ok()?;
-            (!link.as_os_str().as_encoded_bytes().starts_with(b"socket:")).then_some(2)
-        }
+        syscall::READ => (!is_socket(live, thread.lwp?, call.args[0])).then_some(2),
         // How much time is left is remembered.
         syscall::POLL | syscall::NANOSLEEP | syscall::CLOCK_NANOSLEEP => Some(3),
         _ => None,
     }
+}
+
+/// Whether a descriptor of a thread may be a socket. Its own is asked: those of a leader that has left by pthread_exit are
+/// closed, and a thread may have a table to itself.
+pub(super) fn is_socket(live: &Live, lwp: Lwp, descriptor: u64) -> bool {
+    let link = std::fs::read_link(format!("/proc/{}/task/{lwp}/fd/{}", live.pid(), descriptor as u32));
+    link.map_or(true, |link| link.as_os_str().as_encoded_bytes().starts_with(b"socket:"))
 }
 
 /// The threads that could be stopped, the best first. None but those that stand on a stack of their own are: what is
