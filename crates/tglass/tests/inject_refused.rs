@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Instant;
-use testkit::{
-    Build, Fixture, Freezer, Signal, Tool, Value, Variant, ensure, serde_json, signal, wait_asleep,
-};
+use testkit::{Build, Fixture, Freezer, Signal, Tool, Value, Variant, ensure, serde_json, signal, wait_asleep};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))

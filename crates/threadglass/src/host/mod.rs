@@ -7,8 +7,8 @@ mod file_locks;
 mod sockets;
 
 pub(crate) use descriptors::{OpenEnd, ends_of_pipe, holders_of};
-pub(crate) use file_locks::{FileLockHolder, lock_holders};
-pub(crate) use sockets::{Socket, socket};
+pub(crate) use file_locks::lock_holders;
+pub(crate) use sockets::socket;
 
 use crate::Pid;
 

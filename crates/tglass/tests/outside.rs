@@ -1,0 +1,79 @@
+//! `tglass why` on waits that leave the process: who is at the other end, and circles of processes.
+
+use testkit::{Build, Fixture, Tool, Value, any_of, ensure, threads};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+/// What `why` says of a scene, once its process has gone to sleep, and the process at the other end.
+fn scene(name: &str, check: impl Fn(&Value, i64) -> Result<(), String>) {
+    let fixture = Fixture::start(&Build::new("outside.c").path(), &[name]);
+    let other = fixture.truth()["other"].as_i64().expect("a pid");
+    any_of(20, || {
+        let snapshot = tool().look("why", &fixture.pid().to_string(), &[]);
+        check(&snapshot, other).map_err(|fault| format!("{name}: {fault}: {}", snapshot["verdict"]))
+    });
+}
+
+/// The process that the only wait of the kind leads to.
+fn partner(snapshot: &Value, kind: &str) -> Result<i64, String> {
+    let waits: Vec<&Value> = threads(snapshot).iter().map(|thread| &thread["waits_outside"]).collect();
+    let wait = waits.iter().find(|wait| wait["kind"] == kind).ok_or_else(|| format!("no wait for a {kind}"))?;
+    match wait["partners"].as_array().map(Vec::as_slice) {
+        Some([one]) => Ok(one["pid"].as_i64().expect("a pid")),
+        _ => Err(format!("{wait}")),
+    }
+}
+
+#[test]
+fn who_is_at_the_other_end() {
+    for (name, kind) in
+        [("unix", "socket"), ("tcp", "socket"), ("flock", "file_lock"), ("posix", "file_lock"), ("child", "child")]
+    {
+        scene(name, |snapshot, other| {
+            let found = partner(snapshot, kind)?;
+            ensure(found == other, || format!("{found}, not {other}"))?;
+            // Each waits for the other one's bytes: that is a circle.
+            let expected = if name == "unix" { "deadlock" } else { "other_process" };
+            ensure(snapshot["verdict"]["kind"] == expected, || expected.to_owned())?;
+            let text = snapshot["verdict"]["text"].as_str().expect("a text");
+            ensure(text.contains(&format!("(pid {other})")), || text.to_owned())
+        });
+    }
+}
+
+#[test]
+fn threads_behind_one_that_waits_for_another_process() {
+    scene("behind", |snapshot, other| {
+        ensure(snapshot["verdict"]["kind"] == "behind", || "not behind".to_owned())?;
+        ensure(partner(snapshot, "pipe")? == other, || "another partner".to_owned())?;
+        let text = snapshot["verdict"]["text"].as_str().expect("a text");
+        ensure(text.contains(&format!("(pid {other})")), || text.to_owned())
+    });
+}
+
+#[test]
+fn processes_that_fill_each_others_pipes() {
+    scene("pipes", |snapshot, other| {
+        ensure(snapshot["verdict"]["kind"] == "deadlock", || "no deadlock".to_owned())?;
+        let finding = &snapshot["findings"][0];
+        ensure(finding["kind"] == "process_circle", || finding.to_string())?;
+        let pids: Vec<i64> = finding["members"]
+            .as_array()
+            .expect("members")
+            .iter()
+            .filter_map(|member| member["pid"].as_i64())
+            .collect();
+        ensure(pids == [snapshot["target"]["pid"].as_i64().expect("a pid"), other], || format!("{pids:?}"))
+    });
+}
+
+#[test]
+fn a_pipe_whose_other_end_is_its_own() {
+    scene("alone", |snapshot, _| {
+        ensure(snapshot["verdict"]["kind"] == "nobody_left", || "somebody is left".to_owned())?;
+        let wait = threads(snapshot).iter().map(|thread| &thread["waits_outside"]).find(|wait| !wait.is_null());
+        ensure(wait.is_some_and(|wait| wait["partners"].as_array().is_some_and(Vec::is_empty)), || format!("{wait:?}"))
+    });
+}
