@@ -21,9 +21,14 @@ Usage: info deadlock"""
         "owner_is_fork_parent": "LOCKED BEFORE THE FORK",
         "owner_died": "OWNER DIED",
         "cond_without_signaller": "NOBODY LEFT TO SIGNAL",
+        "nobody_left": "NOBODY LEFT TO WAKE THEM",
+        "process_circle": "DEADLOCK OF PROCESSES",
+        "holder_unknown": "HOLDER NOT KNOWN",
+        "handed_over": "CONTENDED",
         "long_chain": "WAITS",
     }
-    HANGS = ("deadlock", "self_deadlock", "recursive_read", "owner_exited", "owner_is_fork_parent")
+    HANGS = ("deadlock", "self_deadlock", "recursive_read", "owner_exited", "owner_is_fork_parent", "process_circle")
+    UNWOKEN = ("cond_without_signaller", "nobody_left")
 
     def __init__(self):
         super().__init__("info deadlock", gdb.COMMAND_STATUS)
@@ -36,7 +41,8 @@ Usage: info deadlock"""
         out = "".join(self.finding(answer, finding) for finding in findings[:FINDINGS])
         if len(findings) > FINDINGS:
             out += ".. and %d more: tglass why shows all of them\n" % (len(findings) - FINDINGS)
-        if not any(finding["kind"] in self.HANGS for finding in findings):
+        hangs = self.HANGS + self.UNWOKEN
+        if not any(finding["kind"] in hangs for finding in findings):
             if not findings:
                 out = "No deadlock: no thread waits for another one.\n"
             else:
