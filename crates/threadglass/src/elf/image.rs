@@ -210,6 +210,12 @@ impl Image {
         Ok(())
     }
 
+    /// Whether the string table of its dynamic symbols has this name, exported or imported; [`Self::load_symbols`] must have
+    /// run.
+    pub fn mentions(&self, name: &str) -> bool {
+        memchr::memmem::find(&self.strings, name.as_bytes()).is_some()
+    }
+
     /// A GNU hash table does not say how many symbols there are: the last chain's end does.
     fn count_by_gnu_hash(&self, memory: &dyn Memory, addr: RemoteAddr) -> Result<u64, ImageError> {
         let header = memory.read_vec(addr, 16)?;

@@ -17,6 +17,7 @@ use crate::model::{
     Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread, ThreadState,
 };
 use crate::runtimes::Context;
+use crate::symbols::MappedObject;
 use crate::target::{Target, TargetError};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeSet, HashMap};
@@ -53,7 +54,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     let throttled = target.throttled_us();
     let look = Look::new(target);
     let (mut snapshot, running) = repeat(&look, time)?;
-    if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) {
+    if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) && has_robust_mutexes(&look) {
         add_dead_owners(&look, &mut snapshot);
         target.limits().report(&mut snapshot.gaps);
     }
@@ -201,6 +202,16 @@ fn ages(target: &dyn Target, snapshot: &Snapshot, shown: &BTreeSet<Lwp>) -> Hash
     let lwps: Vec<Lwp> = asleep.filter_map(|thread| thread.lwp).filter(|lwp| shown.contains(lwp)).take(AGED).collect();
     let ages = target.idle_ms(&lwps);
     lwps.into_iter().zip(ages).filter_map(|(lwp, age)| Some((lwp, age?))).collect()
+}
+
+/// Whether the program can make robust mutexes: a library that does asks the C library for it; one that contains its C
+/// library may. To look through all variables takes longer than all the rest.
+fn has_robust_mutexes(look: &Look<'_>) -> bool {
+    let objects = || look.objects.all().iter();
+    let is_libc = |object: &MappedObject<'_>| object.module.library().is_libc();
+    let asks =
+        |object: &MappedObject<'_>| object.exports().is_some_and(|it| it.mentions("pthread_mutexattr_setrobust"));
+    !objects().any(is_libc) || objects().filter(|object| !is_libc(object)).any(asks)
 }
 
 /// Robust mutexes whose owner died while nobody waits for them: known only where they are variables.
