@@ -11,7 +11,8 @@ const MAX_PAGES: usize = 8192;
 /// Pages of the target, and the stack of the thread that is looked at.
 pub(super) struct Pages<'a> {
     memory: &'a dyn Memory,
-    pages: ByAddress<Option<Vec<u8>>>,
+    /// By number: what can be read of each from its beginning.
+    pages: ByAddress<Vec<u8>>,
     /// First address and bytes of the stack at hand.
     stack: (u64, Vec<u8>),
 }
@@ -31,9 +32,12 @@ impl<'a> Pages<'a> {
             if self.pages.len() >= MAX_PAGES {
                 return None;
             }
-            self.pages.insert(number, self.memory.read_vec(RemoteAddr(number * PAGE as u64), PAGE).ok());
+            let mut bytes = vec![0; PAGE];
+            let got = self.memory.read_at(RemoteAddr(number * PAGE as u64), &mut bytes).unwrap_or(0);
+            bytes.truncate(got);
+            self.pages.insert(number, bytes);
         }
-        self.pages.get(&number)?.as_deref()
+        self.pages.get(&number).map(Vec::as_slice)
     }
 
     /// The word at an aligned address.
@@ -48,9 +52,9 @@ impl<'a> Pages<'a> {
     pub(super) fn code(&mut self, addr: u64, buf: &mut [u8]) -> usize {
         let read = read_pieces(RemoteAddr(addr), buf, |from, rest| {
             let (number, at) = place(from);
-            let Some(page) = self.page(number) else { return 0 };
-            let count = rest.len().min(PAGE - at);
-            rest[..count].copy_from_slice(&page[at..at + count]);
+            let Some(bytes) = self.page(number).and_then(|page| page.get(at..)) else { return 0 };
+            let count = rest.len().min(bytes.len());
+            rest[..count].copy_from_slice(&bytes[..count]);
             count
         });
         read.unwrap_or(0)

@@ -6,11 +6,13 @@ use super::segments::Segments;
 use super::source::ByteSource;
 use crate::RemoteAddr;
 use crate::elf::{Image, ImageError, PT_LOAD, ProgramHeader, build_id_of_file};
+use crate::memory::PAGE;
 use crate::model::{Gap, Remedy};
 use crate::sys::file;
 use crate::target::Module;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -84,13 +86,14 @@ impl ModuleFiles {
         let index = below.filter(|index| modules[*index].contains(RemoteAddr(addr)));
         let Some(object) = index.and_then(|index| self.object(index)) else { return 0 };
         let at = addr.wrapping_sub(object.bias);
-        let Some(part) = object.constant.iter().find(|part| part.vaddr <= at && at - part.vaddr < part.file_size)
+        let Some((part, pages)) =
+            object.constant.iter().map(|part| (part, pages(part))).find(|(_, pages)| pages.contains(&at))
         else {
             return 0;
         };
-        let skip = at - part.vaddr;
-        let len = usize::try_from(part.file_size - skip).unwrap_or(usize::MAX).min(buf.len());
-        part.offset.checked_add(skip).map_or(0, |offset| ByteSource::read_at(&object.file, offset, &mut buf[..len]))
+        let len = usize::try_from(pages.end - at).unwrap_or(usize::MAX).min(buf.len());
+        let offset = part.offset.checked_add(at).and_then(|offset| offset.checked_sub(part.vaddr));
+        offset.map_or(0, |offset| ByteSource::read_at(&object.file, offset, &mut buf[..len]))
     }
 
     /// Opens the file behind the module with this index.
@@ -129,6 +132,12 @@ impl ModuleFiles {
         }
         gaps
     }
+}
+
+/// What is mapped for a part: whole pages, with what the file has before and behind the part.
+fn pages(part: &ProgramHeader) -> Range<u64> {
+    let (page, end) = (PAGE as u64, part.vaddr.saturating_add(part.file_size));
+    part.vaddr / page * page..end.checked_next_multiple_of(page).unwrap_or(end)
 }
 
 fn listed(names: &[String]) -> String {
