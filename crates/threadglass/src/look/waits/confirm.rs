@@ -23,7 +23,8 @@ impl Confirm<'_, '_> {
         if hangs.clone().any(concerns_all) {
             lwps.extend(self.facts.values().filter(|facts| !facts.state.has_ended()).map(|facts| facts.lwp));
         }
-        if lwps.is_empty() {
+        // Nothing moves in a core, and what it has not of an object cannot have changed.
+        if lwps.is_empty() || self.context.target.identity().core.is_some() {
             return (findings, false);
         }
         let lwps: Vec<Lwp> = lwps.into_iter().collect();

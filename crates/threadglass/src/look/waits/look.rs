@@ -166,11 +166,12 @@ pub(crate) fn has_not_moved(before: &LwpFacts, now: &LwpFacts) -> bool {
 
 pub(super) fn object(target: &dyn Target, class: &Class, content: Option<&Content>, owners: &Owners<'_>) -> SyncObject {
     let mut object = SyncObject::bare(class.address, class.kind, class.family, class.evidence);
+    let in_shared_memory = map_at(target.maps(), class.address).is_some_and(|map| map.shared);
+    // A word that does not say so may be used by whoever has it mapped.
+    object.shared =
+        content.and_then(|content| content.shared).or((class.kind == SyncKind::Futex).then_some(in_shared_memory));
     if let Some(content) = content {
         object.size = content.size;
-        let in_shared_memory = map_at(target.maps(), class.address).is_some_and(|map| map.shared);
-        // A word that does not say so may be used by whoever has it mapped.
-        object.shared = content.shared.or((class.kind == SyncKind::Futex).then_some(in_shared_memory));
         // What cannot be such an object is not read as one.
         if content.is_plausible {
             object.state = content.state;

@@ -48,6 +48,11 @@ pub(super) fn build(segments: &Segments, files: &[FileMapping], vdso: Option<Rem
         let bare = Segment::absent(file.start, end, flags.unwrap_or(PF_R));
         maps.push(entry(&bare, Some((file, *inode)), vdso, &mut names));
     }
+    // Which memory was shared is not recorded. That of an object was not; what else has a file and can be written may have
+    // been.
+    for map in maps.iter_mut().filter(|map| map.write && map.is_file()) {
+        map.shared = objects.flags(&map.name, map.start.0).is_none();
+    }
     maps.sort_by_key(|map| map.start);
     // What does not fit is not taken, so less than one of the longest names is left.
     (maps, names < MAX_NAME)
@@ -74,7 +79,6 @@ fn entry(
         read: segment.flags & PF_R != 0,
         write: segment.flags & PF_W != 0,
         exec: segment.flags & PF_X != 0,
-        // Not recorded in a core.
         shared: false,
         offset: file.map_or(0, |(file, _)| file.offset.saturating_add(segment.start - file.start)),
         // A number of ours, the same for the same name.
