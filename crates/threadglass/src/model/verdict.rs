@@ -15,7 +15,7 @@ words! {
         NobodyLeft = "nobody left",
         /// Threads are stopped.
         Stopped = "stopped",
-        /// Threads wait for one that waits for something else, or is busy.
+        /// Threads wait for one that waits for something else or is busy, or for a lock that changes hands.
         Behind = "behind",
         /// Threads run.
         Busy = "busy",

@@ -113,7 +113,7 @@ fn what(
             format!("waiting {} {name}", preposition(kind))
         }
         (Some(SyncKind::Join), None, _) => format!("waiting for the end of {different} different threads"),
-        (Some(kind), None, _) => format!("waiting {} {different} different {}s", preposition(kind), kind.word()),
+        (Some(kind), None, _) => format!("waiting {} {different} different {}", preposition(kind), several(kind)),
         (None, _, Some(call)) if manner.call.is_some() => {
             let same = threads
                 .iter()
@@ -134,6 +134,11 @@ fn what(
         },
     };
     format!("{stop}{doing}")
+}
+
+fn several(kind: SyncKind) -> String {
+    let word = kind.word();
+    if word.ends_with('x') { format!("{word}es") } else { format!("{word}s") }
 }
 
 fn preposition(kind: SyncKind) -> &'static str {

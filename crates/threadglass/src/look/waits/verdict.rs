@@ -50,6 +50,9 @@ fn first(snapshot: &Snapshot) -> Verdict {
     if !running.is_empty() {
         return of_running(snapshot, &running);
     }
+    if let Some(finding) = found(&|finding| finding.kind == FindingKind::HandedOver) {
+        return of(VerdictKind::Behind, finding.certainty, finding.text);
+    }
     of_waiting(snapshot)
 }
 
@@ -139,9 +142,12 @@ fn of_running(snapshot: &Snapshot, running: &[&Thread]) -> Verdict {
 
 /// `worker (4711)`
 fn name_of(thread: &Thread) -> String {
-    let name = thread.name.as_deref().unwrap_or("a thread");
-    let lwp = thread.lwp.map(|lwp| format!(" ({lwp})")).unwrap_or_default();
-    format!("{name}{lwp}")
+    match (&thread.name, thread.lwp) {
+        (Some(name), Some(lwp)) => format!("{name} ({lwp})"),
+        (Some(name), None) => name.clone(),
+        (None, Some(lwp)) => format!("thread {lwp}"),
+        (None, None) => "a thread".to_owned(),
+    }
 }
 
 /// `worker (4711) in crunch (work.c:12)`
@@ -205,6 +211,11 @@ fn of_waiting(snapshot: &Snapshot) -> Verdict {
         let text = format!("this program has no glibc, so its locks cannot be read: {what}");
         return of(VerdictKind::Unknown, Certainty::Possible, text);
     }
+    let wants_lock = |kind| matches!(kind, SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Once);
+    if snapshot.groups.iter().any(|group| group.kind.is_some_and(wants_lock)) {
+        let text = format!("threads wait for locks that nobody was seen to hold: {what}");
+        return of(VerdictKind::Unknown, Certainty::Possible, text);
+    }
     let leaves = |thread: &&Thread| thread.waits_outside.as_ref().is_some_and(|wait| !wait.partners.is_empty());
     if let Some(thread) = snapshot.threads.iter().find(leaves)
         && let (Some(call), Some(wait)) = (&thread.syscall, &thread.waits_outside)
@@ -217,10 +228,6 @@ fn of_waiting(snapshot: &Snapshot) -> Verdict {
         return of(VerdictKind::OtherProcess, Certainty::Certain, text);
     }
     let all = snapshot.threads.iter().all(|thread| is_idle(thread) || thread.state == ThreadState::Zombie);
-    let text = if all {
-        format!("all threads wait for work: {what}")
-    } else {
-        format!("no thread runs, and none waits for a lock: {what}")
-    };
-    of(VerdictKind::Idle, Certainty::Certain, text)
+    let who = if all { "all threads wait for work" } else { "no thread runs" };
+    of(VerdictKind::Idle, Certainty::Certain, format!("{who}: {what}"))
 }
