@@ -1,7 +1,7 @@
 //! A look with everything that a person wants to see of what is wrong: stacks, names, durations.
 
 use super::calls;
-use super::findings::finding;
+use super::findings::{finding, known_by};
 use super::groups::groups;
 use super::history::History;
 use super::look::object;
@@ -234,7 +234,7 @@ fn add_dead_owners(look: &Look<'_>, snapshot: &mut Snapshot) {
         snapshot.findings.push(Finding {
             members: vec![Member { pid: target.pid(), lwp: None, object: Some(at) }],
             text: owner_died(&object, |lwp| format!("thread {lwp}")),
-            ..finding(FindingKind::OwnerDied, Certainty::Certain, Vec::new(), vec![at], Vec::new())
+            ..finding(FindingKind::OwnerDied, known_by(class.evidence), Vec::new(), vec![at], Vec::new())
         });
         snapshot.objects.push(object);
     }

@@ -2,8 +2,8 @@
 
 use super::graph::{Chain, Edge, Graph};
 use crate::model::{
-    Certainty, Detail, Evidence, Finding, FindingKind, Holder, HolderStatus, Member, Side, Snapshot, SyncKind,
-    SyncObject, SyncState,
+    Certainty, Evidence, Finding, FindingKind, Holder, HolderStatus, Member, Side, Snapshot, SyncKind, SyncObject,
+    SyncState,
 };
 use crate::target::LwpFacts;
 use crate::{Lwp, Pid, RemoteAddr};
@@ -106,7 +106,7 @@ fn of_owner(object: &SyncObject, graph: &Graph) -> Option<Finding> {
     };
     let waiters = || object.waiters.iter().map(|waiter| waiter.lwp).collect();
     if matches!(object.state, SyncState::OwnerDied | SyncState::Inconsistent) {
-        return Some(make(FindingKind::OwnerDied, Certainty::Certain, waiters()));
+        return Some(make(FindingKind::OwnerDied, known_by(object.evidence), waiters()));
     }
     let lost = |holder: &&Holder| matches!(holder.status, HolderStatus::Gone | HolderStatus::ForkParent);
     let holder = object.holders.iter().find(lost)?;
@@ -133,11 +133,15 @@ fn of_owner(object: &SyncObject, graph: &Graph) -> Option<Finding> {
     Some(finding)
 }
 
+/// How sure a finding is that nothing but `evidence` limits.
+pub(super) fn known_by(evidence: Evidence) -> Certainty {
+    if evidence <= Evidence::Derived { Certainty::Certain } else { Certainty::Likely }
+}
+
 /// A chain. Its last thread is the root, which waits for nobody we know.
 fn of_chain(chain: &Chain, objects: &[SyncObject], graph: &Graph) -> Finding {
     let threads: Vec<Lwp> = chain.steps.iter().map(|(lwp, _)| *lwp).chain([chain.root]).collect();
-    let is_known = chain.steps.iter().all(|(_, edge)| edge.evidence <= Evidence::Derived);
-    let certainty = if is_known { Certainty::Certain } else { Certainty::Likely };
+    let certainty = known_by(chain.steps.iter().map(|(_, edge)| edge.evidence).max().unwrap_or(Evidence::Unknown));
     let behind = graph.behind(&[chain.root]).into_iter().filter(|lwp| !threads.contains(lwp)).collect();
     let objects = chain.steps.iter().map(|(_, edge)| objects[edge.object].address).collect();
     finding(FindingKind::LongChain, certainty, threads, objects, behind)
@@ -150,7 +154,7 @@ fn of_unknown(object: &SyncObject, graph: &Graph) -> Option<Finding> {
     if !is_lock || !is_nobodys || !object.state.is_held() || object.waiters.is_empty() {
         return None;
     }
-    let certainty = if object.evidence <= Evidence::Derived { Certainty::Certain } else { Certainty::Likely };
+    let certainty = known_by(object.evidence);
     let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
     let behind = graph.behind(&threads);
     Some(finding(FindingKind::HolderUnknown, certainty, threads, vec![object.address], behind))
@@ -198,17 +202,6 @@ fn circle_certainty(circle: &[(Lwp, Edge)], objects: &[&SyncObject], timed: bool
     if objects.iter().any(ambiguous) {
         return Certainty::Possible;
     }
-    if circle.iter().all(|(_, edge)| edge.evidence <= Evidence::Derived) {
-        return Certainty::Certain;
-    }
-    // Contents alone led to these mutexes; but each of them is signed for by the next thread of the circle,
-    // which cannot be chance.
-    let signed = |(_, edge): &(Lwp, Edge)| {
-        let object = objects.iter().find(|object| object.holders.iter().any(|holder| holder.lwp == Some(edge.to)));
-        object.is_some_and(|object| {
-            matches!(object.detail, Detail::Mutex { .. })
-                && object.holders.iter().all(|holder| holder.evidence == Evidence::Recorded)
-        })
-    };
-    if circle.len() > 1 && circle.iter().all(signed) { Certainty::Certain } else { Certainty::Likely }
+    let evidence = circle.iter().map(|(_, edge)| edge.evidence).chain(objects.iter().map(|object| object.evidence));
+    known_by(evidence.max().unwrap_or(Evidence::Unknown))
 }
