@@ -10,7 +10,7 @@ use super::{Symbol, holds, name_at, plainness, u16_at, u32_at, u64_at};
 use crate::RemoteAddr;
 use crate::arch::ELF_MACHINE;
 use crate::limits::{Limits, Share};
-use crate::memory::{Memory, ReadError};
+use crate::memory::{Memory, PAGE, ReadError};
 use ImageError::Corrupt;
 use std::cmp::Reverse;
 use std::sync::OnceLock;
@@ -127,6 +127,15 @@ impl Image {
     pub fn segment_end(&self, addr: RemoteAddr) -> Option<RemoteAddr> {
         let mut segments = self.of_kind(PT_LOAD).map(|(from, header)| from..from.offset(header.memory_size));
         segments.find(|segment| segment.contains(&addr)).map(|segment| segment.end)
+    }
+
+    /// Whether a segment has bytes in the page of `addr`.
+    pub fn has_page_of(&self, addr: RemoteAddr) -> bool {
+        let page = PAGE as u64;
+        let (from, to) = (addr.0 / page * page, (addr.0 / page).saturating_add(1).saturating_mul(page));
+        let ends =
+            |(start, header): (RemoteAddr, &ProgramHeader)| (start.0, start.0.saturating_add(header.memory_size));
+        self.of_kind(PT_LOAD).map(ends).any(|(start, end)| start < to && from < end)
     }
 
     /// The build id, if the object carries one.

@@ -71,7 +71,12 @@ impl<'a> DataNames<'a> {
         }
         let map = map_at(self.objects.target.maps(), addr).filter(|map| map.is_file())?;
         let name = String::from_utf8_lossy(&map.name);
-        let file = name.rsplit('/').next().unwrap_or_default();
+        let file = match name.as_ref() {
+            // What the kernel calls memory that is shared and has no file.
+            "/dev/zero" if map.shared => "shared memory",
+            name if name.starts_with("/SYSV") && map.shared => "shared memory",
+            name => name.rsplit('/').next().unwrap_or_default(),
+        };
         Some(format!("{file}+{:#x}", (addr.0 - map.start.0).saturating_add(map.offset)))
     }
 

@@ -28,11 +28,11 @@ impl<'t> Objects<'t> {
         &self.all
     }
 
-    /// The object that has `addr` among the mappings of its file.
+    /// The object that has `addr` in one of its segments.
     pub(crate) fn at(&self, addr: RemoteAddr) -> Option<&MappedObject<'t>> {
         let behind = self.all.partition_point(|object| object.module.base <= addr);
         // An object may lie in a hole of another object.
-        self.all[..behind].iter().rev().find(|object| object.module.contains(addr))
+        self.all[..behind].iter().rev().find(|object| object.module.contains(addr) && object.has_mapped(addr))
     }
 
     /// The object that holds `addr`. Its variables may lie beyond the last mapping of its file.
@@ -71,6 +71,11 @@ impl<'t> MappedObject<'t> {
     /// Its headers in memory; `None` where no object begins.
     pub(crate) fn image(&self) -> Option<&Image> {
         self.read.image.get_or_init(|| Image::load(self.target, self.module.base).ok()).as_ref()
+    }
+
+    /// Whether one of its segments is mapped at `addr`. Where nothing is known of those, its mappings tell.
+    fn has_mapped(&self, addr: RemoteAddr) -> bool {
+        self.image().is_none_or(|image| image.has_page_of(addr))
     }
 
     /// Its image with the symbols that other objects may use.

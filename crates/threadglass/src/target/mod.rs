@@ -143,7 +143,8 @@ pub trait Target: Memory + Symbols + KernelFacts + Sync {
 
     /// The module that holds `addr`.
     fn module_at(&self, addr: RemoteAddr) -> Option<&Module> {
-        self.modules().iter().find(|module| module.contains(addr))
+        // An object may lie in a hole of another object.
+        self.modules().iter().rev().find(|module| module.contains(addr))
     }
 
     /// Whether `addr` lies in libc, or in one of the libraries that were split from it before 2.34.

@@ -291,7 +291,15 @@ impl Target for Core {
     }
 
     fn modules(&self) -> &[Module] {
-        self.modules.get_or_init(|| group(self.maps()))
+        self.modules.get_or_init(|| {
+            let mut modules = group(self.maps());
+            let entry = self.notes.auxv.and_then(|aux| aux.entry);
+            let program = modules.iter_mut().find(|module| entry.is_some_and(|entry| module.contains(entry)));
+            if let Some((program, process)) = program.zip(self.notes.process.as_ref()) {
+                program.note_start(&process.name, || process.command.clone());
+            }
+            modules
+        })
     }
 
     /// The one that holds the entry point; the lowest one where that is not recorded.

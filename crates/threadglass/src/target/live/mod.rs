@@ -26,9 +26,13 @@ use nix::errno::Errno;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
+
+/// How much of a command line is read.
+const MAX_COMMAND: u64 = 4096;
 
 /// A live process. Opening and reading it issues no ptrace, signal or write of any kind.
 #[derive(Debug)]
@@ -222,6 +226,18 @@ impl Symbols for Live {
     }
 }
 
+impl Live {
+    /// The beginning of the command line.
+    fn command_line(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        if let Ok(file) = file::open_at(&self.task_dir, &task_file(self.witness, "cmdline")) {
+            // What was read before an error is as good as all.
+            let _ = file.take(MAX_COMMAND).read_to_end(&mut text);
+        }
+        text
+    }
+}
+
 impl Target for Live {
     fn pid(&self) -> Pid {
         self.pid
@@ -261,9 +277,12 @@ impl Target for Live {
     }
 
     fn modules(&self) -> &[Module] {
-        self.modules.get_or_init(|| match self.file_mappings() {
-            Some(maps) => group(&maps),
-            None => group(self.maps()),
+        self.modules.get_or_init(|| {
+            let mut modules = self.file_mappings().map_or_else(|| group(self.maps()), |maps| group(&maps));
+            if let Some(program) = modules.iter_mut().find(|module| self.is_program(module)) {
+                program.note_start(&self.leader.comm, || self.command_line());
+            }
+            modules
         })
     }
 
