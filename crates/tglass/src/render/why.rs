@@ -186,9 +186,8 @@ impl Screen<'_> {
         names.dedup();
         let others = if names.len() > NAMED { ", .." } else { "" };
         names.truncate(NAMED);
-        let names = format!("{}{others}", names.join(", "));
-        let mut out =
-            format!("  {:>4}  {}{age} {}\n", group.threads.len(), safe(&group.what), paint(DIM, &format!("({names})")));
+        let names = if names.is_empty() { String::new() } else { format!(" ({}{others})", names.join(", ")) };
+        let mut out = format!("  {:>4}  {}{age}{}\n", group.threads.len(), safe(&group.what), paint(DIM, &names));
         for frame in group.frames.iter().take(GROUP_FRAMES) {
             out += &frame_line(10, frame, self.width);
         }
@@ -268,7 +267,9 @@ impl Screen<'_> {
             let more = if names.len() > NAMED { ", .." } else { "" };
             let names: Vec<String> = names.iter().take(NAMED).map(|name| safe(name)).collect();
             let wait = if *number == 1 { "thread waits" } else { "threads wait" };
-            out += &format!("  {} {number} {wait} for {what} ({}{more})\n", paint(DIM, "behind:"), names.join(", "));
+            // A core has no names of threads.
+            let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
+            out += &format!("  {} {number} {wait} for {what}{names}\n", paint(DIM, "behind:"));
         }
         if let Some(more @ 1..) = groups.len().checked_sub(GROUPS) {
             out += &format!("  .. and more, for {more} more locks\n");
