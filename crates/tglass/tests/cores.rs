@@ -39,12 +39,24 @@ fn by(writer: Writer) -> Extent<'static> {
     })
 }
 
+/// The threads of a process, but for what a core cannot tell: the files behind their descriptors.
+fn look_at_live(pid: i32) -> Value {
+    let mut live = tool().threads(pid, &[]);
+    for thread in live["threads"].as_array_mut().unwrap() {
+        let descriptors = thread.pointer_mut("/syscall/descriptors").and_then(Value::as_array_mut);
+        for descriptor in descriptors.into_iter().flatten() {
+            descriptor["file"] = Value::Null;
+        }
+    }
+    live
+}
+
 fn dump_of<'a>(what: impl Into<Extent<'a>>, mut dumpable: Dumpable, args: &[&str], writer: Writer) -> Option<Pair> {
     if !args.contains(&"leaderless") {
         dumpable.fixture = dumpable.fixture.settled();
     }
     let pid = dumpable.fixture.pid();
-    let live = tool().threads(pid, &[]);
+    let live = look_at_live(pid);
     let tsd = match tool().run(&["tsd", &pid.to_string(), "--json"]) {
         answer if answer.code == Some(0) => answer.json(),
         _ => Value::Null,
@@ -546,7 +558,7 @@ fn memcached() {
     let path = dir.path().join(format!("core.{pid}"));
     // Some of its threads wake now and then: of five pairs of a look and a core one has nothing between the two.
     any_of(5, || {
-        let live = tool().threads(pid, &[]);
+        let live = look_at_live(pid);
         let gcore =
             std::process::Command::new("gcore").arg("-o").arg(dir.path().join("core")).arg(pid.to_string()).output();
         if !path.exists() {

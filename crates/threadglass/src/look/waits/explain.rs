@@ -14,7 +14,7 @@ use super::watch::RunningThreads;
 use super::words::owner_died;
 use crate::look::{Look, Names, Scope, Stacks};
 use crate::model::{
-    Certainty, Finding, FindingKind, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread, ThreadState,
+    Certainty, Finding, FindingKind, Gap, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread, ThreadState,
 };
 use crate::runtimes::Context;
 use crate::symbols::MappedObject;
@@ -87,6 +87,10 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
         follow_outside(target, &mut snapshot);
         name_most_wanted(&look, &mut snapshot);
         snapshot.groups = groups(&snapshot, &ages);
+    }
+    if snapshot.target.core.is_some() {
+        let what = "how long threads have waited, what running threads do over time";
+        snapshot.gaps.push(Gap::whole(what, "a core does not store them"));
     }
     let mut verdict = verdict(&snapshot);
     let throttled = target.throttled_us().zip(throttled).map(|(now, then)| now.saturating_sub(then) / 1000);

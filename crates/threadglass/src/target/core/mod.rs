@@ -323,12 +323,13 @@ impl Target for Core {
         let mut gaps = vec![match self.notes.writer {
             CoreWriter::Kernel => Gap::whole(
                 "thread names, nice values, priorities that libc did not record, CPU time of the main thread, signals \
-                 pending for the whole process, the main stack's limit (its size is as mapped)",
+                 pending for the whole process, what descriptors refer to, the main stack's limit (its size is as \
+                 mapped)",
                 "the kernel does not store them in a core",
             ),
             CoreWriter::Debugger => Gap::whole(
                 "thread names, nice values, priorities that libc did not record, CPU times, signal masks, pending \
-                 signals, the main stack's limit (its size is as mapped)",
+                 signals, what descriptors refer to, the main stack's limit (its size is as mapped)",
                 "a debugger does not store them in a core",
             ),
         }];
