@@ -71,7 +71,7 @@ fn what_each_thread_does_with_its_time() {
         ensure((busy - 300.0).abs() < 9.0, || format!("who spins is busy for {busy}"))?;
         let runnable = number(&stats["process"]["nrunnable"]);
         ensure((runnable - 3.0).abs() < 0.09, || format!("{runnable} are runnable"))?;
-        for (who, what) in [("mutex", "lock"), ("sem", "lock"), ("cond", "sleep")] {
+        for (who, what) in [("mutex", "lock"), ("sem", "sleep"), ("cond", "sleep")] {
             ensure(part(who, what) > 97.0, || format!("{what} of {who} is {}", part(who, what)))?;
         }
         ensure(part("cond", "lock") < 1.0, || format!("lock of cond is {}", part("cond", "lock")))?;

@@ -105,7 +105,7 @@ pub enum Command {
     /// Show what threads do with their time: run, wait for a CPU, wait for a lock, sleep
     ///
     /// The columns are like those of `prstat -mL`, in percent of the interval: CPU is time on a CPU, RUNQ time waiting
-    /// for a CPU, LCK time waiting for a lock (mutex, rwlock, semaphore, once), SLP all other sleep. CPU and RUNQ are
+    /// for a CPU, LCK time waiting for a lock (mutex, rwlock, once), SLP all other sleep. CPU and RUNQ are
     /// counted by the kernel; LCK is inferred from samples of where the thread sleeps.
     ///
     /// "Concurrency asked for" is what the program gave to pthread_setconcurrency, 0 if nothing: a hint that Linux does

@@ -120,8 +120,9 @@ impl<'a> Locks<'a> {
 /// Whether who waits for it wants to go on and is kept from it by another thread, rather than having nothing to do.
 fn is_lock(kind: SyncKind) -> Option<bool> {
     match kind {
-        SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Semaphore | SyncKind::Spinlock | SyncKind::Once => Some(true),
-        SyncKind::Cond | SyncKind::Barrier | SyncKind::Join | SyncKind::Park => Some(false),
+        SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Spinlock | SyncKind::Once => Some(true),
+        // Nobody holds a semaphore: who waits for one waits for something to happen.
+        SyncKind::Semaphore | SyncKind::Cond | SyncKind::Barrier | SyncKind::Join | SyncKind::Park => Some(false),
         SyncKind::Futex => None,
     }
 }
