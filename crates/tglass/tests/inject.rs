@@ -110,6 +110,10 @@ fn every_command_that_needs_it_puts_the_agent_in() {
         assert_eq!(plain["kind"], "mutex", "{plain}");
         plain["stats"]["lock"].as_u64().is_some_and(|lock| lock > 0)
     });
+    // What was counted then is not shown as if it were of now.
+    let snapshot = tool().look("locks", &pid, &["--all"]);
+    let objects = snapshot["objects"].as_array().expect("objects");
+    assert!(objects.iter().all(|object| object["stats"].is_null()), "{snapshot:#}");
     // By hand.
     let answer = tool().run(&["detach", &pid]);
     assert!(String::from_utf8_lossy(&answer.stdout).contains("no active agent"), "{answer:?}");

@@ -334,21 +334,21 @@ fn one_loaded_off_counts_while_somebody_wants_it() {
     // Ctrl-C ends the other early, and with it the counting.
     testkit::signal(i32::try_from(second.id()).unwrap(), SIGINT);
     assert!(second.wait().expect("it ends").success());
-    let stays = |what: &str| {
+    // What was counted until some time ago is not shown as if it were of now.
+    let stays_off = |what: &str| {
         eventually(what, || {
-            let before = lock_count(&pid, at);
             step();
             eventually("the step should be taken", || steps_are_taken(fixture.pid()));
-            before.is_some() && lock_count(&pid, at) == before
+            lock_count(&pid, at).is_none()
         });
     };
-    stays("it is off again, and keeps what it had");
+    stays_off("it is off again");
     // One that is killed alone: the agent finds that out by itself.
     let mut third = contend();
     counts("it counts again");
     testkit::signal(i32::try_from(third.id()).unwrap(), SIGKILL);
     third.wait().expect("it ends");
-    stays("it is off after its controller was killed");
+    stays_off("it is off after its controller was killed");
 }
 
 #[test]

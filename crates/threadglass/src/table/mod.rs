@@ -166,11 +166,12 @@ pub(crate) fn registered(target: &dyn Target) -> Vec<(RemoteAddr, SyncKind)> {
     found
 }
 
-/// Adds statistics to the objects of a snapshot, if there is an agent.
+/// Adds statistics to the objects of a snapshot, if there is an agent that counts. Those of one that is off are of a time that
+/// nobody knows.
 pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
     let agent = match Agent::find(target) {
-        Ok(Some(agent)) => agent,
-        Ok(None) => return,
+        Ok(Some(agent)) if agent.is_on() => agent,
+        Ok(_) => return,
         Err(error) => return snapshot.gaps.push(Gap::whole("lock statistics", error.to_string()).with(error.remedy())),
     };
     // Many are read together, few one by one: a table may have a million.
