@@ -1,15 +1,16 @@
 //! A program that is busy with its locks, looked at again and again: nothing in it ever hangs.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 use testkit::{Build, Fixture, Tool, Variant, eventually, is_hang};
 use threadglass::look::{Names, Scope};
-use threadglass::model::{Certainty, Evidence, HolderStatus, Snapshot, SyncKind};
+use threadglass::model::{Certainty, Evidence, Finding, FindingKind, HolderStatus, Snapshot, SyncKind, VerdictKind};
 use threadglass::target::Live;
 use threadglass::{Pid, look};
 
-/// Looks at each of two programs; `make soak` takes thousands.
-fn looks() -> usize {
-    std::env::var("TG_LOOKS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
+/// Looks that a test takes; `make soak` takes thousands.
+fn looks(usual: usize) -> usize {
+    std::env::var("TG_LOOKS").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
 }
 
 fn tasks(pid: i32) -> BTreeSet<i32> {
@@ -27,7 +28,7 @@ fn look_often(args: &[&str], mut each: impl FnMut(&BTreeSet<i32>, &Snapshot) -> 
     let lasting = tasks(fixture.pid());
     let live = Live::open(Pid(fixture.pid())).unwrap();
     let (mut waiters, mut checked, mut rounds) = (0, 0, 0);
-    let looks = looks();
+    let looks = looks(300);
     let mut look = 0;
     // Looks that see nothing prove nothing: where the fixture gets no CPU there are more of them, five times as many at most.
     while look < looks || look < 5 * looks && (waiters <= look || checked <= look / 10) {
@@ -76,6 +77,39 @@ fn holders_are_threads() {
         }
         checked
     });
+}
+
+/// Whether a finding says what cannot be so: that a thread which others wait for waits itself for what it holds.
+fn is_absurd(finding: &Finding, snapshot: &Snapshot) -> bool {
+    let root = finding.threads.last().filter(|_| finding.kind == FindingKind::LongChain);
+    let root = snapshot.threads.iter().find(|thread| thread.lwp.as_ref() == root);
+    let waits = root.and_then(|root| root.waits_for.as_ref());
+    waits.is_some_and(|waits| finding.objects.contains(&waits.address)) || finding.text.contains("futex")
+}
+
+/// What single looks say of two programs in which nothing hangs.
+#[test]
+fn single_looks_give_no_false_verdict() {
+    for args in [&[][..], &["steady"]] {
+        let fixture = start(args);
+        let live = Live::open(Pid(fixture.pid())).unwrap();
+        let looks = looks(200) / 2;
+        let (mut likely, mut kinds) = (0, BTreeSet::new());
+        for look in 0..looks {
+            let snapshot = look::explain_for(&live, Duration::ZERO).unwrap();
+            let verdict = snapshot.verdict.as_ref().expect("an answer");
+            let is_alarm = matches!(verdict.kind, VerdictKind::Deadlock | VerdictKind::NobodyLeft);
+            let absurd = snapshot.findings.iter().find(|finding| is_absurd(finding, &snapshot));
+            assert!(absurd.is_none(), "look {look}: {absurd:?}");
+            assert!(!is_alarm || verdict.certainty != Certainty::Certain, "look {look}: {verdict:?}");
+            likely += usize::from(is_alarm && verdict.certainty == Certainty::Likely);
+            kinds.insert(verdict.kind);
+        }
+        assert!(likely <= looks / 1000, "{likely} of {looks} looks gave a false alarm");
+        // Looks at a program that never waits, or never runs, prove nothing.
+        assert!(kinds.contains(&VerdictKind::Behind) || kinds.contains(&VerdictKind::Busy), "{kinds:?}");
+        eprintln!("{looks} single looks: {likely} likely, {kinds:?}");
+    }
 }
 
 #[test]

@@ -94,11 +94,16 @@ fn roots(snapshot: &Snapshot) -> impl Iterator<Item = Lwp> {
 /// Which of the roots have gone on since the look began: what they do now is not what they did when they held what others
 /// wait for.
 fn moved(target: &dyn Target, snapshot: &Snapshot, facts: &BTreeMap<Lwp, LwpFacts>) -> HashSet<Lwp> {
-    let asleep: Vec<Lwp> = roots(snapshot)
-        .filter(|lwp| facts.get(lwp).is_some_and(|facts| facts.syscall.is_some_and(|call| call.call().is_some())))
-        .collect();
+    // The first look at its threads tells who sleeps, and what they hold may be of a later one.
+    let slept = snapshot.threads.iter().filter(|thread| thread.syscall.is_some());
+    let slept: HashSet<Lwp> = slept.filter_map(|thread| thread.lwp).collect();
+    let is_asleep = |facts: &LwpFacts| facts.syscall.is_some_and(|call| call.call().is_some());
+    let asleep: Vec<Lwp> =
+        roots(snapshot).filter(|lwp| slept.contains(lwp) || facts.get(lwp).is_some_and(is_asleep)).collect();
     let now: HashMap<Lwp, LwpFacts> = facts_now(target, &asleep);
-    let rests = |lwp: &Lwp| facts.get(lwp).zip(now.get(lwp)).is_some_and(|(then, now)| has_not_moved(then, now));
+    let rests = |lwp: &Lwp| {
+        facts.get(lwp).zip(now.get(lwp)).is_some_and(|(then, now)| is_asleep(then) && has_not_moved(then, now))
+    };
     asleep.into_iter().filter(|lwp| !rests(lwp)).collect()
 }
 
