@@ -12,7 +12,7 @@ pub struct Frame {
     pub pc: RemoteAddr,
     /// Name of the function, demangled; `None` where no table names one.
     pub function: Option<String>,
-    /// Name of the object's file.
+    /// Name of the object's file; of the program, the name that it was started by.
     pub module: Option<String>,
     /// Bytes from the function's start to `pc`; from the object's start where no function is known.
     pub offset: Option<u64>,
