@@ -98,7 +98,6 @@
 pub mod act;
 mod arch;
 mod elf;
-#[cfg(feature = "profile")]
 mod host;
 mod ids;
 mod limits;
@@ -107,6 +106,7 @@ pub mod measure;
 pub mod memory;
 pub mod model;
 mod own_dir;
+#[cfg(feature = "profile")]
 mod perf;
 mod proc;
 mod runtimes;

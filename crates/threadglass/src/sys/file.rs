@@ -82,6 +82,7 @@ pub(crate) fn open_regular_below(root: &OwnedFd, path: &[u8]) -> Result<File, Er
 }
 
 /// The same, if the last part of `path` is the file itself and no link to it.
+#[cfg(feature = "profile")]
 pub(crate) fn open_unlinked_below(root: &OwnedFd, path: &[u8]) -> Result<File, Errno> {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;

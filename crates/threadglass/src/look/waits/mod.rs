@@ -20,12 +20,19 @@ mod outside;
 mod owners;
 mod place;
 mod reread;
+#[cfg(feature = "profile")]
 mod spin;
 mod survey;
 mod suspects;
+#[cfg(not(feature = "profile"))]
+mod unwatched;
 mod verdict;
+#[cfg(feature = "profile")]
 mod watch;
 mod words;
+
+#[cfg(not(feature = "profile"))]
+use unwatched as watch;
 
 pub(crate) use assemble::collect;
 pub(crate) use calls::add_descriptors;
