@@ -89,7 +89,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
         snapshot.groups = groups(&snapshot, &ages);
     }
     if snapshot.target.core.is_some() {
-        let what = "how long threads have waited, what running threads do over time";
+        let what = "how long threads have waited, what running threads do over time, which signals have handlers";
         snapshot.gaps.push(Gap::whole(what, "a core does not store them"));
     }
     let mut verdict = verdict(&snapshot);
@@ -144,6 +144,10 @@ fn add_stacks(look: &Look<'_>, snapshot: &mut Snapshot, shown: &BTreeSet<Lwp>, r
 
 /// Follows waits that leave the process: of roots first, then of others.
 fn follow_outside(target: &dyn Target, snapshot: &mut Snapshot) {
+    // The processes of this machine are not those of a core: it may be of another time and place.
+    if snapshot.target.core.is_some() {
+        return;
+    }
     let roots: BTreeSet<Lwp> = snapshot.findings.iter().filter_map(|finding| finding.threads.last().copied()).collect();
     let mut order: Vec<usize> = (0..snapshot.threads.len()).collect();
     order.sort_by_key(|index| !snapshot.threads[*index].lwp.is_some_and(|lwp| roots.contains(&lwp)));
