@@ -115,7 +115,11 @@ fn in_core(program: &Path, scenario: &str, by_kernel: bool) -> Vec<String> {
     let test = format!("deadlocks::cores {scenario}, {}", if by_kernel { "kernel" } else { "gcore" });
     let mut dumpable = Dumpable::start(program, &[scenario]);
     dumpable.fixture = dumpable.fixture.settled();
-    let truth = dumpable.fixture.truth().clone();
+    let mut truth = dumpable.fixture.truth().clone();
+    if scenario == "cond_alone" {
+        // Which signals have handlers is not in a core, so this is not certain there.
+        truth["exit"] = 0.into();
+    }
     let core = if by_kernel { dumpable.kernel_core(part(&test)) } else { dumpable.gcore(part(&test)) };
     core.map_or_else(Vec::new, |core| faults(&test, &truth, &why(&core.name())))
 }
