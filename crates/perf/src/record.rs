@@ -31,7 +31,7 @@ pub struct Sample {
     /// Return addresses that the kernel found by frame pointers, if that was asked for; the first is `ip`.
     pub chain: Vec<u64>,
     /// Registers, if a copy of the stack was asked for and the program runs in 64-bit mode.
-    pub registers: Option<Registers>,
+    pub registers: Option<Box<Registers>>,
     /// The stack from `registers.sp` on, as much as was asked for and there was.
     pub stack: Vec<u8>,
 }
@@ -155,7 +155,7 @@ fn sample(reader: &mut Reader, parts: Parts) -> Option<Sample> {
         let mode = reader.u64()?;
         if mode != 0 {
             let registers = registers(reader)?;
-            sample.registers = (mode == 2).then_some(registers);
+            sample.registers = (mode == 2).then(|| Box::new(registers));
         }
         let room = reader.u64()?;
         if room != 0 {
@@ -196,12 +196,12 @@ mod tests {
         let words: Vec<u64> = words.into_iter().chain(registers).chain([8, 0x0807_0605_0403_0201, 4]).collect();
         let expected = Sample {
             chain: vec![0x1234, 0x99],
-            registers: Some(Registers {
+            registers: Some(Box::new(Registers {
                 bp: 6,
                 sp: 7,
                 ip: 0x1234,
                 general: [0, 2, 3, 1, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15],
-            }),
+            })),
             stack: vec![1, 2, 3, 4],
             ..expected
         };

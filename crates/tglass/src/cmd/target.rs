@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use threadglass::Pid;
-use threadglass::target::{Core, CoreOptions, Live, Target};
+use threadglass::target::{Core, CoreOptions, Live, Target, TargetError};
 
 /// What is said of a name that no process has.
 const IS_DIRECTORY: &str = "a directory is not a core file (give a PID, or the path of a core file)";
@@ -20,9 +20,10 @@ static NAMED: Mutex<Vec<Live>> = Mutex::new(Vec::new());
 /// An error, or that the process has ended which the command is about: then that is the reason.
 pub fn or_ended<T>(result: Result<T>) -> Result<T> {
     let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-    match result {
-        Err(error) if !is_broken_pipe(&error) => named.iter().fold(Err(error), |result, live| live.or_ended(result)),
-        result => result,
+    let Err(error) = result else { return result };
+    match named.iter().find(|live| live.has_ended()) {
+        Some(live) if !is_broken_pipe(&error) => Err(TargetError::Exited(live.pid()).into()),
+        _ => Err(error),
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn spin(look: &Look<'_>, samples: &[Sample]) -> Option<Spin> {
 
 /// The first argument of a function that keeps it where it was.
 fn argument(samples: &[Sample]) -> Option<RemoteAddr> {
-    let mut all = samples.iter().filter_map(|sample| Some(sample.registers?.general[table::FIRST_ARGUMENT]));
+    let mut all = samples.iter().filter_map(|sample| Some(sample.registers.as_ref()?.general[table::FIRST_ARGUMENT]));
     let first = all.next()?;
     all.all(|other| other == first).then_some(RemoteAddr(first))
 }

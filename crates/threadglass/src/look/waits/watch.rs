@@ -71,7 +71,7 @@ impl RunningThreads {
             let spins = spin(look, &samples);
             thread.watched = Some(Watched { samples: samples.len() as u32, here: here.len() as u32, spins });
             if let Some(sample) = here.last().and_then(|index| samples.get(*index))
-                && let Some(registers) = sample.registers
+                && let Some(registers) = &sample.registers
             {
                 let general = Registers::blocked(RemoteAddr(registers.ip), RemoteAddr(registers.sp));
                 let general = general.with_frame_pointer(registers.bp);

@@ -137,7 +137,7 @@ impl<'a> ProgramImage<'a> {
 
     /// The stack of a sample, from its registers and its copy of the stack.
     pub(super) fn walk(&mut self, sample: &mut Sample) -> Option<Walk> {
-        let registers = sample.registers?;
+        let registers = sample.registers.as_deref().copied()?;
         let general = Registers::blocked(RemoteAddr(registers.ip), RemoteAddr(registers.sp));
         let general = general.with_frame_pointer(registers.bp);
         let mut stack = StackWords::copied(general.sp, std::mem::take(&mut sample.stack));

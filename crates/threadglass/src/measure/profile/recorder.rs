@@ -224,7 +224,7 @@ impl<'a> Recorder<'a> {
         };
         *ticks += 1;
         if self.options.stacks {
-            let from = sample.registers.map_or(0, |registers| registers.ip);
+            let from = sample.registers.as_ref().map_or(0, |registers| registers.ip);
             match self.image_of(sample.pid, from) {
                 Some(image) => self.take_stack(image, Some(sample.ip), sample),
                 None => self.unwalked += 1,
