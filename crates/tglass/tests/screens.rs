@@ -39,6 +39,8 @@ const FILTERS: [(&str, &str); 17] = [
     (r"\b\d+[dhm]\d\d[hms]\b", "TIME"),
     (r", for TIME to TIME", ", for TIME"),
     (r"\b(pipe|socket):\[\d+\]", "$1:[INODE]"),
+    // The test has the other end.
+    (r"open in screens-\S+ \(pid \d+\), which has \d+ threads", "open in TEST (pid PID)"),
     // Those that the test itself inherited are the fixture's too.
     (r"\bdescriptor \d+", "descriptor N"),
     (r"\(in (all \d+|\d+ of \d+) looks\)", "(in N looks)"),
