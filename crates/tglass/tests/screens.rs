@@ -22,7 +22,7 @@ fn built(file: &str) -> std::path::PathBuf {
 
 /// What differs from run to run, or from machine to machine, and what stands for it. Runs of blanks are one, because the
 /// width of a column depends on the numbers in it.
-const FILTERS: [(&str, &str); 17] = [
+const FILTERS: [(&str, &str); 18] = [
     // Which frames there are inside the C library depends on its build and on its debug information.
     (r"(?m)^.*\((libc\.so\.6|libpthread[^)]*|ld-linux[^)]*)\).*\n", ""),
     (r"(?m)^.*(__GI_|__libc_|__pthread_)\S* \[inlined\].*\n", ""),
