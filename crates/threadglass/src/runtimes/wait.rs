@@ -1,11 +1,13 @@
 //! A wait as it was seen, and what a runtime makes of it.
 
 use super::FutexWait;
+use super::parking_lot::TablePointers;
 use crate::model::{CallSite, Evidence, Family, Side, SyncKind, Thread};
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::glibc::locks::CondLayout;
 use crate::target::Target;
 use crate::{InnerTid, RemoteAddr};
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
 /// What a thread waits for.
@@ -62,13 +64,16 @@ pub(crate) struct Context<'a> {
     threads: HashSet<InnerTid>,
     /// Descriptors, by which a join and a stream's owner are known.
     ids: HashSet<RemoteAddr>,
+    /// Searched for when the first thread waits that may stand in such a table.
+    tables: OnceCell<TablePointers>,
 }
 
 impl<'a> Context<'a> {
     /// Of `target`, whose threads are these.
     pub(crate) fn new(target: &'a dyn Target, layout: Option<&'a Layout>, threads: &[Thread]) -> Self {
         let ids = threads.iter().filter_map(|thread| Some(thread.id?.0)).collect();
-        Self { target, layout, threads: threads.iter().filter_map(|thread| thread.inner_lwp).collect(), ids }
+        let threads = threads.iter().filter_map(|thread| thread.inner_lwp).collect();
+        Self { target, layout, threads, ids, tables: OnceCell::new() }
     }
 
     /// Whether the target has a thread of this id.
@@ -79,6 +84,11 @@ impl<'a> Context<'a> {
     /// Whether a thread's descriptor begins there.
     pub(crate) fn is_descriptor(&self, addr: RemoteAddr) -> bool {
         self.ids.contains(&addr)
+    }
+
+    /// Where the target keeps its tables of parked threads.
+    pub(super) fn parking_lot_tables(&self) -> &TablePointers {
+        self.tables.get_or_init(|| TablePointers::find(self.target))
     }
 
     pub(crate) fn cond(&self) -> CondLayout {

@@ -11,18 +11,22 @@ pub(super) fn of_atomic(wanted: &WantedLock, atomic: &Atomic) -> Option<Effect> 
     if atomic.addr? != wanted.address.0 || !word.sizes.contains(&atomic.size) {
         return None;
     }
-    let change = match atomic.change {
-        // Only mutexes are swapped: to nothing, or to "locked".
-        Change::Swap(value) if value? == 0 => Ordering::Less,
-        Change::Swap(_) => Ordering::Greater,
-        Change::Add(by) => (word.added)(by?).cmp(&0),
-        Change::Exchange(from, to) => (word.held)(to?).cmp(&(word.held)(from?)),
-    };
-    match change {
+    match change_of(&word, atomic.change)? {
         Ordering::Greater => Some(Effect::Take),
         Ordering::Less => Some(Effect::Release),
         Ordering::Equal => word.is_called.then_some(Effect::Take),
     }
+}
+
+/// Whether `change` makes a word more held, or less; `None` if its numbers are not known.
+fn change_of(word: &LockWord, change: Change) -> Option<Ordering> {
+    Some(match change {
+        // A mutex is swapped to nothing or to "locked", a once to "done".
+        Change::Swap(value) if (word.held)(value?) == 0 => Ordering::Less,
+        Change::Swap(_) => Ordering::Greater,
+        Change::Add(by) => (word.added)(by?).cmp(&0),
+        Change::Exchange(from, to) => (word.held)(to?).cmp(&(word.held)(from?)),
+    })
 }
 
 /// How the word of `wanted` tells that it is held.
@@ -30,16 +34,15 @@ pub(super) fn word_of(wanted: &WantedLock) -> LockWord {
     runtimes::of(wanted.family).lock_word(wanted.kind, wanted.family)
 }
 
-/// Whether `atomic`, of which it is not known where it is, may take a lock of the kind of `wanted`.
+/// Whether `atomic`, of which not all is known, may take `wanted`: it is a lock of that kind, or that one.
 pub(super) fn may_take(wanted: &WantedLock, atomic: &Atomic) -> bool {
     let word = word_of(wanted);
     // Called by name, where that is not linked in.
     let is_inlined = !word.is_called && word.sizes == [atomic.size];
-    let somewhere = Atomic { addr: Some(wanted.address.0), ..*atomic };
-    atomic.addr.is_none()
+    atomic.addr.is_none_or(|addr| addr == wanted.address.0)
         && is_inlined
         && matches!(atomic.change, Change::Exchange(..))
-        && of_atomic(wanted, &somewhere) != Some(Effect::Release)
+        && change_of(&word, atomic.change).is_none_or(Ordering::is_gt)
 }
 
 #[cfg(test)]
@@ -91,6 +94,11 @@ mod tests {
         }
         let elsewhere = Atomic { addr: Some(0x1004), size: 4, change: Change::Swap(Some(0)) };
         assert_eq!(of_atomic(&mutex, &elsewhere), None);
-        assert!(may_take(&mutex, &Atomic { addr: None, size: 4, change: Change::Exchange(Some(0), Some(1)) }));
+        let unplaced = |change| Atomic { addr: None, size: 4, change: Change::Exchange(change, Some(1)) };
+        assert!(may_take(&mutex, &unplaced(Some(0))) && may_take(&mutex, &unplaced(None)));
+        assert!(!may_take(&mutex, &unplaced(Some(2))), "locked before and after");
+        let once = WantedLock { size: 1, ..lock(Family::ParkingLot, SyncKind::Once) };
+        let done = Atomic { addr: Some(0x1000), size: 1, change: Change::Swap(Some(1)) };
+        assert_eq!(of_atomic(&once, &done), Some(Effect::Release), "done");
     }
 }

@@ -115,10 +115,15 @@ impl<'e, 'c> Explorer<'e, 'c> {
     pub(super) fn run(
         code: &'e mut Code<'c>,
         wanted: &'e [&'e WantedLock],
-        machine: Machine,
+        mut machine: Machine,
         owed: [i8; MAX_LOCKS],
         until: Option<u64>,
     ) -> [LockUse; MAX_LOCKS] {
+        // When the thread goes on, the word will be another one: what the code makes of it is not decided by what it
+        // is now. Libraries decide that out of sight.
+        for lock in wanted.iter().filter(|lock| !word_of(lock).is_called) {
+            machine.store(&mut code.pages, lock.address.0, lock.size.min(8) as u8, Value::UNKNOWN);
+        }
         let mut explorer = Self { wanted, until, ..Self::new(code, machine, owed) };
         explorer.go_all();
         explorer.seen

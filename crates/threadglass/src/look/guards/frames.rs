@@ -30,6 +30,8 @@ const BATCH: usize = 2048;
 const SECOND_LOOK: usize = 300_000;
 /// Bytes of a result that a call is given a place for: of what locks give (a guard, and whether it is one).
 const RESULT: u64 = 32;
+/// Bytes of the longest lock that has the word on which its waiters sleep.
+const LONGEST_LOCK: u64 = 64;
 /// Frames whose registers may be known to nobody but the thread.
 const REPLAYED: usize = 6;
 
@@ -41,6 +43,7 @@ pub(super) fn search(
     resting: &[RestingThread],
 ) -> Vec<Clue> {
     let mut search = Search::new(target, space);
+    search.wanted = wanted.iter().map(|lock| lock.address).collect();
     search.pass(wanted, resting, false);
     // Of locks without any suspect, again where their address does not show: in what frames point to.
     let missing = |lock: &&WantedLock| search.found.iter().all(|clue| clue.object != lock.address);
@@ -111,6 +114,8 @@ struct Search<'s> {
     /// By call: its landing pad.
     pads: HashMap<u64, Option<u64>>,
     references: References,
+    /// All locks whose holders are looked for.
+    wanted: HashSet<RemoteAddr>,
     /// By return address: the instructions that lead to the call.
     blocks: ByAddress<Option<Block>>,
     found: Vec<Clue>,
@@ -136,6 +141,7 @@ impl<'s> Search<'s> {
             code: Code::new(space),
             pads: HashMap::new(),
             references: References::default(),
+            wanted: HashSet::new(),
             blocks: ByAddress::default(),
             found: Vec::new(),
         }
@@ -302,7 +308,8 @@ impl<'s> Search<'s> {
         let waits = |lock: &WantedLock| thread.waits_on == Some(lock.address) || sleeps_on(thread, lock);
         let mut debts: Vec<i8> = part.iter().map(|lock| i8::from(waits(lock))).collect();
         let mut named = vec![false; part.len()];
-        for frame in frames {
+        let waiting = usize::from(self.is_queued(thread));
+        for frame in frames.iter().skip(waiting) {
             let chosen: Vec<usize> = (0..part.len()).filter(|index| frame.about[*index] && !named[*index]).collect();
             if chosen.is_empty() {
                 continue;
@@ -351,6 +358,13 @@ impl<'s> Search<'s> {
                 self.found.push(Clue { object: lock.address, lwp: thread.lwp, grade, frame: frame.place.pc });
             }
         }
+    }
+
+    /// Whether a thread waits for a lock in a queue, on a word of its own. Then its innermost frame is that of the
+    /// function that takes the lock. That takes no other one, but what guards the queue looks like one.
+    fn is_queued(&self, thread: &RestingThread) -> bool {
+        let lock = thread.waits_on.filter(|lock| self.wanted.contains(lock));
+        lock.zip(thread.futex).is_some_and(|(lock, word)| word.0.wrapping_sub(lock.0) >= LONGEST_LOCK)
     }
 
     /// The frame as it goes on when its call has returned.

@@ -1,11 +1,31 @@
 //! The crate `parking_lot`: small locks, whose waiters stand in a table of the process.
 
-use super::{Class, Content, Context, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, u64_at};
-use crate::RemoteAddr;
-use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
+mod table;
 
-/// Where it keeps what a thread is parked for, as seen from the word it is parked on.
-const KEYS: [i64; 2] = [8, -32];
+pub(super) use table::TablePointers;
+
+use super::{
+    Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, u64_at,
+};
+use crate::RemoteAddr;
+use crate::elf::demangle;
+use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
+use crate::proc::map_at;
+use table::ParkedThread;
+
+/// Of the word of a rwlock: what stands below the number of its readers.
+
+const PARKED: u64 = 1;
+const WRITER_PARKED: u64 = 2;
+const WRITER: u64 = 8;
+const ONE_READER: u64 = 16;
+/// Of the byte of a once.
+const ONCE_DONE: u64 = 1;
+const ONCE_LOCKED: u64 = 4;
+const ONCE_PARKED: u64 = 8;
+
+/// Where a thread's key is, as seen from the word it sleeps on, where no table is found.
+const KEY: u64 = 32;
 
 pub(crate) struct ParkingLot;
 
@@ -16,11 +36,34 @@ impl Runtime for ParkingLot {
 
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class> {
         let (Spot::Caller(name) | Spot::Frame(name, _)) = spot else { return None };
-        let (kind, side) = by_name(name)?;
-        let address = queued_for(&seen.futex, context);
-        let kind = if address.is_some() { kind } else { SyncKind::Park };
-        let address = address.unwrap_or(seen.futex.word);
-        Some(Class { side, ..Class::new(kind, Family::ParkingLot, address, Evidence::Inferred) })
+        if !name.contains("parking_lot") {
+            return None;
+        }
+        let (parked, evidence) = parked(&seen.futex, context);
+        let park = Class::new(SyncKind::Park, Family::ParkingLot, seen.futex.word, Evidence::Inferred);
+        let Some(parked) = parked else { return Some(park) };
+        let class = match kind_of(name) {
+            // Whoever waits for a condition variable may have been moved to its mutex, in the same function.
+            Some(SyncKind::Cond) | None => by_content(&parked, context),
+            Some(kind) => Some(Class { evidence, ..class_of(kind, &parked) }),
+        };
+        Some(class.unwrap_or(park))
+    }
+
+    /// In a program without symbols: what the table says of the thread.
+    fn by_numbers(&self, seen: &SeenWait<'_>, context: &Context<'_>) -> Option<Class> {
+        let may_be = seen.is_from_nameless || seen.call.is_none() && !seen.past_libc;
+        let is_parked = seen.futex.op == FutexOp::Wait && seen.futex.private && seen.futex.value == 1;
+        if !may_be || !is_parked {
+            return None;
+        }
+        by_content(&context.parking_lot_tables().parked(context.target, seen.futex.word)?, context)
+    }
+
+    /// A condition variable has the address of its mutex while threads wait for it.
+    fn given_up(&self, class: &Class, _: &[u64], context: &Context<'_>) -> Option<RemoteAddr> {
+        let mutex = context.target.read_u64(class.address).ok().filter(|_| class.kind == SyncKind::Cond)?;
+        is_data(mutex, context).then_some(RemoteAddr(mutex))
     }
 
     fn bytes_of(&self, _: SyncKind, _: Family) -> usize {
@@ -37,24 +80,40 @@ impl Runtime for ParkingLot {
                 Content::plain(bytes, Some(1), state, Detail::Futex { value: (word & 0xff) as u32 })
             }
             SyncKind::Rwlock => {
-                let readers = (word >> 4) as u32;
-                let (state, readers) = match (word & 8 != 0, readers) {
-                    (true, _) => (SyncState::WriteLocked, 0),
-                    (false, 0) => (SyncState::Unlocked, 0),
-                    (false, _) => (SyncState::ReadLocked, readers),
+                // A writer sets its bit as soon as no other writer has it, and then waits for the readers to end.
+                let readers = u32::try_from(word / ONE_READER).unwrap_or(u32::MAX);
+                let state = match (word & WRITER != 0, readers) {
+                    (true, 0) => SyncState::WriteLocked,
+                    (false, 0) => SyncState::Unlocked,
+                    (_, _) => SyncState::ReadLocked,
                 };
-                let detail = Detail::Rwlock { preference: Preference::Writer, readers, writer_queued: word & 2 != 0 };
-                Content::plain(bytes, Some(8), state, detail)
+                let writer_queued = word & WRITER_PARKED != 0 || word & WRITER != 0 && readers != 0;
+                // Whoever reads it reads again only by asking for that (`read_recursive`).
+                let preference = Preference::WriterNonrecursive;
+                Content::plain(bytes, Some(8), state, Detail::Rwlock { preference, readers, writer_queued })
+            }
+            SyncKind::Once => {
+                let state = match (word & ONCE_DONE != 0, word & ONCE_LOCKED != 0) {
+                    (true, _) => SyncState::Done,
+                    (false, true) => SyncState::InProgress,
+                    (false, false) => SyncState::New,
+                };
+                Content::plain(bytes, Some(1), state, Detail::Futex { value: (word & 0xff) as u32 })
             }
             _ => Content::plain(bytes, None, SyncState::Waiting, Detail::Futex { value: word as u32 }),
         }
     }
 
+    fn is_part(&self, function: &str) -> bool {
+        let function = demangle(function);
+        ["parking_lot::", "parking_lot_core::", "lock_api::"].iter().any(|part| function.starts_with(part))
+    }
+
     fn lock_word(&self, kind: SyncKind, _: Family) -> LockWord {
         let (sizes, held): (&[u8], fn(u64) -> u64) = match kind {
-            SyncKind::Mutex => (&[1], |word| word & 1),
+            SyncKind::Once => (&[1], |word| word & ONCE_LOCKED),
             SyncKind::Rwlock => (&[8], |word| word & !7),
-            _ => (&[8], |word| word & 1),
+            _ => (&[1], |word| word & 1),
         };
         LockWord { sizes, held, ..LockWord::default() }
     }
@@ -77,33 +136,66 @@ impl Runtime for ParkingLot {
     }
 }
 
-/// Whether `function` is one of its own, and which lock it is for.
-fn by_name(function: &str) -> Option<(SyncKind, Option<Side>)> {
-    let has = |part: &str| function.contains(part);
-    if !has("parking_lot") {
-        return None;
+/// What the table says of a thread, and how sure that is.
+fn parked(futex: &FutexWait, context: &Context<'_>) -> (Option<ParkedThread>, Evidence) {
+    let parked = context.parking_lot_tables().parked(context.target, futex.word);
+    if parked.is_some() {
+        return (parked, Evidence::Derived);
     }
+    let read = || {
+        let key = context.target.read_u64(futex.word.checked_sub(KEY)?).ok()?;
+        // What the key leads to has a byte or word that says that threads are parked.
+        let word = context.target.read_u64(RemoteAddr(key & !1)).ok()?;
+        (key != 0 && word & 3 != 0).then_some(ParkedThread { key, token: 0 })
+    };
+    (read(), Evidence::Inferred)
+}
+
+/// The kind of lock that `function` is about.
+fn kind_of(function: &str) -> Option<SyncKind> {
     let kinds = [
         ("RawMutex", SyncKind::Mutex),
         ("ReentrantMutex", SyncKind::Mutex),
         ("RawRwLock", SyncKind::Rwlock),
         ("Condvar", SyncKind::Cond),
-        ("condvar", SyncKind::Cond),
         ("Once", SyncKind::Once),
     ];
-    let kind = kinds.iter().find(|(part, _)| has(part)).map_or(SyncKind::Park, |(_, kind)| *kind);
-    let side = if has("shared") { Side::Read } else { Side::Write };
-    Some((kind, (kind == SyncKind::Rwlock).then_some(side)))
+    kinds.iter().find(|(part, _)| function.contains(part)).map(|(_, kind)| *kind)
 }
 
-/// The lock that a thread is queued for.
-fn queued_for(futex: &FutexWait, context: &Context<'_>) -> Option<RemoteAddr> {
-    KEYS.iter().find_map(|offset| {
-        let key = context.target.read_u64(RemoteAddr(futex.word.0.wrapping_add_signed(*offset))).ok()?;
-        // Writers that wait for readers are queued at the next address.
-        let lock = RemoteAddr(key & !1);
-        // What the key leads to has a byte or word that says that threads are parked.
-        let word = context.target.read_u64(lock).ok()?;
-        (key != 0 && word & 3 != 0).then_some(lock)
-    })
+/// A lock of `kind` that a thread is parked for.
+fn class_of(kind: SyncKind, parked: &ParkedThread) -> Class {
+    let side = match parked.token {
+        _ if kind != SyncKind::Rwlock => None,
+        ONE_READER => Some(Side::Read),
+        // Whoever reads until it writes waits for others of its sort.
+        _ => Some(Side::Write),
+    };
+    // A writer that waits for readers is queued at the next address. Only a rwlock is always at an even one.
+    let address = if kind == SyncKind::Rwlock { parked.key & !1 } else { parked.key };
+    Class { side, ..Class::new(kind, Family::ParkingLot, RemoteAddr(address), Evidence::Inferred) }
+}
+
+/// What a thread is parked for, by what it told the others and by what is there.
+fn by_content(parked: &ParkedThread, context: &Context<'_>) -> Option<Class> {
+    if parked.token != 0 {
+        return Some(class_of(SyncKind::Rwlock, parked));
+    }
+    let mut bytes = [0; 8];
+    let got = context.target.read_up_to(RemoteAddr(parked.key), 8).ok()?;
+    bytes.get_mut(..got.len())?.copy_from_slice(&got);
+    let word = u64::from_le_bytes(bytes);
+    let kind = match word & 0xff {
+        _ if is_data(word, context) => SyncKind::Cond,
+        byte if byte & !1 == WRITER_PARKED => SyncKind::Mutex,
+        byte if byte == ONCE_LOCKED | ONCE_PARKED => SyncKind::Once,
+        byte if byte & WRITER != 0 && byte & PARKED != 0 => SyncKind::Rwlock,
+        _ => return None,
+    };
+    Some(class_of(kind, parked))
+}
+
+/// Whether `address` is one of data.
+fn is_data(address: u64, context: &Context<'_>) -> bool {
+    map_at(context.target.maps(), RemoteAddr(address)).is_some_and(|map| map.write && map.read)
 }
