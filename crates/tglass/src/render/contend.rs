@@ -1,6 +1,7 @@
 //! The screen of `tglass contend`.
 
 use super::safe;
+use super::sync::whose;
 use super::table::{Cell, Table};
 use threadglass::model::{
     Contended, ContentionReport, Family, Frame, HolderDid, InjectionReport, SyncKind, SyncStats, WaitStack,
@@ -55,12 +56,9 @@ fn screen(report: &ContentionReport) -> String {
 }
 
 fn kind_of(family: Family, kind: SyncKind) -> String {
-    let kind = kind.word();
-    match family {
-        Family::RustStd => format!("Rust {kind}"),
-        Family::ParkingLot => format!("parking_lot {kind}"),
-        Family::Cxx => format!("C++ {kind}"),
-        _ => kind.to_owned(),
+    match whose(family) {
+        Some(whose) => format!("{whose} {}", kind.word()),
+        None => kind.word().to_owned(),
     }
 }
 

@@ -29,14 +29,25 @@ pub fn label(object: &SyncObject) -> String {
 
 /// The kind, with whose it is where that is not plain.
 pub fn what(object: &SyncObject) -> String {
-    let kind = object.kind.word();
-    match object.family {
-        Family::Pthread | Family::Other => kind.to_owned(),
-        Family::Libc => format!("libc {kind}"),
-        Family::RustStd => format!("Rust {kind}"),
-        Family::ParkingLot => format!("parking_lot {kind}"),
-        Family::Cxx => format!("C++ {kind}"),
+    match whose(object.family) {
+        Some(whose) => format!("{whose} {}", object.kind.word()),
+        None => object.kind.word().to_owned(),
     }
+}
+
+/// Whose a lock is, where that is not plain.
+pub fn whose(family: Family) -> Option<&'static str> {
+    Some(match family {
+        Family::Pthread | Family::Other => return None,
+        Family::Libc => "libc",
+        Family::RustStd => "Rust",
+        Family::ParkingLot => "parking_lot",
+        Family::Cxx => "C++",
+        Family::Glib => "GLib",
+        Family::Gomp => "OpenMP",
+        Family::Qt => "Qt",
+        Family::Absl => "absl",
+    })
 }
 
 /// `14m02s for mutex ..`, `to write ..`.

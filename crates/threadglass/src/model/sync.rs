@@ -46,6 +46,14 @@ pub enum Family {
     ParkingLot,
     /// C++'s atomic waits, and what libstdc++ builds on them.
     Cxx,
+    /// GLib.
+    Glib,
+    /// libgomp, OpenMP's library of gcc.
+    Gomp,
+    /// Qt.
+    Qt,
+    /// Abseil.
+    Absl,
     /// Not known.
     #[default]
     Other,

@@ -3,13 +3,17 @@
 //! `Runtime` is the one contract: what a lock family answers, and all that the rest of the crate asks of it. A new
 //! family is a folder with an implementation, and a line in `ALL`.
 
+mod absl;
 mod content;
 pub(crate) mod cxx;
 mod futex;
+mod glib;
 pub mod glibc;
+mod gomp;
 mod lock_word;
 mod parking_lot;
 mod plan;
+mod qt;
 mod recipe;
 mod rust_std;
 mod wait;
@@ -30,7 +34,16 @@ use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 
 /// Those that are known. Where two could explain a wait, the first decides.
-static ALL: [&dyn Runtime; 4] = [&glibc::Glibc, &cxx::Cxx, &rust_std::RustStd, &parking_lot::ParkingLot];
+static ALL: [&dyn Runtime; 8] = [
+    &glibc::Glibc,
+    &cxx::Cxx,
+    &rust_std::RustStd,
+    &parking_lot::ParkingLot,
+    &glib::Glib,
+    &gomp::Gomp,
+    &qt::Qt,
+    &absl::Absl,
+];
 
 /// What one system that makes locks knows of them.
 pub(crate) trait Runtime: Sync {
@@ -105,6 +118,11 @@ pub(crate) trait Runtime: Sync {
         None
     }
 
+    /// Whether the function `name` calls another one back, once, while its first argument is in progress.
+    fn executes_once(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Whether `function`, as symbols have its name, is a part of how its locks are taken, which programs may contain.
     fn is_part(&self, _function: &str) -> bool {
         false
@@ -171,6 +189,17 @@ impl Runtime for Unknown {
     fn families(&self) -> &'static [Family] {
         &[Family::Other]
     }
+
+    /// A lock of the program's own is taken for held while its word is not 0.
+    fn decode(&self, class: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
+        let value = u32_at(bytes, 0).unwrap_or(0);
+        let state = match (class.kind, value) {
+            (SyncKind::Mutex, 0) => SyncState::Unlocked,
+            (SyncKind::Mutex, _) => SyncState::Locked,
+            _ => SyncState::Unknown,
+        };
+        Content::plain(bytes, Some(4), state, Detail::Futex { value })
+    }
 }
 
 /// The runtime whose objects are of `family`.
@@ -181,6 +210,11 @@ pub(crate) fn of(family: Family) -> &'static dyn Runtime {
 /// What a call of the function `name` means.
 pub(crate) fn function(name: &str) -> Function {
     ALL.iter().find_map(|runtime| runtime.function(name)).unwrap_or(Function::Plain)
+}
+
+/// Whether the function `name` calls another one back, once.
+pub(crate) fn executes_once(name: &str) -> bool {
+    ALL.iter().any(|runtime| runtime.executes_once(name))
 }
 
 /// Whether `function` only passes system calls on.

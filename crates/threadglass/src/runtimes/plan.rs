@@ -43,6 +43,9 @@ impl SetError {
     /// Of an object of `kind`, which has none.
     pub(super) fn no_state(kind: SyncKind) -> Self {
         match kind {
+            SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Semaphore => {
+                Self::NotCapable("a lock of this library cannot be set: only the program knows how to wake its waiters")
+            }
             SyncKind::Cond => Self::NoState(kind, "signal it from the program"),
             _ => Self::NoState(kind, "only mutexes, rwlocks and semaphores have one"),
         }

@@ -42,6 +42,9 @@ pub(crate) struct SeenWait<'a> {
     pub(crate) past_libc: bool,
     /// Whether that call only passes the system call on, and the function that made it has no name.
     pub(crate) is_from_nameless: bool,
+    /// Its stack pointer, and the words from there on, as far as they were read.
+    pub(crate) sp: RemoteAddr,
+    pub(crate) words: &'a [u64],
     /// The first argument of that call, as far as code and registers tell.
     pub(crate) first_argument: &'a dyn Fn() -> Option<RemoteAddr>,
 }
@@ -55,6 +58,9 @@ pub(crate) enum Spot<'a> {
     Caller(&'a str),
     /// One on the stack of a program that has the C library inside.
     Frame(&'a str, Evidence),
+    /// One outside of the C library on the stack of a thread of which the others say nothing: demangled, without the
+    /// version of its symbol. `depth` is how many others it called, and those each other, until the system call.
+    Outer { function: &'a str, depth: usize, evidence: Evidence },
 }
 
 /// What is known of the target.

@@ -18,7 +18,7 @@ mod stack;
 mod walk;
 
 pub use crate::arch::Registers;
-pub(crate) use call::{through_stubs, unbound_import};
+pub(crate) use call::{Call, through_stubs, unbound_import};
 pub(crate) use libc_site::call_site;
 pub(crate) use names::FrameNames;
 pub(crate) use sites::{Site, Sites};

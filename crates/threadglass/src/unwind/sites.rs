@@ -1,5 +1,6 @@
 //! The call sites of many blocked threads, and no more of their stacks than that takes.
 
+use super::call::Call;
 use super::libc_site::call_site;
 use super::space::{Known, Space};
 use super::stack::StackWords;
@@ -37,6 +38,15 @@ pub(crate) struct Site {
     pub(crate) past_libc: bool,
 }
 
+/// A function on the stack of a blocked thread.
+pub(crate) struct Caller {
+    /// Where the thread is in it.
+    pub(crate) place: Place,
+    /// The exported function that was called there. It need not be the one that the thread is in: functions end in a
+    /// jump to others that have no name.
+    pub(crate) entry: Option<String>,
+}
+
 pub(crate) struct Sites<'a> {
     space: Arc<Space<'a>>,
     target: &'a dyn Target,
@@ -71,6 +81,23 @@ impl<'a> Sites<'a> {
             }
         }
         out
+    }
+
+    /// The functions outside libc on the stack of a blocked thread, the innermost first, and the words of the stack.
+    pub(crate) fn callers(&mut self, thread: (crate::Lwp, RemoteAddr, RemoteAddr)) -> Option<(Vec<Caller>, Vec<u64>)> {
+        let site = self.find(&[thread]).pop()?;
+        let outside = |place: &&Place| !self.space.is_libc(place.lookup().0) && !place.signal;
+        let places: Vec<Place> = site.places.iter().filter(outside).copied().collect();
+        let entry = |back: &Place, known: &mut Known, space: &Space<'_>| match known.call(space, back.pc.0)? {
+            Call::To(function) => space.exported(function),
+            Call::Indirect => None,
+        };
+        let behind = places.iter().skip(1).map(Some).chain([None]);
+        let callers = places.iter().zip(behind).map(|(place, back)| Caller {
+            place: *place,
+            entry: back.and_then(|back| entry(back, &mut self.known, &self.space)),
+        });
+        Some((callers.collect(), site.words))
     }
 
     fn one(&mut self, registers: Registers, sp: RemoteAddr, top: Vec<u8>) -> Site {

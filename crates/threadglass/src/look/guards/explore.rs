@@ -33,6 +33,8 @@ pub(super) struct LockUse {
     pub(super) releases: bool,
     /// Taken before it was released, or something that may be this.
     pub(super) takes: bool,
+    /// Taken for sure, by an instruction or call that is about this lock.
+    pub(super) takes_for_sure: bool,
     /// On some way it is still held by what was taken on this way when the function returns.
     pub(super) keeps: bool,
     /// A way came to the function's end.
@@ -335,8 +337,10 @@ impl<'e, 'c> Explorer<'e, 'c> {
                 if effect == Effect::Release && self.owed[index] > 0 && word_of(wanted).is_called {
                     continue;
                 }
+                self.seen[index].takes_for_sure |= effect == Effect::Take;
                 self.note(way, index, effect);
             } else if may_take(wanted, atomic) {
+                self.seen[index].takes_for_sure |= atomic.addr.is_some();
                 self.unclear(way, index);
             }
         }

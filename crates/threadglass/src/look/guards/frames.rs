@@ -12,9 +12,10 @@ use crate::arch::Registers;
 use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT};
 use crate::arch::insn::{Insn, Op};
 use crate::memory::read_each;
-use crate::model::SyncKind;
+use crate::model::{Family, SyncKind};
+use crate::runtimes;
 use crate::target::Target;
-use crate::unwind::{Place, Space, StackWords, Walk, Walker};
+use crate::unwind::{Call, Place, Space, StackWords, Walk, Walker};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -32,6 +33,11 @@ const SECOND_LOOK: usize = 300_000;
 const RESULT: u64 = 32;
 /// Bytes of the longest lock that has the word on which its waiters sleep.
 const LONGEST_LOCK: u64 = 64;
+/// Bytes of libc's frames between a call that executes something once and that.
+const LIBC_FRAME: u64 = 512;
+/// Frames in which a lock is taken whose waiters sleep, and instructions that are followed there.
+const TAKERS: usize = 4;
+const TO_TAKE: usize = 20_000;
 /// Frames whose registers may be known to nobody but the thread.
 const REPLAYED: usize = 6;
 
@@ -81,6 +87,27 @@ pub(crate) fn first_argument(
         Explorer::arrival(&mut search.code, start, here, 0)?[FIRST_ARGUMENT].get(8)
     });
     argument.map(RemoteAddr)
+}
+
+/// Whether a thread that sleeps on `word` goes on to take it, as one that wants a lock does.
+pub(crate) fn will_take(
+    target: &dyn Target,
+    space: &Space<'_>,
+    (lwp, sp, pc): (Lwp, RemoteAddr, RemoteAddr),
+    word: RemoteAddr,
+) -> bool {
+    let thread = RestingThread { lwp, sp, pc, stack_base: None, start: None, waits_on: None, futex: Some(word) };
+    let lock = WantedLock { address: word, size: 4, kind: SyncKind::Mutex, family: Family::Other };
+    let mut search = Search::new(target, space);
+    let Some(stack) = stacks(target, &[thread]).pop() else { return false };
+    let mut frames = search.frames(&thread, &stack);
+    search.code.pages.set_stack(sp.0, stack);
+    search.code.limit(TO_TAKE);
+    search.replay(&mut frames, &[lock], None);
+    frames.iter().take(TAKERS).any(|frame| {
+        let onwards = search.onwards(frame);
+        Explorer::run(&mut search.code, &[&lock], onwards, [0; MAX_LOCKS], None)[0].takes_for_sure
+    })
 }
 
 /// Follows the code at `pc` in plain memory, with nothing but the stack pointer known, for tests and fuzzing; whether
@@ -308,6 +335,7 @@ impl<'s> Search<'s> {
         let waits = |lock: &WantedLock| thread.waits_on == Some(lock.address) || sleeps_on(thread, lock);
         let mut debts: Vec<i8> = part.iter().map(|lock| i8::from(waits(lock))).collect();
         let mut named = vec![false; part.len()];
+        self.executed_once(thread, frames, part);
         let waiting = usize::from(self.is_queued(thread));
         for frame in frames.iter().skip(waiting) {
             let chosen: Vec<usize> = (0..part.len()).filter(|index| frame.about[*index] && !named[*index]).collect();
@@ -357,6 +385,37 @@ impl<'s> Search<'s> {
                 named[*index] = true;
                 self.found.push(Clue { object: lock.address, lwp: thread.lwp, grade, frame: frame.place.pc });
             }
+        }
+    }
+
+    /// Finds what the thread executes once: between two frames of the program stands the function of libc that was
+    /// called to execute the inner one, and has the address of the object.
+    fn executed_once(&mut self, thread: &RestingThread, frames: &[FrameState], part: &[WantedLock]) {
+        let onces: Vec<&WantedLock> = part.iter().filter(|lock| lock.kind == SyncKind::Once).collect();
+        if onces.is_empty() {
+            return;
+        }
+        for (inner, frame) in frames.iter().zip(frames.iter().skip(1)) {
+            let (Some(from), to, None) = (inner.top, frame.registers.sp.0, inner.caller) else { continue };
+            // A function that ends in a jump to libc's does not show which one that is.
+            let called = match self.code.known.call(self.space, frame.place.pc.0) {
+                Some(Call::To(function)) if self.space.is_libc(function) => self.space.exported(function),
+                _ => None,
+            };
+            if called.is_some_and(|name| !runtimes::executes_once(&name)) {
+                continue;
+            }
+            let words: Vec<u64> = (from..to.min(from.saturating_add(LIBC_FRAME)))
+                .step_by(8)
+                .filter_map(|at| self.code.pages.word(at))
+                .collect();
+            let clues = onces.iter().filter(|lock| words.contains(&lock.address.0)).map(|lock| Clue {
+                object: lock.address,
+                lwp: thread.lwp,
+                grade: Grade::TakesAndReleases,
+                frame: frame.place.pc,
+            });
+            self.found.extend(clues);
         }
     }
 

@@ -16,8 +16,8 @@ mod recover;
 mod relevance;
 mod shape;
 
-pub(crate) use frames::first_argument;
 pub use frames::follow_bytes;
+pub(crate) use frames::{first_argument, will_take};
 pub use lsda::landing_pad;
 
 use crate::look::Look;

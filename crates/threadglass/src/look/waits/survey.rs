@@ -1,8 +1,9 @@
 //! Which object each blocked thread waits for, and what that object says.
 
+use crate::elf::demangle;
 use crate::look::{Look, guards};
 use crate::memory::read_each;
-use crate::model::{Evidence, SyncKind, Thread, Waiter};
+use crate::model::{Evidence, Family, SyncKind, Thread, Waiter};
 use crate::proc::SyscallFile;
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::{self, Class, Content, Context, FutexWait, SeenWait, Spot};
@@ -11,6 +12,9 @@ use crate::unwind::{Site, Sites, Space};
 use crate::{Lwp, PthreadId, RemoteAddr};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// Waits of one look whose stacks are searched because nothing else tells what they are for.
+const MAX_SEARCHES: usize = 1024;
 
 /// A thread, and the call that it is blocked in.
 pub(crate) type Sleeper = (Lwp, SyscallFile);
@@ -45,6 +49,9 @@ pub struct Survey<'a> {
     pub(super) context: Context<'a>,
     space: Arc<Space<'a>>,
     sites: Sites<'a>,
+    callers: Sites<'a>,
+    /// How many stacks may still be searched for a function that knows the wait.
+    searches: usize,
     symbolizer: Symbolizer<'a>,
     names: HashMap<RemoteAddr, Option<String>>,
 }
@@ -56,6 +63,8 @@ impl<'a> Survey<'a> {
             context: Context::new(look.target, layout, threads),
             space: look.space.clone(),
             sites: Sites::new(look.target, &look.space),
+            callers: Sites::deep(look.target, &look.space),
+            searches: MAX_SEARCHES,
             symbolizer: look.symbolizer(),
             names: HashMap::new(),
         }
@@ -110,6 +119,8 @@ impl<'a> Survey<'a> {
             call,
             past_libc: site.past_libc,
             is_from_nameless: is_passed_on && caller.is_none(),
+            sp,
+            words: &site.words,
             first_argument: &|| guards::first_argument(target, &space, lwp, sp, pc),
         };
         let may_tell = !futex.restarted || seen.is_from_nameless;
@@ -127,10 +138,39 @@ impl<'a> Survey<'a> {
         };
         // A restarted call may be any call.
         let by_numbers = || runtimes::by_numbers(&seen, &self.context).filter(|_| may_tell);
-        let class = class
-            .or_else(by_numbers)
-            .or_else(|| (!futex.restarted).then(|| Class::word(futex.word, Evidence::Recorded)))?;
+        let class = class.or_else(by_numbers);
+        let is_outside = is_passed_on || site.past_libc || call.is_none();
+        let class = match class {
+            None if is_outside && !futex.restarted => self.by_callers(at, &seen),
+            class => class,
+        };
+        let class = class.or_else(|| (!futex.restarted).then(|| self.by_code(at, futex)))?;
         Some((class, runtimes::of(class.family).given_up(&class, &site.words, &self.context)))
+    }
+
+    /// What a wait is for that only a library other than libc knows: by the functions on the stack, the innermost first.
+    fn by_callers(&mut self, at: &(Lwp, RemoteAddr, RemoteAddr), seen: &SeenWait<'_>) -> Option<Class> {
+        self.searches = self.searches.checked_sub(1)?;
+        let (callers, words) = self.callers.callers(*at)?;
+        let seen = &SeenWait { words: &words, ..*seen };
+        callers.iter().enumerate().find_map(|(depth, caller)| {
+            let symbol = self.name_of(caller.place.lookup());
+            let evidence = if caller.place.firm { Evidence::Derived } else { caller.place.evidence };
+            [symbol, caller.entry.as_deref().map(demangle)].into_iter().flatten().find_map(|name| {
+                let function = name.split('@').next().unwrap_or(&name);
+                runtimes::by_function(seen, Spot::Outer { function, depth, evidence }, &self.context)
+            })
+        })
+    }
+
+    /// What a word is of which no runtime knows: a lock, if the thread goes on to take it.
+    fn by_code(&mut self, at: &(Lwp, RemoteAddr, RemoteAddr), futex: &FutexWait) -> Class {
+        let word = Class::word(futex.word, Evidence::Recorded);
+        let Some(left) = self.searches.checked_sub(1).filter(|_| futex.value != 0) else { return word };
+        self.searches = left;
+        let is_taken = guards::will_take(self.context.target, &self.space, *at, futex.word);
+        let lock = Class::new(SyncKind::Mutex, Family::Other, futex.word, Evidence::Inferred);
+        if is_taken { lock } else { word }
     }
 
     fn name_of(&mut self, addr: RemoteAddr) -> Option<String> {

@@ -19,6 +19,11 @@ impl Runtime for Cxx {
     }
 
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {
+        if let Spot::Caller(name) | Spot::Outer { function: name, .. } = spot
+            && ["std::__atomic_semaphore::", "std::counting_semaphore<"].iter().any(|class| name.starts_with(class))
+        {
+            return Some(Class::new(SyncKind::Semaphore, Family::Cxx, seen.futex.word, Evidence::Derived));
+        }
         // A static variable of a function that another thread initialises.
         let guard = Class::new(SyncKind::Once, Family::Cxx, seen.futex.word, Evidence::Derived);
         matches!(spot, Spot::Caller("__cxa_guard_acquire")).then_some(guard)
@@ -26,6 +31,10 @@ impl Runtime for Cxx {
 
     fn decode(&self, class: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
         let word = u32_at(bytes, 0).unwrap_or(0);
+        if class.kind == SyncKind::Semaphore {
+            let state = if word == 0 { SyncState::Exhausted } else { SyncState::Available };
+            return Content::plain(bytes, Some(4), state, Detail::Semaphore { count: word });
+        }
         let (size, state) = match (class.kind, word & GUARD_DONE != 0, word & GUARD_PENDING != 0) {
             (SyncKind::Once, true, _) => (8, SyncState::Done),
             (SyncKind::Once, false, true) => (8, SyncState::InProgress),
@@ -45,7 +54,12 @@ impl Runtime for Cxx {
         }
     }
 
-    fn lock_word(&self, _: SyncKind, _: Family) -> LockWord {
+    fn lock_word(&self, kind: SyncKind, _: Family) -> LockWord {
+        if kind == SyncKind::Semaphore {
+            let held = |word: u64| u64::from(u32::MAX - word as u32);
+            let added = |by: i64| i64::from(by as i32).wrapping_neg();
+            return LockWord { sizes: &[4], held, added, ..LockWord::default() };
+        }
         LockWord { is_called: true, ..LockWord::default() }
     }
 }

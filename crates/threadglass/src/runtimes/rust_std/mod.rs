@@ -28,7 +28,7 @@ impl Runtime for RustStd {
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {
         match spot {
             Spot::Caller(name) | Spot::Frame(name, _) => by_name(name, &seen.futex),
-            Spot::Entry(..) => None,
+            Spot::Entry(..) | Spot::Outer { .. } => None,
         }
     }
 

@@ -1,0 +1,68 @@
+//! Locks of libraries, and of programs themselves, that are one word and record no holder.
+
+use std::path::PathBuf;
+use testkit::{Build, Dumpable, Fixture, Tool, Variant, lock_faults, skip};
+
+/// The file of a library as the linker takes it; `None` (and a skip) if it is not installed.
+fn library(test: &str, name: &str, package: &str) -> Option<PathBuf> {
+    let path = PathBuf::from("/usr/lib/x86_64-linux-gnu").join(name);
+    if !path.exists() {
+        skip(test, &format!("{name} is not installed (package {package})"));
+        return None;
+    }
+    Some(path)
+}
+
+/// Checks a build of the fixture: running, and as a core.
+fn check(test: &str, flags: &[&str], variant: Variant) {
+    let tool = Tool::new(env!("CARGO_BIN_EXE_tglass"));
+    let program = Build::new("word_locks.cc").flags(flags).variant(variant).path();
+    for mode in ["circle", "locks"] {
+        let fixture = Fixture::start(&program, &[mode]).settled();
+        let faults = lock_faults(&tool, &fixture.pid().to_string(), fixture.truth(), false);
+        assert!(faults.is_empty(), "{test} {variant:?} {mode}: {faults:#?}");
+    }
+    let dumped = Dumpable::start(&program, &["circle"]);
+    let truth = dumped.fixture.truth().clone();
+    let Some(core) = dumped.gcore(testkit::part("the core")) else { return };
+    let faults = lock_faults(&tool, &core.name(), &truth, false);
+    assert!(faults.is_empty(), "{test} {variant:?} core: {faults:#?}");
+}
+
+fn check_with(test: &str, define: &str, file: &str, package: &str) {
+    let Some(library) = library(test, file, package) else { return };
+    for variant in [Variant::Default, Variant::Stripped] {
+        check(test, &[define, "-Wl,--no-as-needed", &library.to_string_lossy()], variant);
+    }
+}
+
+#[test]
+fn glib() {
+    check_with("glib", "-DGLIB", "libglib-2.0.so.0", "libglib2.0-0");
+}
+
+#[test]
+fn qt() {
+    check_with("qt", "-DQT", "libQt5Core.so.5", "libqt5core5a");
+}
+
+#[test]
+fn absl() {
+    check_with("absl", "-DABSL", "libabsl_synchronization.so", "libabsl-dev");
+}
+
+#[test]
+fn openmp() {
+    for variant in [Variant::Default, Variant::Stripped] {
+        check("openmp", &["-DGOMP", "-fopenmp"], variant);
+    }
+}
+
+/// A lock that the program has made itself: the word is the lock, if the thread goes on to take it.
+#[test]
+fn of_the_program() {
+    for variant in [Variant::Default, Variant::Stripped, Variant::NoPie] {
+        check("of_the_program", &["-DOWN"], variant);
+    }
+    check("of_the_program", &["-DOWN", "-O0"], Variant::Default);
+}
