@@ -6,7 +6,7 @@ use crate::model::{Evidence, Snapshot, SyncKind, SyncObject};
 use crate::runtimes::{self, Class};
 use crate::symbols::{DataNames, LockVariable};
 use crate::table::is_in_agent;
-use crate::target::{LwpFacts, Target};
+use crate::target::{Library, LwpFacts, Target};
 use crate::unwind::Sites;
 use crate::{InnerTid, Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
@@ -50,7 +50,7 @@ impl<'a> LockNamer<'a> {
             }
             object.name = match object.kind {
                 SyncKind::Join => object.holders.first().and_then(|holder| threads.get(&holder.lwp?).cloned()),
-                _ => self.data.variable_at(object.address),
+                _ => self.data.variable_at(object.address).map(|name| self.of_loader(object.address, name)),
             };
             if object.name.is_none() && object.kind != SyncKind::Join {
                 by_stack.push(index);
@@ -58,6 +58,15 @@ impl<'a> LockNamer<'a> {
         }
         by_stack.truncate(MAX_BY_STACK);
         self.name_by_stacks(snapshot, facts, &by_stack);
+    }
+
+    /// The name of a lock, which is `variable`: of the dynamic loader's only few know the variables.
+    fn of_loader(&self, address: RemoteAddr, variable: String) -> String {
+        let module = self.look.target.module_at(address);
+        match module.is_some_and(|module| module.library() == Library::Loader) {
+            true => format!("the dynamic loader's lock ({variable})"),
+            false => variable,
+        }
     }
 
     /// Names objects that are in no variable, by the stack of a thread that has to do with each.

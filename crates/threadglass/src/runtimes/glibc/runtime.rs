@@ -167,6 +167,10 @@ impl Runtime for Glibc {
         effect.map(Function::Lock)
     }
 
+    fn executes_once(&self, name: &str) -> bool {
+        Waiting::in_libc(name) == Some(Waiting::Plain(SyncKind::Once))
+    }
+
     fn is_part(&self, function: &str) -> bool {
         const PREFIXES: [&str; 10] =
             ["pthread_", "lll_", "futex_", "sem_", "new_sem_", "old_sem_", "mtx_", "cnd_", "libc_lock", "syscall"];
