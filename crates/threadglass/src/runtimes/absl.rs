@@ -41,7 +41,7 @@ impl Runtime for Absl {
         let is_own = |word: u64| word.wrapping_sub(seen.sp.0) < 8 * seen.words.len() as u64;
         let may_be = |word: &&u64| {
             let is_data = || map_at(maps, RemoteAddr(**word)).is_some_and(|map| map.write);
-            **word % 8 == 0 && is_data() && !(kind == SyncKind::Cond && is_own(**word))
+            word.is_multiple_of(8) && is_data() && !(kind == SyncKind::Cond && is_own(**word))
         };
         let mut places = seen.words.iter().filter(may_be).take(MAX_WORDS).map(|word| RemoteAddr(*word));
         let address = places.find(|at| waited_in(context.target, *at, seen.futex.word) == Some(kind))?;
@@ -97,7 +97,7 @@ fn waited_in(memory: &dyn Memory, address: RemoteAddr, futex: RemoteAddr) -> Opt
     }
     let mut at = first;
     for _ in 0..MAX_RING {
-        if at == 0 || at % IDENTITY != 0 {
+        if at == 0 || !at.is_multiple_of(IDENTITY) {
             return None;
         }
         if is_own(at) {

@@ -14,7 +14,6 @@ use crate::proc::map_at;
 use table::ParkedThread;
 
 /// Of the word of a rwlock: what stands below the number of its readers.
-
 const PARKED: u64 = 1;
 const WRITER_PARKED: u64 = 2;
 const WRITER: u64 = 8;
