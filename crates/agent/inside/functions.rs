@@ -79,6 +79,8 @@ macro_rules! functions {
     ($($number:literal $name:ident $target:path $(, $register:literal)?;)*) => {
         /// Numbers of the functions.
         #[allow(non_upper_case_globals)]
+        // Those through which threads wait are called by name alone.
+        #[allow(dead_code)]
         pub mod at { $(pub const $name: usize = $number;)* }
 
         pub const COUNT: usize = [$($number),*].len();

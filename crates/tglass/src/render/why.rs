@@ -108,7 +108,7 @@ impl Screen<'_> {
     fn others(&self, hangs: &[&Finding]) -> String {
         let mut out = String::new();
         let first = self.snapshot.verdict.as_ref().filter(|_| hangs.is_empty());
-        let is_other = |finding: &&Finding| !finding.kind.is_hang() && !is_root(finding);
+        let is_other = |finding: &&Finding| !finding.kind.is_hang() && !finding.kind.is_root();
         for finding in self.snapshot.findings.iter().filter(is_other) {
             let is_said = first.is_some_and(|verdict| verdict.text.ends_with(&finding.text));
             if !is_said {
@@ -125,7 +125,7 @@ impl Screen<'_> {
             // They lead to threads that wait for ever, of which the first line tells.
             return String::new();
         }
-        let roots: Vec<&Finding> = self.snapshot.findings.iter().filter(|finding| is_root(finding)).collect();
+        let roots: Vec<&Finding> = self.snapshot.findings.iter().filter(|finding| finding.kind.is_root()).collect();
         let said = self.snapshot.verdict.as_ref().map_or("", |verdict| &verdict.text);
         let mut out = String::new();
         for finding in roots.iter().take(ROOTS) {
@@ -300,11 +300,6 @@ impl Screen<'_> {
         }
         out
     }
-}
-
-/// Whether a finding is about a thread, or a lock, that others wait for.
-fn is_root(finding: &Finding) -> bool {
-    matches!(finding.kind, FindingKind::LongChain | FindingKind::HolderUnknown)
 }
 
 /// `.. and 3 more threads`, of those that are beyond the limit.

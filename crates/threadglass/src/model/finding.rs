@@ -61,6 +61,11 @@ impl FindingKind {
         )
     }
 
+    /// Whether it tells for whom, or for which lock, threads wait, with nothing wrong in it.
+    pub fn is_root(self) -> bool {
+        matches!(self, Self::LongChain | Self::HolderUnknown)
+    }
+
     /// Whether it means that nobody is left to wake threads.
     pub fn is_unwoken(self) -> bool {
         matches!(self, Self::CondWithoutSignaller | Self::NobodyLeft)

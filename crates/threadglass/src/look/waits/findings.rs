@@ -28,14 +28,9 @@ pub(super) fn find(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> V
     findings.sort_by_cached_key(|finding| {
         let waiting = finding.threads.len() + finding.behind.len();
         let (certainty, waiting) = (std::cmp::Reverse(finding.certainty), std::cmp::Reverse(waiting));
-        (!finding.kind.is_hang(), is_way(finding.kind), by_join(finding), waiting, certainty, finding.threads.clone())
+        (!finding.kind.is_hang(), finding.kind.is_root(), by_join(finding), waiting, certainty, finding.threads.clone())
     });
     findings
-}
-
-/// Whether a finding tells of a way that waits lead, with nothing wrong in it.
-fn is_way(kind: FindingKind) -> bool {
-    matches!(kind, FindingKind::LongChain | FindingKind::HolderUnknown)
 }
 
 /// Says who the findings of `snapshot` are about, thread by thread.

@@ -51,7 +51,7 @@ impl History {
                 *waited.holders.entry(lwp).or_default() += 1;
             }
         }
-        let ways = snapshot.findings.iter().filter(|finding| is_way(finding));
+        let ways = snapshot.findings.iter().filter(|finding| finding.kind.is_root());
         let behind = ways.map(|finding| finding.threads.len() + finding.behind.len()).sum();
         if behind > 0 && self.worst.as_ref().is_none_or(|(most, _)| behind >= *most) {
             self.worst = Some((behind, snapshot.clone()));
@@ -62,9 +62,10 @@ impl History {
     pub(super) fn finish(self, last: Snapshot) -> Snapshot {
         let lasts = |finding: &Finding| {
             let seen = self.seen.get(&key(finding)).copied().unwrap_or(1);
-            self.looks < 3 || seen > 1 || finding.certainty == Certainty::Certain && !is_way(finding)
+            self.looks < 3 || seen > 1 || finding.certainty == Certainty::Certain && !finding.kind.is_root()
         };
-        let shows = |snapshot: &Snapshot| snapshot.findings.iter().any(|finding| is_way(finding) && lasts(finding));
+        let shows =
+            |snapshot: &Snapshot| snapshot.findings.iter().any(|finding| finding.kind.is_root() && lasts(finding));
         let hangs = last.findings.iter().any(|finding| finding.kind.is_hang());
         let mut snapshot = match self.worst {
             Some((_, worst)) if !hangs && !shows(&last) && shows(&worst) => worst,
@@ -98,11 +99,6 @@ fn key(finding: &Finding) -> Key {
             (kind, threads, objects)
         }
     }
-}
-
-/// Whether a finding tells only how threads wait.
-fn is_way(finding: &Finding) -> bool {
-    matches!(finding.kind, FindingKind::LongChain | FindingKind::HolderUnknown)
 }
 
 /// A lock that was waited for in more than one look, each time in other hands.

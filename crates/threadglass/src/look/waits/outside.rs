@@ -36,13 +36,7 @@ pub(super) fn follow(target: &dyn Target, call: &Syscall) -> Option<Followed> {
         [(next, _)] => doing_of(target, *next, &mut seen, &mut path),
         _ => None,
     };
-    let partner = |(pid, evidence): &(Pid, Evidence)| Partner {
-        pid: *pid,
-        name: host::name_of(*pid),
-        evidence: *evidence,
-        doing: doing.clone(),
-    };
-    let partners: Vec<Partner> = found.iter().take(PARTNERS).map(partner).collect();
+    let partners = named(&found, doing.as_deref());
     let text = text(kind, &partners, found.len());
     Some(Followed { wait: OutsideWait { kind, partners, text }, path, is_alone })
 }
@@ -87,14 +81,19 @@ fn doing_of(target: &dyn Target, pid: Pid, seen: &mut BTreeSet<Pid>, path: &mut 
         [(next, _)] => doing_of(target, *next, seen, path),
         _ => None,
     };
+    let partners = named(&found, further.as_deref());
+    Some(format!("{doing}: {}", text(kind, &partners, found.len())))
+}
+
+/// The processes that were found, by name. `doing` is what the only one does.
+fn named(found: &[(Pid, Evidence)], doing: Option<&str>) -> Vec<Partner> {
     let partner = |(pid, evidence): &(Pid, Evidence)| Partner {
         pid: *pid,
         name: host::name_of(*pid),
         evidence: *evidence,
-        doing: further.clone(),
+        doing: doing.map(str::to_owned),
     };
-    let partners: Vec<Partner> = found.iter().take(PARTNERS).map(partner).collect();
-    Some(format!("{doing}: {}", text(kind, &partners, found.len())))
+    found.iter().take(PARTNERS).map(partner).collect()
 }
 
 /// Who could end the wait of a thread of `pid` in `call`. Empty where nobody else could; `None` where it does not leave the
