@@ -27,6 +27,11 @@ impl Class {
         Self { kind, family, address, side: None, evidence }
     }
 
+    /// A lock that the program has made of a word.
+    pub(crate) fn lock_of_program(address: RemoteAddr) -> Self {
+        Self::new(SyncKind::Mutex, Family::Other, address, Evidence::Inferred)
+    }
+
     /// A word of which nothing is known.
     pub(crate) fn word(address: RemoteAddr, evidence: Evidence) -> Self {
         Self::new(SyncKind::Futex, Family::Other, address, evidence)

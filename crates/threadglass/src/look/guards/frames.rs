@@ -12,8 +12,8 @@ use crate::arch::Registers;
 use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT};
 use crate::arch::insn::{Insn, Op};
 use crate::memory::read_each;
-use crate::model::{Family, SyncKind};
-use crate::runtimes;
+use crate::model::SyncKind;
+use crate::runtimes::{self, Class};
 use crate::target::Target;
 use crate::unwind::{Call, Place, Space, StackWords, Walk, Walker};
 use crate::{Lwp, RemoteAddr};
@@ -89,15 +89,16 @@ pub(crate) fn first_argument(
     argument.map(RemoteAddr)
 }
 
-/// Whether a thread that sleeps on `word` goes on to take it, as one that wants a lock does.
+/// Whether a thread that sleeps on the word of `class` goes on to take it, as one that wants a lock does.
 pub(crate) fn will_take(
     target: &dyn Target,
     space: &Space<'_>,
     (lwp, sp, pc): (Lwp, RemoteAddr, RemoteAddr),
-    word: RemoteAddr,
+    class: &Class,
 ) -> bool {
-    let thread = RestingThread { lwp, sp, pc, stack_base: None, start: None, waits_on: None, futex: Some(word) };
-    let lock = WantedLock { address: word, size: 4, kind: SyncKind::Mutex, family: Family::Other };
+    let futex = Some(class.address);
+    let thread = RestingThread { lwp, sp, pc, stack_base: None, start: None, waits_on: None, futex };
+    let lock = WantedLock { address: class.address, size: 4, kind: class.kind, family: class.family };
     let mut search = Search::new(target, space);
     let Some(stack) = stacks(target, &[thread]).pop() else { return false };
     let mut frames = search.frames(&thread, &stack);

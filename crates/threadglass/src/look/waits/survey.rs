@@ -3,7 +3,7 @@
 use crate::elf::demangle;
 use crate::look::{Look, guards};
 use crate::memory::read_each;
-use crate::model::{Evidence, Family, SyncKind, Thread, Waiter};
+use crate::model::{Evidence, SyncKind, Thread, Waiter};
 use crate::proc::SyscallFile;
 use crate::runtimes::glibc::Layout;
 use crate::runtimes::{self, Class, Content, Context, FutexWait, SeenWait, Spot};
@@ -168,9 +168,8 @@ impl<'a> Survey<'a> {
         let word = Class::word(futex.word, Evidence::Recorded);
         let Some(left) = self.searches.checked_sub(1).filter(|_| futex.value != 0) else { return word };
         self.searches = left;
-        let is_taken = guards::will_take(self.context.target, &self.space, *at, futex.word);
-        let lock = Class::new(SyncKind::Mutex, Family::Other, futex.word, Evidence::Inferred);
-        if is_taken { lock } else { word }
+        let lock = Class::lock_of_program(futex.word);
+        if guards::will_take(self.context.target, &self.space, *at, &lock) { lock } else { word }
     }
 
     fn name_of(&mut self, addr: RemoteAddr) -> Option<String> {
