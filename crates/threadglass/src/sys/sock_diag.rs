@@ -98,7 +98,10 @@ mod tests {
     #[test]
     fn the_peer_of_a_socket() {
         let (one, other) = UnixStream::pair().unwrap();
-        let found = unix_socket(inode_of(&one)).expect("this kernel has the diagnosis of unix sockets");
+        let Some(found) = unix_socket(inode_of(&one)) else {
+            testkit::skip("the_peer_of_a_socket", "this kernel has no diagnosis of unix sockets");
+            return;
+        };
         assert_eq!(found, UnixSocket { is_listening: false, name: None, peer: Some(inode_of(&other)) });
         assert_eq!(unix_socket(u32::MAX - 1), None);
     }
