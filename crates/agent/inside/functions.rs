@@ -119,7 +119,8 @@ macro_rules! functions {
             )*
         }
 
-        /// Calls of the C library's functions, each from a place of its own. See `waiting`.
+        /// Calls of the C library's functions, each from a place of its own. See `waiting`. The frame pointer is kept on the
+        /// stack: whoever looks does not know the registers of a thread that waits.
         #[allow(dead_code, reason = "not every function waits")]
         pub mod through {
             use core::arch::naked_asm;
@@ -128,10 +129,12 @@ macro_rules! functions {
                 pub unsafe extern "C" fn $name() {
                     naked_asm!(
                         ".cfi_startproc",
-                        "sub rsp, 8",
+                        "push rbp",
                         ".cfi_adjust_cfa_offset 8",
+                        ".cfi_rel_offset rbp, 0",
                         "call [rip + {reals} + {offset}]",
-                        "add rsp, 8",
+                        "pop rbp",
+                        ".cfi_restore rbp",
                         ".cfi_adjust_cfa_offset -8",
                         "ret",
                         ".cfi_endproc",

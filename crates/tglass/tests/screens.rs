@@ -53,7 +53,8 @@ fn assert_screen(name: &str, pid: i32, text: &str) {
         FILTERS.map(|(pattern, stands_for)| (pattern.to_owned(), stands_for.to_owned())).into();
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut lwps: Vec<i32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
-    lwps.sort_unstable();
+    // In the order in which they began, also where the numbers have begun anew.
+    lwps.sort_unstable_by_key(|lwp| (*lwp < pid, *lwp));
     filters.extend(lwps.iter().enumerate().map(|(index, lwp)| (format!(r"\b{lwp}\b"), format!("LWP{index}"))));
     let filters: Vec<(&str, &str)> = filters.iter().map(|(pattern, by)| (pattern.as_str(), by.as_str())).collect();
     insta::with_settings!({ filters => filters }, { assert_snapshot!(name, text) });

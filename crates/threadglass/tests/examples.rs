@@ -76,9 +76,7 @@ fn waits_lists_what_the_fixture_waits_for() {
                 let line = line_of(&list, &waiter["lwp"].to_string());
                 assert!(line.contains(" sleep ") && line.contains(&format!(" {kind} {address}")), "{object}\n{line}");
                 assert_eq!(line.contains(", for a limited time"), waiter["timed"] == true, "{object}\n{line}");
-                // A once does not record who is at it.
-                let holders = if kind == "once" { &[] } else { array(object, "holders") };
-                let holders: Vec<_> = holders.iter().map(|holder| holder["lwp"].to_string()).collect();
+                let holders: Vec<_> = array(object, "holders").iter().map(|holder| holder["lwp"].to_string()).collect();
                 let held = line.split_once(", held by ").map_or("", |(_, holders)| holders);
                 assert_eq!(held, holders.join(", "), "{object}\n{line}");
                 told += 1;

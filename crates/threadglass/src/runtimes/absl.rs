@@ -118,22 +118,22 @@ mod tests {
 
     #[test]
     fn a_thread_waits_for_the_lock_whose_ring_it_is_in() {
-        let mut bytes = vec![0; 0x1000];
+        let mut bytes = vec![0; 0x2000];
         let mut put = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
         // A mutex, a condition variable, a word of something else, and a ring of two.
-        put(0x10, 0x10100 | WRITER | WAITED_FOR);
-        put(0x18, 0x10100);
-        put(0x20, 0x10100 | 0x20);
-        put(0x28, 0x10900 | WAITED_FOR);
-        put(0x100, 0x10500);
-        put(0x500, 0x10100);
+        put(0x10, 0x11100 | WRITER | WAITED_FOR);
+        put(0x18, 0x11100);
+        put(0x20, 0x11100 | 0x20);
+        put(0x28, 0x11900 | WAITED_FOR);
+        put(0x1100, 0x11500);
+        put(0x1500, 0x11100);
         let mut memory = Bytes::default();
         memory.map(RemoteAddr(0x10000), bytes);
         let kind = |at: u64, futex: u64| waited_in(&memory, RemoteAddr(at), RemoteAddr(futex));
-        assert_eq!(kind(0x10010, 0x10540), Some(SyncKind::Mutex), "the second");
-        assert_eq!(kind(0x10018, 0x10140), Some(SyncKind::Cond));
-        assert_eq!(kind(0x10020, 0x10140), None, "no lock");
-        assert_eq!(kind(0x10010, 0x10a40), None, "not in the ring");
-        assert_eq!(kind(0x10028, 0x10140), None, "a ring that ends");
+        assert_eq!(kind(0x10010, 0x11540), Some(SyncKind::Mutex), "the second");
+        assert_eq!(kind(0x10018, 0x11140), Some(SyncKind::Cond));
+        assert_eq!(kind(0x10020, 0x11140), None, "no lock");
+        assert_eq!(kind(0x10010, 0x11a40), None, "not in the ring");
+        assert_eq!(kind(0x10028, 0x11140), None, "a ring that ends");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The other thread must find nothing half done. So the one thread is stopped only where none of its frames is inside the C
 //! library or the loader, and it stays in the system call that makes the new thread until that has created a proper one:
-//! by then the C library knows that there are two, and locks. The kernel sees to that (`CLONE_VFORK`), whatever becomes of
-//! us. Where memory is not the C library's own affair nobody knows what is half done.
+//! by then the C library knows that there are two, the one thread has been told, and both lock. The kernel sees to that
+//! (`CLONE_VFORK`), whatever becomes of us. Where memory is not the C library's own affair nobody knows what is half done.
 
 use super::InjectError;
 use super::victim::Victim;

@@ -79,7 +79,9 @@ pub fn suspects(look: &Look<'_>, wanted: &[WantedLock], resting: &[RestingThread
     let mut names = HashMap::new();
     let suspects = found.into_iter().map(|clue| {
         let function = names.entry(clue.frame).or_insert_with(|| function_of(&symbols, clue.frame));
+        let is_once = wanted.iter().any(|lock| lock.address == clue.object && lock.kind == SyncKind::Once);
         let why = match clue.grade {
+            Grade::Releases | Grade::TakesAndReleases if is_once => format!("{function} executes it"),
             Grade::Releases => format!("{function} will release it"),
             Grade::TakesAndReleases => format!("{function} took it and will release it"),
             Grade::Unwinds => format!("{function} has a guard of it"),

@@ -59,6 +59,8 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
         if attempt + 1 == TRIES {
             let why = "the threads went on during each look, so there was no deadlock";
             snapshot.gaps.push(Gap::whole("circles of waiting threads", why));
+            // What was found goes with the facts it was found from.
+            break;
         }
         look.space.forget_walks();
         let lwps: Vec<Lwp> = facts.keys().copied().collect();

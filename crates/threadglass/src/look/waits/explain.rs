@@ -20,7 +20,7 @@ use crate::runtimes::Context;
 use crate::symbols::MappedObject;
 use crate::target::{Target, TargetError};
 use crate::{Lwp, Pid, RemoteAddr};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// For how long a process is looked at where nothing is certain at once.
@@ -193,13 +193,12 @@ fn name_most_wanted(look: &Look<'_>, snapshot: &mut Snapshot) {
     wanted.sort_unstable_by_key(|(waiters, address)| (std::cmp::Reverse(*waiters), *address));
     let wanted: BTreeSet<RemoteAddr> = wanted.into_iter().take(NAMED).map(|(_, address)| address).collect();
     LockNamer::new(look).name(snapshot, &look.facts(), &|object| wanted.contains(&object.address));
-    for thread in &mut snapshot.threads {
-        if let Some(waits) = &mut thread.waits_for
-            && waits.name.is_none()
-            && wanted.contains(&waits.address)
-        {
-            let object = snapshot.objects.iter().find(|object| object.address == waits.address);
-            waits.name = object.and_then(|object| object.name.clone());
+    let names = snapshot.objects.iter().filter(|object| wanted.contains(&object.address));
+    let names: HashMap<RemoteAddr, &String> =
+        names.filter_map(|object| Some((object.address, object.name.as_ref()?))).collect();
+    for waits in snapshot.threads.iter_mut().filter_map(|thread| thread.waits_for.as_mut()) {
+        if waits.name.is_none() {
+            waits.name = names.get(&waits.address).map(|name| (*name).clone());
         }
     }
 }
@@ -227,7 +226,8 @@ fn add_dead_owners(look: &Look<'_>, snapshot: &mut Snapshot) {
     let target = look.target;
     let known: BTreeSet<RemoteAddr> = snapshot.objects.iter().map(|object| object.address).collect();
     let owners = Owners::new(target, &snapshot.threads);
-    let is_thread = |inner| snapshot.threads.iter().any(|thread| thread.inner_lwp == Some(inner));
+    let inner: HashSet<_> = snapshot.threads.iter().filter_map(|thread| thread.inner_lwp).collect();
+    let is_thread = |lwp| inner.contains(&lwp);
     let variables = LockNamer::new(look).variables(&is_thread);
     let mutexes = variables.into_iter().filter(|(class, _)| class.kind == SyncKind::Mutex);
     let (mutexes, names): (Vec<_>, Vec<_>) = mutexes.filter(|(class, _)| !known.contains(&class.address)).unzip();

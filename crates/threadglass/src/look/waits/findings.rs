@@ -14,15 +14,16 @@ pub(super) fn find(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> V
     let graph = Graph::new(objects);
     let mut findings: Vec<Finding> = graph.circles().iter().map(|circle| of_circle(circle, objects, &graph)).collect();
     findings.extend(objects.iter().filter_map(|object| of_owner(object, &graph)));
-    findings.extend(nobody_left(objects, facts));
+    findings.extend(nobody_left(objects, facts, &graph));
     if !findings.iter().any(|finding| finding.kind.is_hang() && finding.certainty >= Certainty::Likely) {
         let is_join = |edge: &Edge| objects[edge.object].kind == SyncKind::Join;
         findings.extend(graph.chains(|edge| !is_join(edge)).iter().map(|chain| of_chain(chain, objects, &graph)));
         findings.extend(objects.iter().filter_map(|object| of_unknown(object, &graph)));
     }
+    let joins = objects.iter().filter(|object| object.kind == SyncKind::Join);
+    let joins: HashSet<RemoteAddr> = joins.map(|object| object.address).collect();
     let by_join = |finding: &Finding| {
-        let last = finding.objects.last().filter(|_| finding.kind == FindingKind::LongChain);
-        last.is_some_and(|last| objects.iter().any(|object| object.address == *last && object.kind == SyncKind::Join))
+        finding.kind == FindingKind::LongChain && finding.objects.last().is_some_and(|last| joins.contains(last))
     };
     // Everybody joins threads: that hides nothing that waits behind a lock.
     findings.sort_by_cached_key(|finding| {
@@ -123,8 +124,8 @@ fn of_owner(object: &SyncObject, graph: &Graph) -> Option<Finding> {
         return None;
     }
     let mut finding = make(kind, certainty, threads);
-    let others: Vec<Lwp> = waiters();
-    finding.behind.extend(others.into_iter().filter(|lwp| !finding.threads.contains(lwp)));
+    let own: HashSet<Lwp> = finding.threads.iter().copied().collect();
+    finding.behind.extend(waiters().into_iter().filter(|lwp| !own.contains(lwp)));
     Some(finding)
 }
 
@@ -137,7 +138,8 @@ pub(super) fn known_by(evidence: Evidence) -> Certainty {
 fn of_chain(chain: &Chain, objects: &[SyncObject], graph: &Graph) -> Finding {
     let threads: Vec<Lwp> = chain.steps.iter().map(|(lwp, _)| *lwp).chain([chain.root]).collect();
     let certainty = known_by(chain.steps.iter().map(|(_, edge)| edge.evidence).max().unwrap_or(Evidence::Unknown));
-    let behind = graph.behind(&[chain.root]).into_iter().filter(|lwp| !threads.contains(lwp)).collect();
+    let own: HashSet<Lwp> = threads.iter().copied().collect();
+    let behind = graph.behind(&[chain.root]).into_iter().filter(|lwp| !own.contains(lwp)).collect();
     let objects = chain.steps.iter().map(|(_, edge)| objects[edge.object].address).collect();
     finding(FindingKind::LongChain, certainty, threads, objects, behind)
 }
@@ -156,7 +158,7 @@ fn of_unknown(object: &SyncObject, graph: &Graph) -> Option<Finding> {
 }
 
 /// What threads wait for inside the process while no thread is left that could wake them: every one waits, for ever.
-fn nobody_left(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<Finding> {
+fn nobody_left(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>, graph: &Graph) -> Vec<Finding> {
     let waiters = || objects.iter().flat_map(|object| &object.waiters);
     let waiting: HashSet<Lwp> = waiters().map(|waiter| waiter.lwp).collect();
     let somebody_acts = facts.values().any(|facts| !waiting.contains(&facts.lwp) && !facts.state.has_ended());
@@ -171,7 +173,7 @@ fn nobody_left(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<F
             _ => return None,
         };
         let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
-        let behind = Graph::new(objects).behind(&threads);
+        let behind = graph.behind(&threads);
         (!threads.is_empty()).then(|| finding(kind, Certainty::Likely, threads, vec![object.address], behind))
     });
     unwoken.collect()

@@ -2,7 +2,7 @@
 
 use crate::Lwp;
 use crate::model::{Evidence, HolderStatus, SyncObject};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// One thread waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(super) struct Edge {
 pub(super) struct Graph {
     /// The best known edge first.
     pub(super) edges: BTreeMap<Lwp, Vec<Edge>>,
+    /// Who waits for each thread.
+    waiters: HashMap<Lwp, Vec<Lwp>>,
 }
 
 impl Graph {
@@ -39,7 +41,17 @@ impl Graph {
                 of_waiter.sort_by_key(|edge| (edge.evidence, edge.to));
             }
         }
-        Self { edges }
+        Self::of(edges)
+    }
+
+    fn of(edges: BTreeMap<Lwp, Vec<Edge>>) -> Self {
+        let mut waiters: HashMap<Lwp, Vec<Lwp>> = HashMap::new();
+        for (from, edges) in &edges {
+            for edge in edges {
+                waiters.entry(edge.to).or_default().push(*from);
+            }
+        }
+        Self { edges, waiters }
     }
 
     /// Circles: at least one through every thread that is part of any. Each is given as its edges, in
@@ -64,10 +76,10 @@ impl Graph {
     fn on_circles(&self) -> BTreeSet<Lwp> {
         let targets = |edges: &Vec<Edge>| edges.iter().map(|edge| edge.to).collect();
         let forward: HashMap<Lwp, Vec<Lwp>> = self.edges.iter().map(|(from, edges)| (*from, targets(edges))).collect();
-        let backward = self.waiters();
+        let backward = &self.waiters;
         let mut live: BTreeSet<Lwp> = self.edges.keys().copied().chain(backward.keys().copied()).collect();
-        prune(&mut live, &forward, &backward);
-        prune(&mut live, &backward, &forward);
+        prune(&mut live, &forward, backward);
+        prune(&mut live, backward, &forward);
         live
     }
 
@@ -97,30 +109,21 @@ impl Graph {
         None
     }
 
-    /// Who waits for each thread.
-    fn waiters(&self) -> HashMap<Lwp, Vec<Lwp>> {
-        let mut waiters: HashMap<Lwp, Vec<Lwp>> = HashMap::new();
-        for (from, edges) in &self.edges {
-            for edge in edges {
-                waiters.entry(edge.to).or_default().push(*from);
-            }
-        }
-        waiters
-    }
-
     /// Threads that wait, directly or not, for one of `these`, and are none of them.
     pub(super) fn behind(&self, these: &[Lwp]) -> Vec<Lwp> {
-        let waiters = self.waiters();
-        let mut seen: BTreeSet<Lwp> = these.iter().copied().collect();
+        let mut seen: HashSet<Lwp> = these.iter().copied().collect();
         let mut todo: Vec<Lwp> = these.to_vec();
+        let mut behind = Vec::new();
         while let Some(lwp) = todo.pop() {
-            for waiter in waiters.get(&lwp).into_iter().flatten() {
+            for waiter in self.waiters.get(&lwp).into_iter().flatten() {
                 if seen.insert(*waiter) {
                     todo.push(*waiter);
+                    behind.push(*waiter);
                 }
             }
         }
-        seen.into_iter().filter(|lwp| !these.contains(lwp)).collect()
+        behind.sort_unstable();
+        behind
     }
 
     /// The roots, threads that others wait for and that wait for nobody we know, each with the longest chain to it that
@@ -197,12 +200,12 @@ mod tests {
     use super::*;
 
     fn graph(edges: &[(i32, i32)]) -> Graph {
-        let mut graph = Graph::default();
+        let mut by_thread: BTreeMap<Lwp, Vec<Edge>> = BTreeMap::new();
         for (from, to) in edges {
             let edge = Edge { to: Lwp(*to), object: 0, evidence: Evidence::Recorded };
-            graph.edges.entry(Lwp(*from)).or_default().push(edge);
+            by_thread.entry(Lwp(*from)).or_default().push(edge);
         }
-        graph
+        Graph::of(by_thread)
     }
 
     fn circles(edges: &[(i32, i32)]) -> Vec<Vec<i32>> {

@@ -11,7 +11,7 @@ use crate::proc::map_at;
 use crate::runtimes::{self, Class, Content, FutexWait};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, PthreadId, RemoteAddr};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Up to this many waiting threads are all looked at again, whatever that costs.
 const MANY: usize = 1024;
@@ -42,13 +42,7 @@ impl LockSearch<'_> {
         let ids: Ids = threads.iter().filter_map(|thread| Some((thread.lwp?, thread.id))).collect();
         let sleepers: Vec<Sleeper> = facts.values().filter_map(|facts| Some((facts.lwp, facts.syscall?))).collect();
         let mut waits = self.survey.waits(&sleepers);
-        // A thread that moves while its stack is read may seem to wait for a bare word: what is known of that is better.
-        let extra: HashMap<RemoteAddr, &Class> = self.extra.iter().map(|class| (class.address, class)).collect();
-        for wait in waits.iter_mut().filter(|wait| wait.class.kind == SyncKind::Futex) {
-            if let Some(known) = extra.get(&wait.class.address) {
-                wait.class = **known;
-            }
-        }
+        know_words_better(&mut waits, self.extra);
         let mut classes = HashMap::new();
         add_classes(&mut classes, waits.iter().map(|wait| wait.class));
         add_classes(&mut classes, self.extra.iter().copied());
@@ -70,7 +64,8 @@ impl LockSearch<'_> {
         for (address, object) in &mut seen.objects {
             object.name = names.remove(address);
         }
-        seen.objects.retain(|address, object| is_in_scope(object, self.scope) || extra.contains_key(address));
+        let extra: HashSet<RemoteAddr> = self.extra.iter().map(|class| class.address).collect();
+        seen.objects.retain(|address, object| is_in_scope(object, self.scope) || extra.contains(address));
         seen
     }
 
@@ -107,6 +102,18 @@ fn add_classes(classes: &mut HashMap<RemoteAddr, Class>, found: impl IntoIterato
         let known = classes.entry(class.address).or_insert(class);
         if class.evidence < known.evidence {
             *known = class;
+        }
+    }
+}
+
+/// A thread that moves while its stack is read may seem to wait for a bare word: what others know of that is better.
+fn know_words_better(waits: &mut [Wait], extra: &[Class]) {
+    let is_word = |class: &Class| class.kind == SyncKind::Futex;
+    let mut known = HashMap::new();
+    add_classes(&mut known, waits.iter().map(|wait| wait.class).chain(extra.iter().copied()).filter(|it| !is_word(it)));
+    for wait in waits.iter_mut().filter(|wait| is_word(&wait.class)) {
+        if let Some(known) = known.get(&wait.class.address) {
+            wait.class = *known;
         }
     }
 }

@@ -16,8 +16,14 @@ use std::sync::Arc;
 /// Waits of one look whose stacks are searched because nothing else tells what they are for.
 const MAX_SEARCHES: usize = 1024;
 
+/// Threads of those that wait in one way that are looked at closely at most.
+const MAX_CLOSE_LOOKS: usize = 3;
+
 /// A thread, and the call that it is blocked in.
 pub(crate) type Sleeper = (Lwp, SyscallFile);
+
+/// A thread with its stack pointer and program counter, and the word it waits on.
+type Waiting = ((Lwp, RemoteAddr, RemoteAddr), FutexWait);
 
 /// What one thread waits for.
 #[derive(Clone, Debug)]
@@ -76,18 +82,29 @@ impl<'a> Survey<'a> {
             let (sp, pc) = call.registers()?;
             Some(((*lwp, sp, pc), FutexWait::of(call)?))
         });
-        let waiting: Vec<_> = waiting.collect();
+        let waiting: Vec<Waiting> = waiting.collect();
         // Threads that wait on one word, in one way and from one place in libc wait for the same object: one
-        // of them is looked at closely.
-        let mut ways = HashSet::new();
-        let chosen: Vec<_> = waiting.iter().filter(|((_, _, pc), futex)| ways.insert((*futex, *pc))).collect();
-        let places: Vec<_> = chosen.iter().map(|(at, _)| *at).collect();
-        let sites = self.sites.find(&places);
-        let mut found = HashMap::new();
-        for ((at, futex), site) in chosen.into_iter().zip(&sites) {
-            found.insert((*futex, at.2), self.look_closely(at, futex, site));
+        // of them is looked at closely. If that finds no more than the word, the thread may have moved meanwhile.
+        let mut found: HashMap<(FutexWait, RemoteAddr), Option<(Class, Option<RemoteAddr>)>> = HashMap::new();
+        let mut left: Vec<&Waiting> = waiting.iter().collect();
+        for _ in 0..MAX_CLOSE_LOOKS {
+            let is_open = |way: &(FutexWait, RemoteAddr)| {
+                found.get(way).is_none_or(|known| known.is_none_or(|(class, _)| class.kind == SyncKind::Futex))
+            };
+            left.retain(|((_, _, pc), futex)| is_open(&(*futex, *pc)));
+            let mut ways = HashSet::new();
+            let (chosen, others): (Vec<&Waiting>, Vec<&Waiting>) =
+                left.into_iter().partition(|((_, _, pc), futex)| ways.insert((*futex, *pc)));
+            let places: Vec<_> = chosen.iter().map(|(at, _)| *at).collect();
+            let sites = self.sites.find(&places);
+            for ((at, futex), site) in chosen.into_iter().zip(&sites) {
+                let seen = self.look_closely(at, futex, site);
+                let known = found.entry((*futex, at.2)).or_default();
+                *known = seen.or(*known);
+            }
+            left = others;
         }
-        let wait = |&((lwp, _, pc), futex): &((Lwp, RemoteAddr, RemoteAddr), FutexWait)| {
+        let wait = |&((lwp, _, pc), futex): &Waiting| {
             let (class, mutex) = found.get(&(futex, pc)).copied()??;
             Some(Wait { lwp, futex, class, mutex })
         };

@@ -6,7 +6,7 @@ use crate::arch::syscall_word;
 use crate::model::{Finding, FindingKind, SignalSet, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
 use crate::target::LwpFacts;
-use crate::{Lwp, RemoteAddr};
+use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 type Facts = BTreeMap<Lwp, LwpFacts>;
@@ -24,9 +24,18 @@ pub(super) struct Seen<'a> {
 
 /// Says in the findings of `snapshot` what they are.
 pub(super) fn describe(snapshot: &mut Snapshot, seen: &Seen<'_>) {
+    let objects = snapshot.objects.iter();
     let words = Words {
-        objects: snapshot.objects.iter().map(|object| (object.address, object)).collect(),
+        objects: objects.clone().map(|object| (object.address, object)).collect(),
         threads: snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect(),
+        waits: objects
+            .clone()
+            .flat_map(|object| object.waiters.iter().map(move |waiter| (waiter.lwp, object)))
+            .collect(),
+        strangers: (objects.flat_map(|object| &object.holders))
+            .filter_map(|holder| Some((holder.lwp?, holder.pid?)))
+            .collect(),
+        left: seen.facts.values().filter(|facts| !facts.state.has_ended()).count(),
         seen,
     };
     let texts: Vec<String> = snapshot.findings.iter().map(|finding| words.text(finding).unwrap_or_default()).collect();
@@ -38,6 +47,12 @@ pub(super) fn describe(snapshot: &mut Snapshot, seen: &Seen<'_>) {
 struct Words<'a> {
     objects: HashMap<RemoteAddr, &'a SyncObject>,
     threads: HashMap<Lwp, &'a Thread>,
+    /// What threads wait for.
+    waits: HashMap<Lwp, &'a SyncObject>,
+    /// Processes of threads that hold something and are not of this one.
+    strangers: HashMap<Lwp, Pid>,
+    /// Number of threads that have not ended.
+    left: usize,
     seen: &'a Seen<'a>,
 }
 
@@ -73,7 +88,7 @@ impl Words<'_> {
 
     /// What the other threads do when nobody is left to wake some, and who else could.
     fn nobody_else(&self) -> String {
-        let others = match self.seen.facts.values().filter(|facts| !facts.state.has_ended()).count() {
+        let others = match self.left {
             1 => ", and the process has no other thread",
             _ => ", and every other thread of the process waits too",
         };
@@ -143,8 +158,7 @@ impl Words<'_> {
         if let Some(name) = self.threads.get(&lwp).and_then(|thread| thread.name.as_deref()) {
             return format!("{name} ({lwp})");
         }
-        let mut holders = self.objects.values().flat_map(|object| &object.holders);
-        match holders.find(|holder| holder.lwp == Some(lwp)).and_then(|holder| holder.pid) {
+        match self.strangers.get(&lwp) {
             Some(pid) => format!("thread {lwp} of process {pid}"),
             None => format!("thread {lwp}"),
         }
@@ -153,7 +167,7 @@ impl Words<'_> {
     /// What the thread at the end of a chain does.
     fn doing(&self, lwp: Lwp) -> String {
         let Some(thread) = self.threads.get(&lwp) else { return self.stranger_doing(lwp) };
-        let waits = self.objects.values().find(|object| object.waiters.iter().any(|waiter| waiter.lwp == lwp));
+        let waits = self.waits.get(&lwp);
         let deep = self.seen.facts.get(&lwp).is_some_and(|facts| facts.state == KernelState::DiskSleep);
         let deep = if deep { " where no signal wakes it (D state)" } else { "" };
         let doing = match (thread.state, waits, &thread.syscall) {

@@ -11,6 +11,10 @@ const GUARD_PENDING: u32 = 1 << 8;
 const NEVER: [&str; 5] =
     ["_Unwind_Resume", "_Unwind_RaiseException", "__cxa_throw", "__cxa_rethrow", "__cxa_begin_catch"];
 
+/// In the name of each function of a semaphore that waits: also of a template for its condition, where the function is
+/// inlined.
+const SEMAPHORE: &str = "std::__atomic_semaphore::_M_";
+
 pub(crate) struct Cxx;
 
 impl Runtime for Cxx {
@@ -20,7 +24,7 @@ impl Runtime for Cxx {
 
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {
         if let Spot::Caller(name) | Spot::Outer { function: name, .. } = spot
-            && ["std::__atomic_semaphore::", "std::counting_semaphore<"].iter().any(|class| name.starts_with(class))
+            && (name.starts_with("std::counting_semaphore<") || name.contains(SEMAPHORE))
         {
             return Some(Class::new(SyncKind::Semaphore, Family::Cxx, seen.futex.word, Evidence::Derived));
         }
