@@ -25,6 +25,9 @@ pub(crate) type Sleeper = (Lwp, SyscallFile);
 /// A thread with its stack pointer and program counter, and the word it waits on.
 type Waiting = ((Lwp, RemoteAddr, RemoteAddr), FutexWait);
 
+/// What a wait is for, and the mutex given up for it.
+type Closely = (Class, Option<RemoteAddr>);
+
 /// What one thread waits for.
 #[derive(Clone, Debug)]
 pub(super) struct Wait {
@@ -85,7 +88,7 @@ impl<'a> Survey<'a> {
         let waiting: Vec<Waiting> = waiting.collect();
         // Threads that wait on one word, in one way and from one place in libc wait for the same object: one
         // of them is looked at closely. If that finds no more than the word, the thread may have moved meanwhile.
-        let mut found: HashMap<(FutexWait, RemoteAddr), Option<(Class, Option<RemoteAddr>)>> = HashMap::new();
+        let mut found: HashMap<(FutexWait, RemoteAddr), Option<Closely>> = HashMap::new();
         let mut left: Vec<&Waiting> = waiting.iter().collect();
         for _ in 0..MAX_CLOSE_LOOKS {
             let is_open = |way: &(FutexWait, RemoteAddr)| {
@@ -119,12 +122,7 @@ impl<'a> Survey<'a> {
 
     /// What a wait is for, and the mutex given up for it. `at` is the thread, with its stack pointer and program
     /// counter.
-    fn look_closely(
-        &mut self,
-        at: &(Lwp, RemoteAddr, RemoteAddr),
-        futex: &FutexWait,
-        site: &Site,
-    ) -> Option<(Class, Option<RemoteAddr>)> {
+    fn look_closely(&mut self, at: &(Lwp, RemoteAddr, RemoteAddr), futex: &FutexWait, site: &Site) -> Option<Closely> {
         let call = site.call.as_ref();
         // Where a function only passes the system call on, its caller tells what is waited for.
         let is_passed_on = call.is_some_and(|call| runtimes::passes_on(&call.function));
