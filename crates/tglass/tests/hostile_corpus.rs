@@ -111,6 +111,13 @@ fn a_list_of_threads_without_an_end() {
     live("hostile_lists.c", &["nodes", "4"], [told; 5]);
 }
 
+/// Each wait that leaves the process asks who of all processes is at its other end.
+#[test]
+fn very_many_waits_that_leave_the_process() {
+    live("hostile_waits.c", &["flock", "1500"], [""; 5]);
+    live("hostile_waits.c", &["recv", "1500"], ["at the other end of some waits", "", "", "", ""]);
+}
+
 #[test]
 fn cores_with_more_threads_than_any() {
     let told = "the first 131072 are kept";

@@ -1,6 +1,9 @@
 //! `tglass why` on waits that leave the process: who is at the other end, and circles of processes.
 
-use testkit::{Build, Fixture, Tool, Value, any_of, ensure, threads};
+use testkit::{
+    Answer, Build, Fixture, NOBODY, Public, Tool, Value, Variant, any_of, as_user, ensure, eventually, have, is_root,
+    threads,
+};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -76,4 +79,29 @@ fn a_pipe_whose_other_end_is_its_own() {
         let wait = threads(snapshot).iter().map(|thread| &thread["waits_outside"]).find(|wait| !wait.is_null());
         ensure(wait.is_some_and(|wait| wait["partners"].as_array().is_some_and(Vec::is_empty)), || format!("{wait:?}"))
     });
+}
+
+/// Who may not look into all processes does not know that nobody else has the other end.
+#[test]
+fn what_an_ordinary_user_cannot_see() {
+    let test = "what_an_ordinary_user_cannot_see";
+    if !is_root(test, "to become another user") || !have(test, "setpriv") {
+        return;
+    }
+    let public = Public::new();
+    let program = public.copy(&Build::new("outside.c").variant(Variant::Default).path(), "program");
+    let tglass = public.copy(env!("CARGO_BIN_EXE_tglass").as_ref(), "tglass");
+    let mut command = as_user(NOBODY, &program);
+    command.arg("alone");
+    let fixture = Fixture::command(command);
+    let mut last = Value::Null;
+    eventually("it should be asleep in read", || {
+        let mut command = as_user(NOBODY, &tglass);
+        command.args(["why", &fixture.pid().to_string(), "--json"]);
+        last = Answer::of(command).json();
+        threads(&last).iter().any(|thread| !thread["waits_outside"].is_null())
+    });
+    assert_ne!(last["verdict"]["kind"], "nobody_left", "{last:#}");
+    let text = threads(&last).iter().find_map(|thread| thread["waits_outside"]["text"].as_str()).expect("a wait");
+    assert!(text.contains("cannot be seen"), "{text}");
 }

@@ -1,9 +1,11 @@
-//! Which processes have a file open.
+//! Which processes have a pipe or a socket open.
 
-use super::processes;
+use super::of_all_descriptors;
 use crate::Pid;
+use crate::limits::Limits;
+use std::collections::HashMap;
 
-/// A descriptor that leads to a file.
+/// A descriptor that leads to a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenEnd {
     pub(crate) pid: Pid,
@@ -12,27 +14,40 @@ pub(crate) struct OpenEnd {
     pub(crate) writes: bool,
 }
 
-/// All descriptors, of all processes, that lead to `file` as the kernel names it, such as `pipe:[123]`.
-pub(crate) fn holders_of(file: &str) -> Vec<(Pid, i32)> {
-    let of_process = |pid: Pid| {
-        let dir = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        dir.filter_map(move |entry| {
-            let link = std::fs::read_link(entry.path()).ok()?;
-            let number = entry.file_name().to_str()?.parse().ok()?;
-            (link.as_os_str() == file).then_some((pid, number))
-        })
-    };
-    processes().flat_map(of_process).collect()
+/// The descriptors of all processes that lead to pipes and sockets.
+pub(super) struct OpenFiles {
+    /// By what the kernel calls them, such as `pipe:[123]`.
+    holders: HashMap<String, Vec<(Pid, i32)>>,
+    pub(super) is_whole: bool,
 }
 
-/// The ends of a pipe that are open.
-pub(crate) fn ends_of_pipe(file: &str) -> Vec<OpenEnd> {
-    let end = |(pid, number): (Pid, i32)| {
-        let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
-        let access = access_in(&info)?;
-        Some(OpenEnd { pid, number, reads: access != libc::O_WRONLY, writes: access != libc::O_RDONLY })
-    };
-    holders_of(file).into_iter().filter_map(end).collect()
+impl OpenFiles {
+    pub(super) fn read(limits: &Limits) -> Self {
+        let (found, is_whole) = of_all_descriptors(limits, "fd", |pid, entry| {
+            let link = std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok()?;
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            (link.starts_with("pipe:[") || link.starts_with("socket:[")).then_some((link, (pid, number)))
+        });
+        let mut holders: HashMap<String, Vec<(Pid, i32)>> = HashMap::new();
+        for (file, holder) in found {
+            holders.entry(file).or_default().push(holder);
+        }
+        Self { holders, is_whole }
+    }
+
+    pub(super) fn holders_of(&self, file: &str) -> &[(Pid, i32)] {
+        self.holders.get(file).map_or(&[], Vec::as_slice)
+    }
+
+    /// The ends of a pipe that are open.
+    pub(super) fn ends_of_pipe(&self, file: &str) -> Vec<OpenEnd> {
+        let end = |&(pid, number): &(Pid, i32)| {
+            let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
+            let access = access_in(&info)?;
+            Some(OpenEnd { pid, number, reads: access != libc::O_WRONLY, writes: access != libc::O_RDONLY })
+        };
+        self.holders_of(file).iter().filter_map(end).collect()
+    }
 }
 
 /// How a descriptor was opened, by its `fdinfo`.
@@ -51,7 +66,8 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let file = std::fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap();
         let me = Pid(std::process::id() as i32);
-        let ends: Vec<OpenEnd> = ends_of_pipe(file.to_str().unwrap()).into_iter().filter(|end| end.pid == me).collect();
+        let ends = OpenFiles::read(&Limits::default()).ends_of_pipe(file.to_str().unwrap());
+        let ends: Vec<OpenEnd> = ends.into_iter().filter(|end| end.pid == me).collect();
         let end = |number, reads| OpenEnd { pid: me, number, reads, writes: !reads };
         assert!(ends.contains(&end(reader.as_raw_fd(), true)), "{ends:?}");
         assert!(ends.contains(&end(writer.as_raw_fd(), false)), "{ends:?}");

@@ -1,6 +1,10 @@
 //! What a socket is connected to, as far as that is on this machine.
 
 use crate::Pid;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
 
 /// A socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,11 +15,28 @@ pub(crate) struct Socket {
     pub(crate) peer: Option<String>,
 }
 
-/// The socket that a descriptor of `pid` leads to: `file` is `socket:[inode]`.
-pub(crate) fn socket(pid: Pid, file: &str) -> Option<Socket> {
-    let inode: u64 = file.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-    let tables = ["tcp", "tcp6"].map(|name| read_table(pid, name));
-    tcp(&tables, inode).or_else(|| unix(inode))
+/// The sockets that were asked for.
+#[derive(Default)]
+pub(super) struct Sockets {
+    /// Tables of TCP sockets, by the network namespace they are of.
+    tables: RefCell<HashMap<PathBuf, Rc<[Vec<TcpLine>; 2]>>>,
+    unix: RefCell<HashMap<u64, Option<Socket>>>,
+}
+
+impl Sockets {
+    /// The socket that a descriptor of `pid` leads to: `file` is `socket:[inode]`.
+    pub(super) fn find(&self, pid: Pid, file: &str) -> Option<Socket> {
+        let inode: u64 = file.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
+        let namespace = std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+        let read = || Rc::new(["tcp", "tcp6"].map(|name| read_table(pid, name)));
+        let tables = self.tables.borrow_mut().entry(namespace.clone()).or_insert_with(read).clone();
+        if let Some(found) = tcp(&*tables, inode) {
+            return Some(found);
+        }
+        // The kernel tells of the unix sockets of our own namespace only.
+        let is_ours = std::fs::read_link("/proc/self/ns/net").is_ok_and(|ours| ours == namespace);
+        self.unix.borrow_mut().entry(inode).or_insert_with(|| is_ours.then(|| unix(inode)).flatten()).clone()
+    }
 }
 
 /// One line of a table of TCP sockets.

@@ -6,7 +6,7 @@ use super::groups::groups;
 use super::history::History;
 use super::look::object;
 use super::names::LockNamer;
-use super::outside::{follow, stand_still};
+use super::outside::{Follower, stand_still};
 use super::owners::Owners;
 use super::survey::read_objects;
 use super::verdict::{place_of, spinning, verdict};
@@ -33,8 +33,6 @@ const GLANCE: Duration = Duration::from_millis(30);
 
 /// Threads whose stacks and durations are read where threads hang. More nobody reads.
 const SHOWN: usize = 64;
-/// Waits that are followed out of the process.
-const FOLLOWED: usize = 8;
 /// Objects that get a name although nothing is wrong with them.
 const NAMED: usize = 32;
 /// Threads of which the time since they last ran is read.
@@ -56,7 +54,6 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     let (mut snapshot, running) = repeat(&look, time)?;
     if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) && has_robust_mutexes(&look) {
         add_dead_owners(&look, &mut snapshot);
-        target.limits().report(&mut snapshot.gaps);
     }
     let hangs =
         snapshot.findings.iter().any(|finding| finding.kind.is_hang() && finding.certainty > Certainty::Possible);
@@ -71,9 +68,10 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
             waits.since_ms = Some(*age);
         }
     }
+    let watched = snapshot.threads.iter().filter(|thread| thread.watched.is_some());
+    let watched: HashMap<Lwp, &Thread> = watched.filter_map(|thread| Some((thread.lwp?, thread))).collect();
     for finding in snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain) {
-        let root = finding.threads.last();
-        let root = snapshot.threads.iter().find(|thread| thread.lwp.as_ref() == root && thread.watched.is_some());
+        let root = finding.threads.last().and_then(|root| watched.get(root)).copied();
         let spins = root.and_then(|root| root.watched.as_ref()?.spins.as_ref());
         if let Some(spin) = spins {
             finding.text += &format!(": it {}", spinning(spin));
@@ -99,6 +97,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
             &format!("; the CPU quota of its control group kept it from running for {ms} ms during the look");
     }
     snapshot.verdict = Some(verdict);
+    target.limits().report(&mut snapshot.gaps);
     Ok(snapshot)
 }
 
@@ -152,11 +151,10 @@ fn follow_outside(target: &dyn Target, snapshot: &mut Snapshot) {
     let mut order: Vec<usize> = (0..snapshot.threads.len()).collect();
     order.sort_by_key(|index| !snapshot.threads[*index].lwp.is_some_and(|lwp| roots.contains(&lwp)));
     let living = snapshot.threads.iter().filter(|thread| thread.state != ThreadState::Zombie).count();
-    let mut left = FOLLOWED;
+    let mut follower = Follower::new(target);
     for index in order {
-        let Some(call) = snapshot.threads[index].syscall.clone().filter(|_| left > 0) else { continue };
-        let Some(followed) = follow(target, &call) else { continue };
-        left -= 1;
+        let Some(call) = snapshot.threads[index].syscall.clone() else { continue };
+        let Some(followed) = follower.follow(&call) else { continue };
         let Some(lwp) = snapshot.threads[index].lwp else { continue };
         let text = followed.wait.text.clone();
         let chains = snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain);

@@ -3,12 +3,15 @@
 use super::calls::{self, Outside};
 use super::look::has_not_moved;
 use crate::Pid;
-use crate::host;
+use crate::host::{self, Holders, Host};
 use crate::model::{Evidence, OutsideKind, OutsideWait, Partner, Syscall};
 use crate::target::{LwpFacts, Target};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+/// Different waits of one process that are followed.
+const FOLLOWED: usize = 8;
+const MANY_WAITS: &str = "one look follows eight different waits out of the process";
 /// Processes that a wait is followed through.
 const HOPS: usize = 8;
 /// For how long processes must stand still that are said to wait for each other.
@@ -17,6 +20,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 const PARTNERS: usize = 8;
 
 /// A wait that was followed.
+#[derive(Clone)]
 pub(super) struct Followed {
     pub(super) wait: OutsideWait,
     /// The processes that it leads through, where each has one partner only; it ends where it began if they wait in a circle.
@@ -25,20 +29,66 @@ pub(super) struct Followed {
     pub(super) is_alone: bool,
 }
 
-/// Where the wait of a thread of `target` in `call` leads, if it leaves the process.
-pub(super) fn follow(target: &dyn Target, call: &Syscall) -> Option<Followed> {
-    let pid = target.pid();
-    let (kind, found) = partners(pid, call)?;
-    let is_alone = found.is_empty() && kind == OutsideKind::Pipe;
-    let mut seen = BTreeSet::from([pid]);
-    let mut path = vec![pid];
-    let doing = match found.as_slice() {
-        [(next, _)] => doing_of(target, *next, &mut seen, &mut path),
-        _ => None,
-    };
-    let partners = named(&found, doing.as_deref());
-    let text = text(kind, &partners, found.len());
-    Some(Followed { wait: OutsideWait { kind, partners, text }, path, is_alone })
+/// Follows waits of a target out of its process.
+pub(super) struct Follower<'a> {
+    target: &'a dyn Target,
+    host: Host,
+    /// How many ways may still be followed.
+    left: usize,
+    /// By call, descriptor and argument: threads that wait in the same way wait for the same.
+    followed: HashMap<(i64, Option<String>, u64), Option<Followed>>,
+}
+
+impl<'a> Follower<'a> {
+    pub(super) fn new(target: &'a dyn Target) -> Self {
+        Self { target, host: Host::new(&target.limits()), left: FOLLOWED, followed: HashMap::new() }
+    }
+
+    /// Where the wait of a thread in `call` leads, if it leaves the process.
+    pub(super) fn follow(&mut self, call: &Syscall) -> Option<Followed> {
+        let file = call.descriptors.first().and_then(|descriptor| descriptor.file.clone());
+        let is_channel = file.as_ref().is_some_and(|file| file.starts_with("pipe:") || file.starts_with("socket:"));
+        match calls::outside(call) {
+            Outside::Input | Outside::Output if is_channel => {}
+            Outside::FileLock | Outside::Child => {}
+            _ => return None,
+        }
+        let way = (call.number, file, call.args[0]);
+        if let Some(known) = self.followed.get(&way) {
+            return known.clone();
+        }
+        if self.left == 0 || self.target.limits().is_over() {
+            self.target.limits().leave_out("who is at the other end of some waits", MANY_WAITS);
+            return None;
+        }
+        self.left -= 1;
+        let found = self.follow_anew(call);
+        self.followed.insert(way, found.clone());
+        found
+    }
+
+    fn follow_anew(&self, call: &Syscall) -> Option<Followed> {
+        let pid = self.target.pid();
+        let (kind, found) = partners(&self.host, pid, call)?;
+        let is_alone = found.pids.is_empty() && found.is_whole && kind == OutsideKind::Pipe;
+        let mut chain =
+            WaitChain { target: self.target, host: &self.host, seen: BTreeSet::from([pid]), path: vec![pid] };
+        let doing = match found.pids.as_slice() {
+            [(next, _)] => chain.doing_of(*next),
+            _ => None,
+        };
+        let partners = named(&found, doing.as_deref());
+        let text = text(kind, &partners, &found);
+        Some(Followed { wait: OutsideWait { kind, partners, text }, path: chain.path, is_alone })
+    }
+}
+
+/// A wait on its way through processes.
+struct WaitChain<'a> {
+    target: &'a dyn Target,
+    host: &'a Host,
+    seen: BTreeSet<Pid>,
+    path: Vec<Pid>,
 }
 
 /// Whether processes of one thread each stand still where they were.
@@ -56,84 +106,78 @@ pub(super) fn stand_still(target: &dyn Target, path: &[Pid]) -> bool {
     pairs.is_some_and(|(before, now)| before.iter().zip(&now).all(|(before, now)| has_not_moved(before, now)))
 }
 
-/// What a process does that has one thread, and so on to the end of the chain.
-fn doing_of(target: &dyn Target, pid: Pid, seen: &mut BTreeSet<Pid>, path: &mut Vec<Pid>) -> Option<String> {
-    path.push(pid);
-    if !seen.insert(pid) {
-        return Some("so they wait for each other in a circle".to_owned());
+impl WaitChain<'_> {
+    /// What a process does that has one thread, and so on to the end of the chain.
+    fn doing_of(&mut self, pid: Pid) -> Option<String> {
+        self.path.push(pid);
+        if !self.seen.insert(pid) {
+            return Some("so they wait for each other in a circle".to_owned());
+        }
+        let other = self.target.other(pid)?;
+        let lwps = other.lwps().ok()?;
+        let [lwp] = lwps.as_slice() else { return Some(format!("which has {} threads", lwps.len())) };
+        let facts = other.facts(&[*lwp]).pop().flatten()?;
+        let Some(mut call) = facts.syscall.and_then(|call| call.call()) else {
+            return Some(match facts.state.is_stopped() {
+                true => "which is stopped".to_owned(),
+                false => "which runs".to_owned(),
+            });
+        };
+        calls::add_descriptors_of(&*other, &mut call);
+        let stopped = if facts.state.is_stopped() { "stopped, " } else { "" };
+        let doing = format!("which is {stopped}{}", calls::doing(&call));
+        let next = Some(()).filter(|()| self.path.len() < HOPS).and_then(|()| partners(self.host, pid, &call));
+        let Some((kind, found)) = next else { return Some(doing) };
+        let further = match found.pids.as_slice() {
+            [(next, _)] => self.doing_of(*next),
+            _ => None,
+        };
+        let partners = named(&found, further.as_deref());
+        Some(format!("{doing}: {}", text(kind, &partners, &found)))
     }
-    let other = target.other(pid)?;
-    let lwps = other.lwps().ok()?;
-    let [lwp] = lwps.as_slice() else { return Some(format!("which has {} threads", lwps.len())) };
-    let facts = other.facts(&[*lwp]).pop().flatten()?;
-    let Some(mut call) = facts.syscall.and_then(|call| call.call()) else {
-        return Some(match facts.state.is_stopped() {
-            true => "which is stopped".to_owned(),
-            false => "which runs".to_owned(),
-        });
-    };
-    calls::add_descriptors_of(&*other, &mut call);
-    let stopped = if facts.state.is_stopped() { "stopped, " } else { "" };
-    let doing = format!("which is {stopped}{}", calls::doing(&call));
-    let next = partners(pid, &call).filter(|_| path.len() < HOPS);
-    let Some((kind, found)) = next else { return Some(doing) };
-    let further = match found.as_slice() {
-        [(next, _)] => doing_of(target, *next, seen, path),
-        _ => None,
-    };
-    let partners = named(&found, further.as_deref());
-    Some(format!("{doing}: {}", text(kind, &partners, found.len())))
 }
 
 /// The processes that were found, by name. `doing` is what the only one does.
-fn named(found: &[(Pid, Evidence)], doing: Option<&str>) -> Vec<Partner> {
+fn named(found: &Holders, doing: Option<&str>) -> Vec<Partner> {
     let partner = |(pid, evidence): &(Pid, Evidence)| Partner {
         pid: *pid,
         name: host::name_of(*pid),
         evidence: *evidence,
         doing: doing.map(str::to_owned),
     };
-    found.iter().take(PARTNERS).map(partner).collect()
+    found.pids.iter().take(PARTNERS).map(partner).collect()
 }
 
-/// Who could end the wait of a thread of `pid` in `call`. Empty where nobody else could; `None` where it does not leave the
-/// process, or it cannot be told who is there.
-fn partners(pid: Pid, call: &Syscall) -> Option<(OutsideKind, Vec<(Pid, Evidence)>)> {
+/// Who could end the wait of a thread of `pid` in `call`. `None` where it does not leave the process, or it cannot be told what
+/// is there.
+fn partners(host: &Host, pid: Pid, call: &Syscall) -> Option<(OutsideKind, Holders)> {
     let file = || call.descriptors.first().and_then(|descriptor| descriptor.file.as_deref());
-    let others = |mut pids: Vec<Pid>| {
-        pids.retain(|other| *other != pid);
-        pids.sort_unstable();
-        pids.dedup();
-        let evidence = if pids.len() == 1 { Evidence::Derived } else { Evidence::Inferred };
-        pids.into_iter().map(|pid| (pid, evidence)).collect::<Vec<_>>()
-    };
     match calls::outside(call) {
         way @ (Outside::Input | Outside::Output) if file()?.starts_with("pipe:") => {
             let wanted = |end: &host::OpenEnd| if way == Outside::Input { end.writes } else { end.reads };
-            let ends = host::ends_of_pipe(file()?).into_iter().filter(wanted).map(|end| end.pid).collect();
-            Some((OutsideKind::Pipe, others(ends)))
+            Some((OutsideKind::Pipe, host.at_pipe(pid, file()?, wanted)))
         }
         Outside::Input | Outside::Output if file()?.starts_with("socket:") => {
-            let socket = host::socket(pid, file()?)?;
-            let holders = host::holders_of(&socket.peer?);
-            Some((OutsideKind::Socket, others(holders.into_iter().map(|(pid, _)| pid).collect())))
+            let peer = host.socket(pid, file()?)?.peer?;
+            Some((OutsideKind::Socket, host.at_socket(pid, &peer)))
         }
         Outside::FileLock => {
-            let holders = host::lock_holders(pid);
-            let found: Vec<_> = holders.iter().map(|holder| (holder.pid, holder.evidence)).collect();
-            (!found.is_empty()).then_some((OutsideKind::FileLock, found))
+            let found = host.lock_holders(pid, call.args[0] as i32)?;
+            (!found.pids.is_empty()).then_some((OutsideKind::FileLock, found))
         }
         Outside::Child => {
             let named = (call.name == "wait4" && call.args[0] as i32 > 0).then_some(Pid(call.args[0] as i32));
             let children = named.map_or_else(|| host::children(pid), |child| vec![child]);
             let evidence = if named.is_some() { Evidence::Recorded } else { Evidence::Derived };
-            (!children.is_empty()).then(|| (OutsideKind::Child, children.iter().map(|pid| (*pid, evidence)).collect()))
+            let pids: Vec<_> = children.into_iter().map(|pid| (pid, evidence)).collect();
+            (!pids.is_empty()).then_some((OutsideKind::Child, Holders { pids, is_whole: true }))
         }
         _ => None,
     }
 }
 
-fn text(kind: OutsideKind, partners: &[Partner], all: usize) -> String {
+fn text(kind: OutsideKind, partners: &[Partner], found: &Holders) -> String {
+    let all = found.pids.len();
     let list: Vec<String> = partners
         .iter()
         .map(|partner| format!("{} (pid {})", partner.name.as_deref().unwrap_or("process"), partner.pid))
@@ -143,6 +187,9 @@ fn text(kind: OutsideKind, partners: &[Partner], all: usize) -> String {
     let doing = doing.map(|doing| format!(", {doing}")).unwrap_or_default();
     let who = format!("{}{more}{doing}", list.join(", "));
     match (kind, all) {
+        (OutsideKind::Pipe | OutsideKind::Socket, 0) if !found.is_whole => {
+            "who has the other end cannot be seen from here: not all processes can be looked into".to_owned()
+        }
         (OutsideKind::Pipe, 0) => "no other process has the other end open, only this one itself".to_owned(),
         (OutsideKind::Socket, 0) => "no other process has the other end".to_owned(),
         (OutsideKind::Pipe | OutsideKind::Socket, _) => format!("the other end is open in {who}"),
