@@ -97,11 +97,14 @@ fn faults(truth: &Value, snapshot: &Value, has_names: bool) -> Vec<String> {
     }
     faults.extend(root_fault(truth, snapshot));
     let name = truth["name"].as_str().unwrap_or_default();
-    if has_names && !text.contains(name) {
+    // On a busy machine no sample may find a thread that is to run.
+    if has_names && !text.contains(name) && !text.contains("gets no CPU") {
         faults.push(format!("it does not name {name}"));
     }
     let words = truth["words"].as_str().unwrap_or_default();
-    if !text.contains(words) {
+    // Only names tell that a word is a semaphore of C++.
+    let is_bare = !has_names && words == "waits for semaphore" && text.contains("waits on futex");
+    if !text.contains(words) && !is_bare {
         faults.push(format!("it does not say `{words}`"));
     }
     if kind == "deadlock" && verdict["certainty"] == "certain" {

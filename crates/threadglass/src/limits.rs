@@ -79,9 +79,14 @@ impl Limits {
 
     /// Begins a look, or a part of one that goes on already: its time runs from the first beginning to the last end.
     pub fn begin(&self) -> Running {
+        self.begin_within(MAX_TIME)
+    }
+
+    /// The same with another limit of CPU time, if it is the first beginning.
+    pub(crate) fn begin_within(&self, time: Duration) -> Running {
         let mut look = self.look();
         if look.depth == 0 {
-            let clock = LookClock { end: all_own_cpu() + MAX_TIME, next: Instant::now() + CHECK, is_over: false };
+            let clock = LookClock { end: all_own_cpu() + time, next: Instant::now() + CHECK, is_over: false };
             *look = LookState { clock: Some(clock), ..LookState::default() };
         }
         look.depth += 1;

@@ -231,11 +231,13 @@ pub struct CoreFileArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(override_usage = "tglass why [OPTIONS] <PID|CORE|NAME>...\n       tglass why [OPTIONS] -p <PID>...")]
+#[command(
+    override_usage = "tglass why [OPTIONS] <PID|CORE|NAME>...\n       tglass why [OPTIONS] -p <PID>...\n       tglass why [--all] [--user <USER>] [--cgroup <PATH>] [--container <ID>]"
+)]
 pub struct WhyArgs {
-    /// Process IDs, paths of core files (`./123` if the file name is a number), or names of processes
+    /// Process IDs, paths of core files (`./123` if the file name is a number), or names of processes; all processes of the
+    /// machine if none is given
     #[arg(value_name = "PID|CORE|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
-    #[arg(required_unless_present = "pids")]
     pub targets: Vec<TargetWord>,
     /// Process ID, in place of or beside the arguments
     #[arg(short = 'p', long = "pid", value_name = "PID", value_parser = id)]
@@ -254,10 +256,29 @@ pub struct WhyArgs {
     #[arg(long)]
     pub wide: bool,
     #[command(flatten)]
+    pub machine: MachineArgs,
+    #[command(flatten)]
     pub files: CoreFileArgs,
     /// Print JSON (schema threadglass/1, see docs/json.md); of several targets, one document per line
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which processes `why` looks at where no target is given.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// Without a target: also list processes that are idle or wait for another one
+    #[arg(long, conflicts_with_all = ["targets", "pids"])]
+    pub all: bool,
+    /// Without a target: only processes of this user (a name or a number)
+    #[arg(long, value_name = "USER", conflicts_with_all = ["targets", "pids"])]
+    pub user: Option<String>,
+    /// Without a target: only processes in this control group or below (`/system.slice/nginx.service`)
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["targets", "pids"])]
+    pub cgroup: Option<String>,
+    /// Without a target: only processes of this container (a part of its ID, as in the path of its control group)
+    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "pids"])]
+    pub container: Option<String>,
 }
 
 impl WhyArgs {

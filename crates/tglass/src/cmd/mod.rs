@@ -7,6 +7,7 @@ mod doctor;
 mod generate;
 mod lock_name;
 mod locks;
+mod machine;
 mod output;
 mod process_name;
 mod profil;

@@ -6,7 +6,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use std::process::ExitCode;
 use threadglass::model::{
-    ContentionReport, Doctor, Profile, SCHEMA, SetReport, Snapshot, Stats, TsdSnapshot, UndoReport,
+    ContentionReport, Doctor, Machine, Profile, SCHEMA, SetReport, Snapshot, Stats, TsdSnapshot, UndoReport,
 };
 
 /// The commands that have `--json`.
@@ -43,6 +43,7 @@ fn of_command(command: &str, generator: &mut SchemaGenerator) -> Vec<Schema> {
         "profil" => vec![document::<Profile>(generator)],
         "set" => vec![document::<SetReport>(generator), document::<UndoReport>(generator)],
         "doctor" => vec![document::<Doctor>(generator)],
+        "why" => vec![document::<Snapshot>(generator), document::<Machine>(generator)],
         _ => vec![document::<Snapshot>(generator)],
     }
 }

@@ -1,5 +1,6 @@
 //! `tglass why`
 
+use super::machine;
 use super::target::{self, WhichTarget};
 use crate::cli::{FailOn, TargetWord, WhyArgs};
 use crate::{is_broken_pipe, remedy, render};
@@ -47,6 +48,14 @@ impl Outcome {
 
 pub fn run(args: &WhyArgs) -> Result<ExitCode> {
     let words = args.words();
+    if words.is_empty() {
+        let machine = machine::look(&args.machine)?;
+        match args.json {
+            true => super::print_json(&machine)?,
+            false => super::print(&machine::text(&machine, super::width(args.wide)))?,
+        };
+        return Ok(ExitCode::from(machine::status(&machine, args.fail_on)));
+    }
     let [word] = words.as_slice() else { return run_several(args, words) };
     let (snapshot, text) = explain(args, word)?;
     match args.json {

@@ -7,6 +7,7 @@ pub mod flame;
 mod gaps;
 pub mod json;
 pub mod locks;
+pub mod machine;
 pub mod pprof;
 pub mod profil;
 pub mod set;

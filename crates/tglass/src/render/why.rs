@@ -60,11 +60,12 @@ fn heading(kind: FindingKind) -> &'static str {
 }
 
 /// The first word of the screen.
-fn headword(kind: VerdictKind) -> (&'static str, Style) {
+pub(super) fn headword(kind: VerdictKind) -> (&'static str, Style) {
     match kind {
         VerdictKind::Deadlock => ("DEADLOCK", BAD),
         VerdictKind::NobodyLeft => ("NOBODY LEFT TO WAKE THEM", BAD),
         VerdictKind::Stopped => ("STOPPED", FAIR),
+        VerdictKind::Unkillable => ("STUCK IN THE KERNEL", FAIR),
         VerdictKind::Behind => ("WAITS BEHIND A THREAD", FAIR),
         VerdictKind::Busy => ("BUSY", GOOD),
         VerdictKind::OtherProcess => ("WAITS FOR ANOTHER PROCESS", FAIR),

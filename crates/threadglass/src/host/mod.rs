@@ -134,7 +134,7 @@ fn sees_all_processes() -> bool {
 }
 
 /// All processes that can be seen from here.
-fn processes() -> impl Iterator<Item = Pid> {
+pub(crate) fn processes() -> impl Iterator<Item = Pid> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid))
 }

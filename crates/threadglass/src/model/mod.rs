@@ -6,6 +6,7 @@ mod evidence;
 pub mod filter;
 mod finding;
 mod frame;
+mod machine;
 mod outside;
 mod profile;
 mod remedy;
@@ -26,6 +27,7 @@ pub use doctor::{Check, CheckVerdict, Doctor};
 pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind, Member};
 pub use frame::{CallSite, Frame, StackEnd};
+pub use machine::{Machine, ProcessToSee};
 pub use outside::{OutsideKind, OutsideWait, Partner};
 pub use profile::{
     FunctionShare, Histogram, HolderShare, Mapped, Profile, ProfileClock, ProfileEnd, ProfileKind, ProfiledProcess,

@@ -15,6 +15,8 @@ words! {
         NobodyLeft = "nobody left",
         /// Threads are stopped.
         Stopped = "stopped",
+        /// Threads have been inside the kernel for seconds, where no signal wakes them.
+        Unkillable = "unkillable",
         /// Threads wait for one that waits for something else or is busy, or for a lock that changes hands.
         Behind = "behind",
         /// Threads run.

@@ -2,7 +2,7 @@
 
 use super::{hex0x, signed, words};
 use crate::RemoteAddr;
-use crate::arch::syscall_word;
+use crate::arch::{syscall, syscall_word};
 use crate::model::Syscall;
 
 /// One reading of the file.
@@ -37,6 +37,11 @@ impl SyscallFile {
             Self::Running => None,
             Self::Outside { sp, pc } | Self::Inside { sp, pc, .. } => Some((sp, pc)),
         }
+    }
+
+    /// Whether it is in a call of futex.
+    pub(crate) fn is_futex(&self) -> bool {
+        matches!(self, Self::Inside { number: syscall::FUTEX, .. })
     }
 
     /// The call, if it is in one.

@@ -93,7 +93,7 @@ pub(super) fn outside(call: &Syscall) -> Outside {
 }
 
 /// What a thread that is asleep in `call` is doing.
-pub(super) fn doing(call: &Syscall) -> String {
+pub(crate) fn doing(call: &Syscall) -> String {
     let (outside, _, words) = known(&call.name);
     if words.is_empty() {
         return format!("asleep in {}", call.name);
@@ -125,7 +125,7 @@ pub(crate) fn add_descriptors<'a>(target: &dyn Target, threads: impl IntoIterato
 }
 
 /// Adds the descriptors of one call.
-pub(super) fn add_descriptors_of(target: &dyn Target, call: &mut Syscall) {
+pub(crate) fn add_descriptors_of(target: &dyn Target, call: &mut Syscall) {
     if call.descriptors.is_empty() {
         let numbers = descriptors(target, call);
         let file = |number| Descriptor { number, file: target.descriptor_file(number) };

@@ -6,12 +6,13 @@ use super::groups::groups;
 use super::history::History;
 use super::look::object;
 use super::names::LockNamer;
-use super::outside::{Follower, stand_still};
+use super::outside::Follower;
 use super::owners::Owners;
 use super::survey::read_objects;
 use super::verdict::{place_of, spinning, verdict};
 use super::watch::RunningThreads;
 use super::words::owner_died;
+use crate::host::Host;
 use crate::look::{Look, Names, Scope, Stacks};
 use crate::model::{
     Certainty, Finding, FindingKind, Gap, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread, ThreadState,
@@ -21,6 +22,7 @@ use crate::symbols::MappedObject;
 use crate::target::{Target, TargetError};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// For how long a process is looked at where nothing is certain at once.
@@ -82,7 +84,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     }
     if !hangs {
         calls::add_descriptors(target, &mut snapshot.threads);
-        follow_outside(target, &mut snapshot);
+        Follower::new(target, &Rc::new(Host::new(target.limits())), &BTreeSet::new()).add_to(&mut snapshot);
         name_most_wanted(&look, &mut snapshot);
         snapshot.groups = groups(&snapshot, &ages);
     }
@@ -139,49 +141,6 @@ fn add_stacks(look: &Look<'_>, snapshot: &mut Snapshot, shown: &BTreeSet<Lwp>, r
         stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
     }
     stacks.finish(snapshot);
-}
-
-/// Follows waits that leave the process: of roots first, then of others.
-fn follow_outside(target: &dyn Target, snapshot: &mut Snapshot) {
-    // The processes of this machine are not those of a core: it may be of another time and place.
-    if snapshot.target.core.is_some() {
-        return;
-    }
-    let roots: BTreeSet<Lwp> = snapshot.findings.iter().filter_map(|finding| finding.threads.last().copied()).collect();
-    let mut order: Vec<usize> = (0..snapshot.threads.len()).collect();
-    order.sort_by_key(|index| !snapshot.threads[*index].lwp.is_some_and(|lwp| roots.contains(&lwp)));
-    let living = snapshot.threads.iter().filter(|thread| thread.state != ThreadState::Zombie).count();
-    let mut follower = Follower::new(target);
-    for index in order {
-        let Some(call) = snapshot.threads[index].syscall.clone() else { continue };
-        let Some(followed) = follower.follow(&call) else { continue };
-        let Some(lwp) = snapshot.threads[index].lwp else { continue };
-        let text = followed.wait.text.clone();
-        let chains = snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain);
-        for finding in chains.filter(|finding| finding.threads.last() == Some(&lwp)) {
-            finding.text += &format!("; {text}");
-        }
-        // Where the process has other threads, one of them may do what this one waits for.
-        let pid = target.pid();
-        let kind = match followed.path.as_slice() {
-            path @ [first, .., last] if first == last && living == 1 => {
-                stand_still(target, path).then_some(FindingKind::ProcessCircle)
-            }
-            _ if followed.is_alone && living == 1 => Some(FindingKind::NobodyLeft),
-            _ => None,
-        };
-        if let Some(kind) = kind {
-            let circle = followed.path.iter().skip(1).filter(|other| **other != pid);
-            let member = |pid: &Pid| Member { pid: *pid, lwp: None, object: None };
-            let members = [Member { pid, lwp: Some(lwp), object: None }].into_iter().chain(circle.map(member));
-            snapshot.findings.push(Finding {
-                members: members.collect(),
-                text: format!("{} is {}: {text}", snapshot.target.name, calls::doing(&call)),
-                ..finding(kind, Certainty::Likely, vec![lwp], Vec::new(), Vec::new())
-            });
-        }
-        snapshot.threads[index].waits_outside = Some(followed.wait);
-    }
 }
 
 /// Names the objects that most threads wait for.

@@ -1,12 +1,18 @@
 //! Waits that leave the process: who is at the other end, and what that one does.
 
 use super::calls::{self, Outside};
+use super::findings::finding;
+use super::glance::glance;
 use super::look::has_not_moved;
-use crate::Pid;
 use crate::host::{self, Holders, Host};
-use crate::model::{Evidence, OutsideKind, OutsideWait, Partner, Syscall};
+use crate::model::{
+    Certainty, Evidence, Finding, FindingKind, Member, OutsideKind, OutsideWait, Partner, Snapshot, Syscall,
+    ThreadState,
+};
 use crate::target::{LwpFacts, Target};
+use crate::{Lwp, Pid};
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Different waits of one process that are followed.
@@ -21,18 +27,20 @@ const PARTNERS: usize = 8;
 
 /// A wait that was followed.
 #[derive(Clone)]
-pub(super) struct Followed {
-    pub(super) wait: OutsideWait,
+pub(crate) struct Followed {
+    pub(crate) wait: OutsideWait,
     /// The processes that it leads through, where each has one partner only; it ends where it began if they wait in a circle.
-    pub(super) path: Vec<Pid>,
+    pub(crate) path: Vec<Pid>,
     /// Whether nobody but the process itself could end the wait.
-    pub(super) is_alone: bool,
+    pub(crate) is_alone: bool,
 }
 
 /// Follows waits of a target out of its process.
-pub(super) struct Follower<'a> {
+pub(crate) struct Follower<'a> {
     target: &'a dyn Target,
-    host: Host,
+    host: Rc<Host>,
+    /// Processes from which waits lead here.
+    from: BTreeSet<Pid>,
     /// How many ways may still be followed.
     left: usize,
     /// By call, descriptor and argument: threads that wait in the same way wait for the same.
@@ -40,12 +48,14 @@ pub(super) struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    pub(super) fn new(target: &'a dyn Target) -> Self {
-        Self { target, host: Host::new(&target.limits()), left: FOLLOWED, followed: HashMap::new() }
+    /// Waits of processes in `from` lead here.
+    pub(crate) fn new(target: &'a dyn Target, host: &Rc<Host>, from: &BTreeSet<Pid>) -> Self {
+        let from = from.iter().copied().chain([target.pid()]).collect();
+        Self { target, host: host.clone(), from, left: FOLLOWED, followed: HashMap::new() }
     }
 
     /// Where the wait of a thread in `call` leads, if it leaves the process.
-    pub(super) fn follow(&mut self, call: &Syscall) -> Option<Followed> {
+    pub(crate) fn follow(&mut self, call: &Syscall) -> Option<Followed> {
         let file = call.descriptors.first().and_then(|descriptor| descriptor.file.clone());
         let is_channel = file.as_ref().is_some_and(|file| file.starts_with("pipe:") || file.starts_with("socket:"));
         match calls::outside(call) {
@@ -67,6 +77,49 @@ impl<'a> Follower<'a> {
         found
     }
 
+    /// Follows the waits of `snapshot` that leave the process: of roots first, then of others.
+    pub(crate) fn add_to(&mut self, snapshot: &mut Snapshot) {
+        // The processes of this machine are not those of a core: it may be of another time and place.
+        if snapshot.target.core.is_some() {
+            return;
+        }
+        let roots: BTreeSet<Lwp> =
+            snapshot.findings.iter().filter_map(|finding| finding.threads.last().copied()).collect();
+        let mut order: Vec<usize> = (0..snapshot.threads.len()).collect();
+        order.sort_by_key(|index| !snapshot.threads[*index].lwp.is_some_and(|lwp| roots.contains(&lwp)));
+        let living = snapshot.threads.iter().filter(|thread| thread.state != ThreadState::Zombie).count();
+        for index in order {
+            let Some(call) = snapshot.threads[index].syscall.clone() else { continue };
+            let Some(followed) = self.follow(&call) else { continue };
+            let Some(lwp) = snapshot.threads[index].lwp else { continue };
+            let text = followed.wait.text.clone();
+            let chains = snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain);
+            for finding in chains.filter(|finding| finding.threads.last() == Some(&lwp)) {
+                finding.text += &format!("; {text}");
+            }
+            // Where the process has other threads, one of them may do what this one waits for.
+            let pid = self.target.pid();
+            let kind = match followed.path.as_slice() {
+                path @ [first, .., last] if first == last && living == 1 => {
+                    stand_still(self.target, path).then_some(FindingKind::ProcessCircle)
+                }
+                _ if followed.is_alone && living == 1 => Some(FindingKind::NobodyLeft),
+                _ => None,
+            };
+            if let Some(kind) = kind {
+                let circle = followed.path.iter().skip(1).filter(|other| **other != pid);
+                let member = |pid: &Pid| Member { pid: *pid, lwp: None, object: None };
+                let members = [Member { pid, lwp: Some(lwp), object: None }].into_iter().chain(circle.map(member));
+                snapshot.findings.push(Finding {
+                    members: members.collect(),
+                    text: format!("{} is {}: {text}", snapshot.target.name, calls::doing(&call)),
+                    ..finding(kind, Certainty::Likely, vec![lwp], Vec::new(), Vec::new())
+                });
+            }
+            snapshot.threads[index].waits_outside = Some(followed.wait);
+        }
+    }
+
     fn follow_anew(&self, call: &Syscall) -> Option<Followed> {
         let pid = self.target.pid();
         let (kind, found) = partners(&self.host, pid, call)?;
@@ -86,13 +139,13 @@ impl<'a> Follower<'a> {
 /// A wait on its way through processes.
 struct WaitChain<'a> {
     target: &'a dyn Target,
-    host: &'a Host,
+    host: &'a Rc<Host>,
     seen: BTreeSet<Pid>,
     path: Vec<Pid>,
 }
 
 /// Whether processes of one thread each stand still where they were.
-pub(super) fn stand_still(target: &dyn Target, path: &[Pid]) -> bool {
+pub(crate) fn stand_still(target: &dyn Target, path: &[Pid]) -> bool {
     let facts = || -> Option<Vec<LwpFacts>> {
         let of = |pid: &Pid| {
             let other = target.other(*pid)?;
@@ -115,7 +168,11 @@ impl WaitChain<'_> {
         }
         let other = self.target.other(pid)?;
         let lwps = other.lwps().ok()?;
-        let [lwp] = lwps.as_slice() else { return Some(format!("which has {} threads", lwps.len())) };
+        let [lwp] = lwps.as_slice() else {
+            let seen = if self.seen.len() < HOPS { glance(&*other, self.host, &self.seen) } else { None };
+            let verdict = seen.and_then(|snapshot| snapshot.verdict).map(|verdict| format!(": {}", verdict.text));
+            return Some(format!("which has {} threads{}", lwps.len(), verdict.unwrap_or_default()));
+        };
         let facts = other.facts(&[*lwp]).pop().flatten()?;
         let Some(mut call) = facts.syscall.and_then(|call| call.call()) else {
             return Some(match facts.state.is_stopped() {

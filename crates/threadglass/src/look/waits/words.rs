@@ -232,6 +232,6 @@ pub(super) fn label(object: &SyncObject) -> String {
     }
 }
 
-pub(super) fn count(number: usize, one: &str, many: &str) -> String {
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {many}") }
 }

@@ -1,0 +1,60 @@
+//! `tglass why` without a target: the whole machine.
+
+use crate::cli::{FailOn, MachineArgs};
+use crate::render;
+use anyhow::{Result, bail};
+use nix::unistd::User;
+use std::os::unix::fs::MetadataExt;
+use threadglass::Pid;
+use threadglass::look::{self, MachineOptions};
+use threadglass::model::{Certainty, Machine, VerdictKind};
+
+/// Looks at the processes that `args` choose.
+pub fn look(args: &MachineArgs) -> Result<Machine> {
+    let user = args.user.as_deref().map(uid_of).transpose()?;
+    let wanted = |pid: Pid| {
+        user.is_none_or(|user| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|it| it.uid() == user))
+            && args.cgroup.iter().all(|group| is_in_group(pid, |path| path.starts_with(group.trim_end_matches('/'))))
+            && args.container.iter().all(|id| is_in_group(pid, |path| path.contains(id.as_str())))
+    };
+    let machine = look::machine(&MachineOptions { wanted: Some(&wanted), all: args.all });
+    if machine.processes == 0 && (user.is_some() || args.cgroup.is_some() || args.container.is_some()) {
+        bail!("no process is so: check --user, --cgroup or --container");
+    }
+    Ok(machine)
+}
+
+/// The screen of it.
+pub fn text(machine: &Machine, width: Option<usize>) -> String {
+    render::machine::text(machine, width)
+}
+
+/// Whether a hang is among what was found, that `fail_on` asks for.
+pub fn status(machine: &Machine, fail_on: FailOn) -> u8 {
+    let hangs = |certainty| {
+        let is_hang = |kind| matches!(kind, VerdictKind::Deadlock | VerdictKind::NobodyLeft);
+        let mut verdicts = machine.processes_to_see.iter().map(|process| &process.verdict);
+        verdicts.any(|verdict| is_hang(verdict.kind) && verdict.certainty == certainty)
+    };
+    match fail_on {
+        FailOn::Certain | FailOn::Likely if hangs(Certainty::Certain) => 1,
+        FailOn::Likely if hangs(Certainty::Likely) => 3,
+        _ => 0,
+    }
+}
+
+fn uid_of(user: &str) -> Result<u32> {
+    if let Ok(uid) = user.parse() {
+        return Ok(uid);
+    }
+    match User::from_name(user)? {
+        Some(found) => Ok(found.uid.as_raw()),
+        None => bail!("there is no user `{}` (see `getent passwd`)", render::safe(user)),
+    }
+}
+
+/// Whether the path of one of the process's control groups is as wanted.
+fn is_in_group(pid: Pid, is_wanted: impl Fn(&str) -> bool) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(is_wanted)
+}

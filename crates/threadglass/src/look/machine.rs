@@ -1,0 +1,238 @@
+//! All processes of the machine in one look: those that are worth another.
+
+use super::waits::{Follower, add_descriptors_of, count, doing, glance, stand_still};
+use crate::host::{self, Host};
+use crate::limits::Limits;
+use crate::model::{Certainty, Gap, Machine, ProcessToSee, Snapshot, Verdict, VerdictKind};
+use crate::proc::KernelState;
+use crate::sys::clock::all_own_cpu;
+use crate::target::{KernelFacts, Live, LwpFacts, Target, TargetError};
+use crate::{Lwp, Pid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// CPU time after which no more processes are opened for their locks.
+const MOST_TIME: Duration = Duration::from_secs(10);
+/// CPU time for one of them: a process that is made to keep the tool busy does not hide the others.
+const TIME_OF_ONE: Duration = Duration::from_secs(1);
+/// How long a thread must be in a state in which no signal wakes it to be worth a look.
+const LONG_MS: u64 = 1000;
+/// Processes that must wait for one that is not wrong itself to be worth a look.
+const MANY: usize = 3;
+/// From one look at a process to the next: what only one look shows is not told.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Which processes are looked at, and what of them is told.
+#[derive(Default)]
+pub struct MachineOptions<'a> {
+    /// Only processes of which this says so.
+    pub wanted: Option<&'a dyn Fn(Pid) -> bool>,
+    /// Also those that are idle or wait for another process.
+    pub all: bool,
+}
+
+/// Looks at all processes that can be seen, without stopping any: at what their threads wait for outside of the process, and
+/// at the locks of those whose threads wait on locks.
+pub fn machine(options: &MachineOptions<'_>) -> Machine {
+    let begun = all_own_cpu();
+    let limits = Limits::default();
+    let _look = limits.begin();
+    let mut survey = MachineSurvey::new(Host::new(&limits));
+    let own = Pid(std::process::id() as i32);
+    let wanted = |pid: &Pid| *pid != own && options.wanted.is_none_or(|wanted| wanted(*pid));
+    for pid in host::processes().filter(wanted) {
+        survey.add(pid);
+    }
+    let surveyed = all_own_cpu();
+    survey.open_suspects(surveyed + MOST_TIME);
+    let mut machine = survey.finish(options.all);
+    limits.report(&mut machine.gaps);
+    machine.survey_us = (surveyed - begun).as_micros() as u64;
+    machine.locks_us = (all_own_cpu() - surveyed).as_micros() as u64;
+    machine
+}
+
+struct MachineSurvey {
+    machine: Machine,
+    host: Rc<Host>,
+    /// What was found of processes.
+    found: BTreeMap<Pid, ProcessToSee>,
+    /// Processes whose locks are to be read.
+    suspects: Vec<Pid>,
+    /// Which process waits for which.
+    edges: BTreeMap<Pid, BTreeSet<Pid>>,
+    /// Why processes may not be looked into.
+    denied: Vec<String>,
+    left_out: usize,
+}
+
+impl MachineSurvey {
+    fn new(host: Host) -> Self {
+        let (machine, found, suspects, edges) = Default::default();
+        Self { machine, host: Rc::new(host), found, suspects, edges, denied: Vec::new(), left_out: 0 }
+    }
+
+    /// Looks at the threads of one process.
+    fn add(&mut self, pid: Pid) {
+        let live = match Live::open(pid) {
+            Ok(live) => live,
+            Err(TargetError::KernelThread(_) | TargetError::Zombie(..) | TargetError::NoSuchProcess(_)) => return,
+            Err(error) => return self.denied.push(error.to_string()),
+        };
+        let Ok(lwps) = live.lwps() else { return };
+        let facts: Vec<LwpFacts> = live.facts(&lwps).into_iter().flatten().collect();
+        self.machine.processes += 1;
+        self.machine.threads += facts.len();
+        if let Some(denial) = live.denial() {
+            self.denied.push(denial.to_string());
+            return;
+        }
+        let deep: Vec<Lwp> =
+            facts.iter().filter(|it| it.state == KernelState::DiskSleep).map(|facts| facts.lwp).collect();
+        let ages = live.idle_ms(&deep);
+        if let Some(oldest) = ages.into_iter().flatten().max().filter(|age| *age >= LONG_MS) {
+            let text = format!(
+                "{} inside the kernel where no signal wakes it (D state), for {} s",
+                count(deep.len(), "thread is", "threads are"),
+                oldest / 1000
+            );
+            self.tell(
+                pid,
+                Verdict { kind: VerdictKind::Unkillable, certainty: Certainty::Certain, text, way_out: None },
+            );
+        }
+        let is_futex = |facts: &LwpFacts| facts.syscall.is_some_and(|call| call.is_futex());
+        match facts.as_slice() {
+            [one] if !one.state.is_stopped() => self.follow(&live, one),
+            _ if facts.iter().any(|facts| is_futex(facts) || facts.state.is_stopped()) => self.suspects.push(pid),
+            _ => {}
+        }
+    }
+
+    /// A process with one thread: where its wait leads.
+    fn follow(&mut self, live: &Live, facts: &LwpFacts) {
+        let Some(mut call) = facts.syscall.and_then(|call| call.call()) else { return };
+        if facts.syscall.is_some_and(|call| call.is_futex()) {
+            return self.suspects.push(live.pid());
+        }
+        add_descriptors_of(live, &mut call);
+        let Some(followed) = Follower::new(live, &self.host, &BTreeSet::new()).follow(&call) else { return };
+        let pid = live.pid();
+        let partners = followed.wait.partners.iter().map(|partner| partner.pid);
+        self.edges.entry(pid).or_default().extend(partners);
+        let kind = match followed.path.as_slice() {
+            path @ [first, .., last] if first == last && stand_still(live, path) => VerdictKind::Deadlock,
+            _ if followed.is_alone => VerdictKind::NobodyLeft,
+            _ => VerdictKind::OtherProcess,
+        };
+        let text = format!("it is {}: {}", doing(&call), followed.wait.text);
+        self.tell(pid, Verdict { kind, certainty: Certainty::Likely, text, way_out: None });
+    }
+
+    /// Notes what a process does, unless something worse is known of it.
+    fn tell(&mut self, pid: Pid, verdict: Verdict) {
+        let name = host::name_of(pid).unwrap_or_default();
+        let entry = ProcessToSee { pid, name, verdict, behind: Vec::new() };
+        match self.found.get_mut(&pid) {
+            Some(known) if known.verdict.kind <= entry.verdict.kind => {}
+            Some(known) => *known = entry,
+            None => drop(self.found.insert(pid, entry)),
+        }
+    }
+
+    /// Reads the locks of processes whose threads wait on locks, until the time is over. What may pass is looked at twice.
+    fn open_suspects(&mut self, until: Duration) {
+        let mut passing = Vec::new();
+        for pid in std::mem::take(&mut self.suspects) {
+            if all_own_cpu() > until {
+                self.left_out += 1;
+                continue;
+            }
+            let Some(snapshot) = self.glance(pid) else { continue };
+            self.machine.opened += 1;
+            let Some(verdict) = snapshot.verdict.clone() else { continue };
+            let partners = snapshot.threads.iter().filter_map(|thread| thread.waits_outside.as_ref());
+            let partners = partners.flat_map(|wait| &wait.partners).map(|partner| partner.pid);
+            self.edges.entry(pid).or_default().extend(partners.collect::<Vec<_>>());
+            match verdict.certainty {
+                Certainty::Certain if verdict.kind != VerdictKind::Behind => self.tell(pid, verdict),
+                _ => passing.push((pid, verdict)),
+            }
+        }
+        if passing.iter().any(|(_, verdict)| is_wrong(verdict.kind)) {
+            std::thread::sleep(PAUSE);
+        }
+        for (pid, first) in passing {
+            let again = if is_wrong(first.kind) { self.glance(pid) } else { None };
+            let again = again.and_then(|snapshot| snapshot.verdict);
+            if again.as_ref().is_some_and(|again| again.kind == first.kind) || !is_wrong(first.kind) {
+                self.tell(pid, again.unwrap_or(first));
+            }
+        }
+    }
+
+    fn glance(&self, pid: Pid) -> Option<Snapshot> {
+        let live = Live::open(pid).ok()?;
+        let _look = live.limits().begin_within(TIME_OF_ONE);
+        glance(&live, &self.host, &BTreeSet::new())
+    }
+
+    fn finish(mut self, all: bool) -> Machine {
+        let behind = self.behind();
+        for (pid, waiting) in &behind {
+            if waiting.len() >= MANY && !self.found.contains_key(pid) {
+                let verdict = self.glance(*pid).and_then(|snapshot| snapshot.verdict);
+                verdict.into_iter().for_each(|verdict| self.tell(*pid, verdict));
+            }
+        }
+        let mut processes: Vec<ProcessToSee> = self.found.into_values().collect();
+        for process in &mut processes {
+            process.behind = behind.get(&process.pid).map(|pids| pids.iter().copied().collect()).unwrap_or_default();
+        }
+        processes.retain(|it| all || is_wrong(it.verdict.kind) || it.behind.len() >= MANY);
+        processes.sort_by_key(|it| (it.verdict.kind, std::cmp::Reverse(it.behind.len()), it.pid));
+        let mut machine = self.machine;
+        machine.processes_to_see = processes;
+        if let Some(why) = self.denied.first() {
+            machine.gaps.push(Gap::whole(count(self.denied.len(), "process", "processes"), why));
+        }
+        if self.left_out > 0 {
+            let what = format!("locks of {}", count(self.left_out, "process", "processes"));
+            machine.gaps.push(Gap::whole(what, "the look has used all its time"));
+        }
+        machine
+    }
+
+    /// Which processes wait for each one, directly or not.
+    fn behind(&self) -> BTreeMap<Pid, BTreeSet<Pid>> {
+        let mut behind: BTreeMap<Pid, BTreeSet<Pid>> = BTreeMap::new();
+        for start in self.edges.keys() {
+            let mut seen = BTreeSet::from([*start]);
+            let mut todo = vec![*start];
+            while let Some(pid) = todo.pop() {
+                // One of several partners is not known to be the one.
+                let Some(next) = self.edges.get(&pid).filter(|next| next.len() == 1).and_then(BTreeSet::first) else {
+                    continue;
+                };
+                if seen.insert(*next) {
+                    behind.entry(*next).or_default().insert(*start);
+                    todo.push(*next);
+                }
+            }
+        }
+        behind
+    }
+}
+
+/// Whether a process of which this is said is worth a look by itself.
+fn is_wrong(kind: VerdictKind) -> bool {
+    matches!(
+        kind,
+        VerdictKind::Deadlock
+            | VerdictKind::NobodyLeft
+            | VerdictKind::Stopped
+            | VerdictKind::Behind
+            | VerdictKind::Unkillable
+    )
+}

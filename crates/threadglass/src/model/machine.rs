@@ -1,0 +1,48 @@
+//! What is wrong with the processes of a machine.
+
+use super::{Gap, SCHEMA, Verdict};
+use crate::Pid;
+
+/// All processes of a machine, and those of them that are worth a look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct Machine {
+    /// Version of what is printed: [`SCHEMA`].
+    pub schema: &'static str,
+    /// Number of processes that were looked at.
+    pub processes: usize,
+    /// Number of their threads.
+    pub threads: usize,
+    /// Number of processes whose locks were read, because threads of them wait on locks.
+    pub opened: usize,
+    /// CPU time of the look at all processes, in microseconds.
+    pub survey_us: u64,
+    /// CPU time of reading locks, in microseconds.
+    pub locks_us: u64,
+    /// Processes that are worth a look, the worst first.
+    pub processes_to_see: Vec<ProcessToSee>,
+    /// What could not be seen, and why.
+    pub gaps: Vec<Gap>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        let (processes, threads, opened, survey_us, locks_us) = Default::default();
+        let (processes_to_see, gaps) = Default::default();
+        Self { schema: SCHEMA, processes, threads, opened, survey_us, locks_us, processes_to_see, gaps }
+    }
+}
+
+/// A process that is worth a look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct ProcessToSee {
+    /// Which.
+    pub pid: Pid,
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub verdict: Verdict,
+    /// Processes that wait for it, directly or not.
+    pub behind: Vec<Pid>,
+}
