@@ -1,7 +1,7 @@
 //! Looks at a process whose threads come and go without pause: never a wrong pair, and never a
 //! missing thread that was there all the time.
 
-use testkit::{Build, Fixture, Log, Variant, address};
+use testkit::{Build, Fixture, Log, Variant, address, eventually, task_state};
 use threadglass::look::{Names, Scope, look};
 use threadglass::model::ThreadState;
 use threadglass::target::Live;
@@ -26,6 +26,9 @@ fn no_look_pairs_a_thread_with_anothers_lwp() {
         .map(|thread| (address(&thread["id"]), Lwp(thread["lwp"].as_i64().unwrap() as i32)))
         .collect();
 
+    eventually("the idle threads should sleep", || {
+        idle.iter().all(|(_, lwp)| task_state(fixture.pid(), lwp.0).is_some_and(|task| task.letter == 'S'))
+    });
     let (mut pairs, mut unpaired, mut zombies) = (0, 0, 0);
     // A machine that is busy with others lets fewer threads live meanwhile: then there are more looks.
     for round in 0..10 * LOOKS / PER_HANDLE {

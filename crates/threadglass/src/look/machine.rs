@@ -117,7 +117,7 @@ impl MachineSurvey {
             return self.suspects.push(live.pid());
         }
         add_descriptors_of(live, &mut call);
-        let Some(followed) = Follower::new(live, &self.host, &BTreeSet::new()).follow(&call) else { return };
+        let Some(followed) = Follower::new(live, &self.host, &[]).follow(&call, false) else { return };
         let pid = live.pid();
         let partners = followed.wait.partners.iter().map(|partner| partner.pid);
         self.edges.entry(pid).or_default().extend(partners);
@@ -175,7 +175,7 @@ impl MachineSurvey {
     fn glance(&self, pid: Pid) -> Option<Snapshot> {
         let live = Live::open(pid).ok()?;
         let _look = live.limits().begin_within(TIME_OF_ONE);
-        glance(&live, &self.host, &BTreeSet::new())
+        glance(&live, &self.host, &[])
     }
 
     fn finish(mut self, all: bool) -> Machine {

@@ -84,7 +84,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     }
     if !hangs {
         calls::add_descriptors(target, &mut snapshot.threads);
-        Follower::new(target, &Rc::new(Host::new(target.limits())), &BTreeSet::new()).add_to(&mut snapshot);
+        Follower::new(target, &Rc::new(Host::new(target.limits())), &[]).add_to(&mut snapshot);
         name_most_wanted(&look, &mut snapshot);
         snapshot.groups = groups(&snapshot, &ages);
     }

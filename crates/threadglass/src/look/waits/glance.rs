@@ -9,12 +9,12 @@ use crate::host::Host;
 use crate::look::{Look, Names, Scope};
 use crate::model::Snapshot;
 use crate::target::Target;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// What one look at `target` says, with the verdict; waits of processes in `from` lead here. `None` if it has ended or may not
 /// be looked into.
-pub(crate) fn glance(target: &dyn Target, host: &Rc<Host>, from: &BTreeSet<Pid>) -> Option<Snapshot> {
+pub(crate) fn glance(target: &dyn Target, host: &Rc<Host>, from: &[Pid]) -> Option<Snapshot> {
     if target.denial().is_some() {
         return None;
     }

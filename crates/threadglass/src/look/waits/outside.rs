@@ -18,6 +18,8 @@ use std::time::Duration;
 /// Different waits of one process that are followed.
 const FOLLOWED: usize = 8;
 const MANY_WAITS: &str = "one look follows eight different waits out of the process";
+/// Processes on the way of a wait after which none with several threads is looked at any more.
+const LOOKS: usize = 2;
 /// Processes that a wait is followed through.
 const HOPS: usize = 8;
 /// For how long processes must stand still that are said to wait for each other.
@@ -40,7 +42,7 @@ pub(crate) struct Follower<'a> {
     target: &'a dyn Target,
     host: Rc<Host>,
     /// Processes from which waits lead here.
-    from: BTreeSet<Pid>,
+    from: &'a [Pid],
     /// How many ways may still be followed.
     left: usize,
     /// By call, descriptor and argument: threads that wait in the same way wait for the same.
@@ -48,14 +50,14 @@ pub(crate) struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    /// Waits of processes in `from` lead here.
-    pub(crate) fn new(target: &'a dyn Target, host: &Rc<Host>, from: &BTreeSet<Pid>) -> Self {
-        let from = from.iter().copied().chain([target.pid()]).collect();
+    /// Waits of processes in `from`, which were looked at before, lead here.
+    pub(crate) fn new(target: &'a dyn Target, host: &Rc<Host>, from: &'a [Pid]) -> Self {
         Self { target, host: host.clone(), from, left: FOLLOWED, followed: HashMap::new() }
     }
 
-    /// Where the wait of a thread in `call` leads, if it leaves the process.
-    pub(crate) fn follow(&mut self, call: &Syscall) -> Option<Followed> {
+    /// Where the wait of a thread in `call` leads, if it leaves the process. If it is `important`, a partner that has several
+    /// threads is looked at, too.
+    pub(crate) fn follow(&mut self, call: &Syscall, important: bool) -> Option<Followed> {
         let file = call.descriptors.first().and_then(|descriptor| descriptor.file.clone());
         let is_channel = file.as_ref().is_some_and(|file| file.starts_with("pipe:") || file.starts_with("socket:"));
         match calls::outside(call) {
@@ -72,7 +74,7 @@ impl<'a> Follower<'a> {
             return None;
         }
         self.left -= 1;
-        let found = self.follow_anew(call);
+        let found = self.follow_anew(call, important);
         self.followed.insert(way, found.clone());
         found
     }
@@ -90,8 +92,8 @@ impl<'a> Follower<'a> {
         let living = snapshot.threads.iter().filter(|thread| thread.state != ThreadState::Zombie).count();
         for index in order {
             let Some(call) = snapshot.threads[index].syscall.clone() else { continue };
-            let Some(followed) = self.follow(&call) else { continue };
             let Some(lwp) = snapshot.threads[index].lwp else { continue };
+            let Some(followed) = self.follow(&call, living == 1 || roots.contains(&lwp)) else { continue };
             let text = followed.wait.text.clone();
             let chains = snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain);
             for finding in chains.filter(|finding| finding.threads.last() == Some(&lwp)) {
@@ -120,12 +122,12 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn follow_anew(&self, call: &Syscall) -> Option<Followed> {
+    fn follow_anew(&self, call: &Syscall, important: bool) -> Option<Followed> {
         let pid = self.target.pid();
         let (kind, found) = partners(&self.host, pid, call)?;
         let is_alone = found.pids.is_empty() && found.is_whole && kind == OutsideKind::Pipe;
         let mut chain =
-            WaitChain { target: self.target, host: &self.host, seen: BTreeSet::from([pid]), path: vec![pid] };
+            WaitChain { target: self.target, host: &self.host, from: self.from, important, path: vec![pid] };
         let doing = match found.pids.as_slice() {
             [(next, _)] => chain.doing_of(*next),
             _ => None,
@@ -140,7 +142,8 @@ impl<'a> Follower<'a> {
 struct WaitChain<'a> {
     target: &'a dyn Target,
     host: &'a Rc<Host>,
-    seen: BTreeSet<Pid>,
+    from: &'a [Pid],
+    important: bool,
     path: Vec<Pid>,
 }
 
@@ -162,14 +165,20 @@ pub(crate) fn stand_still(target: &dyn Target, path: &[Pid]) -> bool {
 impl WaitChain<'_> {
     /// What a process does that has one thread, and so on to the end of the chain.
     fn doing_of(&mut self, pid: Pid) -> Option<String> {
+        let is_known = self.path.contains(&pid) || self.from.contains(&pid);
         self.path.push(pid);
-        if !self.seen.insert(pid) {
+        if is_known {
             return Some("so they wait for each other in a circle".to_owned());
+        }
+        if pid.0 == std::process::id() as i32 {
+            return Some("which takes this look".to_owned());
         }
         let other = self.target.other(pid)?;
         let lwps = other.lwps().ok()?;
         let [lwp] = lwps.as_slice() else {
-            let seen = if self.seen.len() < HOPS { glance(&*other, self.host, &self.seen) } else { None };
+            let from: Vec<Pid> = self.from.iter().chain(&self.path).copied().filter(|it| *it != pid).collect();
+            let is_worthwhile = self.important && self.from.len() < LOOKS;
+            let seen = is_worthwhile.then(|| glance(&*other, self.host, &from)).flatten();
             let verdict = seen.and_then(|snapshot| snapshot.verdict).map(|verdict| format!(": {}", verdict.text));
             return Some(format!("which has {} threads{}", lwps.len(), verdict.unwrap_or_default()));
         };
