@@ -1,6 +1,7 @@
 //! Which frames are the program's own, and which are those of the libraries it stands on.
 
 use crate::model::Frame;
+use crate::table::FILE_NAME;
 use crate::target::Library;
 
 /// How names of functions begin that belong to a library wherever they are compiled into, and its name.
@@ -35,7 +36,7 @@ const OBJECTS: [(&str, &str); 5] = [
 /// The name of the frame between a signal handler and what it interrupted: that is for people to see.
 const SIGNAL: &str = "<signal handler called>";
 
-/// The library that `frame` belongs to, if it is none of the program's own: `libc`, `std`, `parking_lot` ..
+/// The library that `frame` belongs to, if it is none of the program's own: `libc`, `std`, `parking_lot`, the `agent` ..
 pub fn library_of(frame: &Frame) -> Option<&'static str> {
     if frame.function.as_deref() == Some(SIGNAL) {
         return None;
@@ -43,6 +44,9 @@ pub fn library_of(frame: &Frame) -> Option<&'static str> {
     if let Some(module) = &frame.module {
         if Library::of(module).is_libc() {
             return Some("libc");
+        }
+        if module.contains(FILE_NAME) {
+            return Some("agent");
         }
         if let Some((_, name)) = OBJECTS.iter().find(|(object, _)| module.starts_with(object)) {
             return Some(name);
@@ -80,6 +84,7 @@ mod tests {
             ("std::condition_variable::wait(std::unique_lock<std::mutex>&)", "libstdc++.so.6", Some("std")),
             ("parking_lot::raw_mutex::RawMutex::lock_slow", "server", Some("parking_lot")),
             ("start_thread", "static", Some("libc")),
+            ("threadglass_agent::mutex::wait", "memfd:threadglass-agent (deleted)", Some("agent")),
             ("server::pool::worker", "server", None),
             ("main", "server", None),
             ("stdlib_work", "server", None),

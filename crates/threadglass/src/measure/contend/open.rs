@@ -5,10 +5,10 @@
 //! up the CPU in between, has waited all the time.
 
 use super::callers::wait_stack;
+use crate::look::library_of;
 use crate::measure::bounded;
 use crate::model::{Frame, HolderDid, Snapshot, SyncKind, SyncObject, Thread, ThreadState, WaitStack};
-use crate::table::FILE_NAME;
-use crate::target::{Library, LwpFacts};
+use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr, runtimes};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -187,8 +187,7 @@ fn ns(time: Duration) -> u64 {
 
 /// Whether a frame is that of the lock function itself: the C library's, or the agent's.
 fn is_of_lock(frame: &Frame) -> bool {
-    let module = frame.module.as_deref().unwrap_or_default();
-    Library::of(module).is_libc() || module.contains(FILE_NAME)
+    matches!(library_of(frame), Some("libc" | "agent"))
 }
 
 fn deed(thread: &Thread) -> Deed {
