@@ -10,6 +10,7 @@ pub(crate) mod waits;
 
 pub use doctor::check;
 pub use frames::library_of;
+pub(crate) use frames::own_frames;
 pub use handle::{Look, Names, Scope};
 pub(crate) use stacks::{Moving, Stacks};
 pub use threads::thread_data;

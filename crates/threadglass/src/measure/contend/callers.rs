@@ -1,11 +1,11 @@
 //! Who called the functions that have waited: from the stacks that the agent has taken.
 
 use crate::RemoteAddr;
-use crate::look::Look;
+use crate::look::{Look, library_of};
 use crate::measure::bounded;
 use crate::model::{Evidence, Frame, WaitStack};
 use crate::table::{Agent, WaitSample};
-use crate::target::{Library, Target};
+use crate::target::Target;
 use crate::unwind::{FrameNames, Known, Place, StackWords, Walker};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -110,13 +110,14 @@ fn is_wrapper(frame: &Frame) -> bool {
         "lock", "unlock", "relock", "trylock", "timedlock", "rdlock", "wrlock", "rwlock", "spinlock", "rw", "mutex", "mtx",
         "latch", "acquire", "guard", "semaphore", "sem", "monitor", "enter", "cond", "wait", "timedwait", "clockwait",
     ];
-    let is_runtime = frame.module.as_deref().is_some_and(|module| Library::of(module).is_runtime());
-    let Some(name) = frame.function.as_deref() else { return is_runtime };
-    let is_std = ["std::", "__gnu", "boost::", "absl::", "folly::"].iter().any(|start| name.starts_with(start));
-    // The last part of a path, without what stands in brackets: `std::unique_lock<std::mutex>::lock()`.
+    if library_of(frame).is_some() {
+        return true;
+    }
+    // The last part of a path, without what stands in brackets: `Guard<std::mutex>::lock()`.
+    let name = frame.function.as_deref().unwrap_or_default();
     let name = name.split(['(', '<']).next().unwrap_or(name);
     let last = name.rsplit("::").next().unwrap_or(name);
-    is_runtime || is_std || words(last).any(|word| WORDS.contains(&word.as_str()))
+    words(last).any(|word| WORDS.contains(&word.as_str()))
 }
 
 /// The words of a name, in small letters: `LWLockAcquire` and `lw_lock_acquire` have the same.
