@@ -11,6 +11,29 @@ fn lock<'a>(report: &'a Value, name: &str) -> Option<&'a Value> {
     report["locks"].as_array().expect("locks").iter().find(|lock| lock["name"] == name)
 }
 
+/// The report of a `contend` that looks some times before and after `act`.
+fn contend_while(pid: i32, act: impl FnOnce()) -> Value {
+    let child = tool()
+        .command(&["contend", &pid.to_string(), "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tool starts");
+    eventually("it should be at work", || agent_threads(pid) == 1);
+    // It sleeps between looks.
+    let looks = || std::fs::read_to_string(format!("/proc/{}/schedstat", child.id())).expect("it runs");
+    let runs = || looks().split_whitespace().last().and_then(|runs| runs.parse::<u64>().ok()).expect("a number");
+    let look_some_times = || {
+        let before = runs();
+        eventually("it should look some times", || runs() > before + 10);
+    };
+    look_some_times();
+    act();
+    look_some_times();
+    testkit::signal(child.id() as i32, testkit::Signal::SIGINT);
+    let output = child.wait_with_output().expect("its report");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
 /// None of its waits begins or ends while it is looked at.
 #[test]
 fn a_deadlocked_program_waits_all_the_time() {
@@ -46,29 +69,41 @@ fn a_deadlocked_program_waits_all_the_time() {
 fn a_wait_that_was_open_at_the_beginning_counts_from_there() {
     let mut fixture = Fixture::start(&Build::new("inject_counts.c").variant(Variant::Default).path(), &[]).settled();
     let pid = fixture.pid();
-    let child = tool()
-        .command(&["contend", &pid.to_string(), "--json"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the tool starts");
-    eventually("it should be at work", || agent_threads(pid) == 1);
-    // Some looks are to see the waits: it sleeps between them.
-    let looks = || std::fs::read_to_string(format!("/proc/{}/schedstat", child.id())).expect("it runs");
-    let runs = || looks().split_whitespace().last().and_then(|runs| runs.parse::<u64>().ok()).expect("a number");
-    let before = runs();
-    eventually("it should look some times", || runs() > before + 10);
-    assert_eq!(fixture.ask("release"), "done");
-    let before = runs();
-    eventually("it should look some times", || runs() > before + 10);
-    testkit::signal(child.id() as i32, testkit::Signal::SIGINT);
-    let output = child.wait_with_output().expect("its report");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let report = contend_while(pid, || assert_eq!(fixture.ask("release"), "done"));
     for (name, kind) in [("held", "mutex"), ("awaited", "cond"), ("waited_sem", "semaphore")] {
         let lock = lock(&report, name).unwrap_or_else(|| panic!("no {name}: {report:#}"));
         assert_eq!((&lock["kind"], &lock["open_waits"]), (&kind.into(), &1.into()), "{lock:#}");
         let (waited, seconds) = (lock["open_wait_ns"].as_f64().unwrap() / 1e9, report["seconds"].as_f64().unwrap());
         assert!(waited > 0.0 && waited <= seconds + 0.1, "{waited} of {seconds}");
     }
+}
+
+/// The agent counts some of them as they begin. And while they go on, frames of the agent are none of the program's.
+#[test]
+fn waits_that_begin_and_do_not_end() {
+    let mut fixture = Fixture::start(&Build::new("contend_open.c").variant(Variant::Default).path(), &[]);
+    let pid = fixture.pid();
+    let report = contend_while(pid, || assert_eq!(fixture.ask("wait"), "done"));
+    let kinds =
+        [("held", "mutex"), ("written", "rwlock"), ("awaited", "cond"), ("empty", "semaphore"), ("lonely", "barrier")];
+    for (name, kind) in kinds {
+        let lock = lock(&report, name).unwrap_or_else(|| panic!("no {name}: {report:#}"));
+        assert_eq!(lock["kind"], kind, "{lock:#}");
+        assert_eq!((&lock["waits"], &lock["open_waits"]), (&0.into(), &1.into()), "{lock:#}");
+    }
+    let pid = pid.to_string();
+    let is_agents = |frame: &Value| frame["module"].as_str().is_some_and(|module| module.contains("threadglass-agent"));
+    let frames = |of: &Value| of["frames"].as_array().cloned().unwrap_or_default();
+    let threads = tool().look("threads", &pid, &["--stacks"]);
+    let waiting = testkit::threads(&threads).iter().flat_map(frames).filter(|frame| is_agents(frame)).count();
+    assert!(waiting >= kinds.len(), "{threads:#}");
+    let why = tool().look("why", &pid, &[]);
+    let groups = why["groups"].as_array().expect("groups");
+    let own: Vec<Value> = groups.iter().flat_map(frames).collect();
+    assert!(own.iter().any(|frame| frame["function"] == "wait_for_one"), "{groups:#?}");
+    assert!(!own.iter().any(is_agents), "{groups:#?}");
+    let text = tool().run(&["why", &pid]).text();
+    assert!(text.contains("wait_for_one") && !text.contains("threadglass_agent::"), "{text}");
 }
 
 /// The function that called the lock function is a wrapper: who called that matters, with the line. Waits of microseconds are

@@ -3,6 +3,7 @@
 use super::safe;
 use super::sync::whose;
 use super::table::{Cell, Table};
+use std::cmp::Reverse;
 use threadglass::model::{
     Contended, ContentionReport, Family, Frame, HolderDid, InjectionReport, SyncKind, SyncStats, WaitStack,
 };
@@ -125,24 +126,35 @@ fn waited_in(stack: &WaitStack) -> String {
 fn explained(lock: &Contended) -> String {
     let label = lock.name.as_deref().map_or_else(|| lock.address.to_string(), |name| safe(name).to_string());
     let mut out = String::new();
-    let whole: u64 = lock.waited_in.iter().map(|stack| stack.time_ns).sum();
-    if lock.waited_in.len() > 1 {
-        let places = lock.waited_in.iter().take(PLACES).map(|stack| {
-            let from = stack.frames.get(stack.caller + 1).map(|frame| format!(" < {}", place(frame)));
-            format!("{} {}{}", share(stack.time_ns, whole), waited_in(stack), from.unwrap_or_default())
-        });
-        out += &format!("{label} was waited for in: {}\n", places.collect::<Vec<_>>().join(", "));
+    let waits = lock.waited_in.iter().map(|stack| {
+        let from = stack.frames.get(stack.caller + 1).map(|frame| format!(" < {}", place(frame)));
+        (stack.time_ns, waited_in(stack) + &from.unwrap_or_default())
+    });
+    let waits = shares(waits);
+    if waits.len() > 1 {
+        out += &format!("{label} was waited for in: {}\n", waits.join(", "));
     }
     let looks: u64 = lock.holders_did.iter().map(|did| did.looks).sum();
-    if looks > 0 {
-        let did = lock.holders_did.iter().take(PLACES).map(|did| format!("{} {}", share(did.looks, looks), deed(did)));
-        out += &format!("{label}: its holder was, in {looks} looks: {}\n", did.collect::<Vec<_>>().join(", "));
+    let did = shares(lock.holders_did.iter().map(|did| (did.looks, deed(did))));
+    if !did.is_empty() {
+        out += &format!("{label}: its holder was, in {looks} looks: {}\n", did.join(", "));
     }
     out
 }
 
-fn share(part: u64, whole: u64) -> String {
-    format!("{:.0}%", 100.0 * part as f64 / whole.max(1) as f64)
+/// The largest parts with their shares of the whole, `54% update_row`: equal texts once, and nothing that is 0 %.
+fn shares(parts: impl Iterator<Item = (u64, String)>) -> Vec<String> {
+    let mut sums: Vec<(u64, String)> = Vec::new();
+    for (part, text) in parts {
+        match sums.iter_mut().find(|(_, known)| *known == text) {
+            Some((sum, _)) => *sum = sum.saturating_add(part),
+            None => sums.push((part, text)),
+        }
+    }
+    let whole = sums.iter().map(|(sum, _)| *sum as f64).sum::<f64>().max(1.0);
+    sums.sort_by_key(|(sum, _)| Reverse(*sum));
+    let told = sums.into_iter().map(|(sum, text)| (format!("{:.0}%", 100.0 * sum as f64 / whole), text));
+    told.filter(|(share, _)| share != "0%").take(PLACES).map(|(share, text)| format!("{share} {text}")).collect()
 }
 
 fn deed(did: &HolderDid) -> String {
@@ -180,6 +192,14 @@ pub fn time(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_places_are_told_once_and_none_of_no_weight() {
+        let parts = [(540, "update_row"), (300, "drop_row"), (4, "main"), (156, "update_row")];
+        let parts = parts.map(|(part, text)| (part, text.to_owned()));
+        assert_eq!(shares(parts.into_iter()), ["70% update_row", "30% drop_row"]);
+        assert!(shares([(0, "main".to_owned())].into_iter()).is_empty());
+    }
 
     #[test]
     fn times_have_three_digits() {

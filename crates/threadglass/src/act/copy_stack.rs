@@ -2,7 +2,7 @@
 
 use super::stopped::{ControlError, StoppedThread};
 use crate::arch::{GeneralRegisters, Registers};
-use crate::look::{Look, Moving, Stacks, library_of};
+use crate::look::{Look, Moving, Stacks, own_frames};
 use crate::memory::Memory;
 use crate::model::{Frame, Gap, Remedy, Snapshot, Thread, WaitGroup};
 use crate::sys::ptrace::RegisterSet;
@@ -124,7 +124,7 @@ fn by_place(group: WaitGroup, threads: &[Thread]) -> Vec<WaitGroup> {
     let own = |lwp: &Lwp| -> Vec<Frame> {
         let thread = threads.iter().find(|thread| thread.lwp.as_ref() == Some(lwp));
         let frames = thread.map_or(&[][..], |thread| &thread.frames);
-        frames.iter().filter(|frame| library_of(frame).is_none()).take(GROUP_FRAMES).cloned().collect()
+        own_frames(frames).take(GROUP_FRAMES).cloned().collect()
     };
     // Of a running thread the address changes from look to look.
     let place = |frame: &Frame| match &frame.function {

@@ -4,9 +4,10 @@ use crate::act::seccomp::{danger_of_stop, may_restart};
 use crate::arch::syscall::{EPOLL_PWAIT, EPOLL_PWAIT2, EPOLL_WAIT, IO_GETEVENTS, RT_SIGTIMEDWAIT, SEMOP, SEMTIMEDOP};
 use crate::arch::{GeneralRegisters, Restart};
 use crate::model::{Remedy, SignalSet};
-use crate::proc::{SyscallFile, parse_stat, parse_status, parse_syscall};
+use crate::proc::{Status, SyscallFile, parse_stat, parse_syscall};
 use crate::sys::cgroup::frozen;
 use crate::sys::ptrace::{Change, RegisterSet, get_registers, go_on, poll_change, set_registers, set_signal_mask};
+use crate::sys::task::status_of;
 use crate::{Lwp, Pid};
 use nix::errno::Errno;
 use nix::sys::ptrace;
@@ -99,8 +100,7 @@ impl StoppedThread {
     fn stop_if(pid: Pid, lwp: Lwp, by_force: bool) -> Result<Self, ControlError> {
         let task = format!("/proc/{pid}/task/{lwp}");
         let read = |name: &str| std::fs::read(format!("{task}/{name}"));
-        let status = read("status").map_err(|_| ControlError::NoThread(pid, lwp))?;
-        let (tracer, seccomp) = parse_status(&status).map_or((0, 0), |status| (status.tracer, status.seccomp));
+        let Status { tracer, seccomp, .. } = status_of(pid, lwp).ok_or(ControlError::NoThread(pid, lwp))?;
         if tracer != 0 {
             return Err(ControlError::Traced(lwp, tracer));
         }

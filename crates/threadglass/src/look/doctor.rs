@@ -33,7 +33,7 @@ fn limited(subject: &'static str, detail: impl Into<String>, fix: impl Into<Stri
 fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
     let live = Live::open(pid)?;
     let name = String::from_utf8_lossy(&live.leader_stat().comm).into_owned();
-    let user = live.leader_status().uid.unwrap_or(0);
+    let user = live.leader_status().uid().unwrap_or(0);
     let mut checks = vec![Check::ok("process", format!("{name} (pid {pid}) exists, user {user}"))];
     checks.push(match live.denial() {
         None => Check::ok("memory", "readable: thread IDs, stacks and thread-specific data can be seen"),

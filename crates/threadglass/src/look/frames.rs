@@ -1,33 +1,20 @@
 //! Which frames are the program's own, and which are those of the libraries it stands on.
 
 use crate::model::Frame;
+use crate::symbols::library_by_name;
+use crate::table::FILE_NAME;
 use crate::target::Library;
 
-/// How names of functions begin that belong to a library wherever they are compiled into, and its name.
-const PARTS: [(&str, &str); 14] = [
-    ("std::", "std"),
-    ("core::", "std"),
-    ("alloc::", "std"),
-    ("__rust_", "std"),
-    ("_rust_", "std"),
-    ("rust_begin_", "std"),
-    ("parking_lot::", "parking_lot"),
-    ("parking_lot_core::", "parking_lot"),
-    ("lock_api::", "parking_lot"),
-    ("crossbeam", "crossbeam"),
-    ("__gthread_", "std"),
-    ("__gnu_cxx::", "std"),
-    ("void std::", "std"),
-    ("bool std::", "std"),
-];
 /// Functions that start programs and threads, and those that wait for them, in programs that contain their libc.
 const STARTS: [&str; 8] =
     ["_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "clone3", "__clone", "__clone3"];
-/// Object files of C++ and the compiler.
-const OBJECTS: [(&str, &str); 5] = [
-    ("libstdc++.so", "std"),
-    ("libc++.so", "std"),
+/// How files of other libraries are called.
+const OBJECTS: [(&str, &str); 7] = [
     ("libgcc_s.so", "std"),
+    ("libglib-2.0.so", "GLib"),
+    ("libgthread-2.0.so", "GLib"),
+    ("libQt5Core.so", "Qt"),
+    ("libQt6Core.so", "Qt"),
     ("libgomp.so", "libgomp"),
     ("linux-vdso", "the kernel's page"),
 ];
@@ -35,14 +22,19 @@ const OBJECTS: [(&str, &str); 5] = [
 /// The name of the frame between a signal handler and what it interrupted: that is for people to see.
 const SIGNAL: &str = "<signal handler called>";
 
-/// The library that `frame` belongs to, if it is none of the program's own: `libc`, `std`, `parking_lot` ..
+/// The library that `frame` belongs to, if it is none of the program's own: `libc`, `std`, `parking_lot`, the `agent` ..
 pub fn library_of(frame: &Frame) -> Option<&'static str> {
     if frame.function.as_deref() == Some(SIGNAL) {
         return None;
     }
     if let Some(module) = &frame.module {
-        if Library::of(module).is_libc() {
-            return Some("libc");
+        match Library::of(module) {
+            Library::Cxx => return Some("std"),
+            library if library.is_runtime() => return Some("libc"),
+            _ => {}
+        }
+        if module.contains(FILE_NAME) {
+            return Some("agent");
         }
         if let Some((_, name)) = OBJECTS.iter().find(|(object, _)| module.starts_with(object)) {
             return Some(name);
@@ -52,13 +44,11 @@ pub fn library_of(frame: &Frame) -> Option<&'static str> {
     if STARTS.contains(&function) {
         return Some("libc");
     }
-    // `<std::sync::Mutex<T> as ..>::lock`, `<alloc::boxed::Box<F> as core::ops::FnOnce<A>>::call_once`
-    let function = function.trim_start_matches(['<', '&']);
-    PARTS.iter().find(|(part, _)| function.starts_with(part)).map(|(_, name)| *name)
+    library_by_name(function)
 }
 
 /// The frames that are the program's own, the innermost first.
-pub(crate) fn own(frames: &[Frame]) -> impl Iterator<Item = &Frame> {
+pub(crate) fn own_frames(frames: &[Frame]) -> impl Iterator<Item = &Frame> {
     frames.iter().filter(|frame| library_of(frame).is_none())
 }
 
@@ -79,7 +69,19 @@ mod tests {
             ("<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once", "server", Some("std")),
             ("std::condition_variable::wait(std::unique_lock<std::mutex>&)", "libstdc++.so.6", Some("std")),
             ("parking_lot::raw_mutex::RawMutex::lock_slow", "server", Some("parking_lot")),
+            ("void std::call_once<void (&)()>(std::once_flag&, void (&)())", "server", Some("std")),
             ("start_thread", "static", Some("libc")),
+            ("_dl_open", "ld-linux-x86-64.so.2", Some("libc")),
+            ("std::thread::join()", "libstdc++-a9383cce.so.6", Some("std")),
+            ("g_mutex_lock", "static", Some("GLib")),
+            ("g_main_context_iteration", "libglib-2.0.so.0", Some("GLib")),
+            ("QMutexLocker::QMutexLocker(QBasicMutex*)", "server", Some("Qt")),
+            ("QThreadPrivate::start(void*)", "libQt6Core.so.6", Some("Qt")),
+            ("absl::lts_20230802::Mutex::Lock()", "server", Some("absl")),
+            ("GOMP_parallel", "libgomp.so.1", Some("libgomp")),
+            ("main._omp_fn.0", "server", None),
+            ("g_my_list_add", "server", None),
+            ("threadglass_agent::mutex::wait", "memfd:threadglass-agent (deleted)", Some("agent")),
             ("server::pool::worker", "server", None),
             ("main", "server", None),
             ("stdlib_work", "server", None),

@@ -11,6 +11,7 @@ pub(crate) mod waits;
 
 pub use doctor::check;
 pub use frames::library_of;
+pub(crate) use frames::own_frames;
 pub use handle::{Look, Names, Scope};
 pub use machine::{MachineOptions, machine};
 pub(crate) use stacks::{Moving, Stacks};

@@ -11,10 +11,12 @@ pub struct Status {
     pub state: Option<KernelState>,
     /// Thread group id (the pid of the process).
     pub tgid: Option<Pid>,
-    /// Real user id.
-    pub uid: Option<u32>,
-    /// Effective user id.
-    pub euid: Option<u32>,
+    /// User ids: real, effective, saved, and for files.
+    pub users: Option<[u32; 4]>,
+    /// Group ids, in the same order.
+    pub groups: Option<[u32; 4]>,
+    /// Effective capabilities, one bit for each.
+    pub capabilities: Option<u64>,
     /// Who traces it, 0 for nobody.
     pub tracer: i32,
     /// The id in its own pid namespace, and how many namespaces deep that is.
@@ -43,6 +45,18 @@ pub struct Status {
     pub has_shadow_stack: bool,
 }
 
+impl Status {
+    /// Real user id.
+    pub fn uid(&self) -> Option<u32> {
+        self.users.map(|[real, ..]| real)
+    }
+
+    /// Effective user id.
+    pub fn euid(&self) -> Option<u32> {
+        self.users.map(|[_, effective, ..]| effective)
+    }
+}
+
 /// Decodes a `status` file; `None` when the lines every kernel since 2.6 writes are missing.
 pub fn parse_status(bytes: &[u8]) -> Option<Status> {
     let mut status = Status { namespaces: 1, ..Status::default() };
@@ -57,11 +71,9 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
             b"State" => status.state = Some(KernelState::from_letter(*first()?.first()?)),
             b"Tgid" => status.tgid = number().and_then(id).map(Pid),
             b"TracerPid" => status.tracer = number().and_then(id)?,
-            b"Uid" => {
-                let mut ids = words(rest).map(|word| decimal(word).and_then(|n| u32::try_from(n).ok()));
-                status.uid = ids.next().flatten();
-                status.euid = ids.next().flatten();
-            }
+            b"Uid" => status.users = four(rest),
+            b"Gid" => status.groups = four(rest),
+            b"CapEff" => status.capabilities = first().and_then(hex),
             b"NSpid" => {
                 status.namespaces = words(rest).count().max(1);
                 status.inner_tid = words(rest).last().and_then(decimal).and_then(id).map(InnerTid);
@@ -85,6 +97,13 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
     saw_mask.then_some(status)
 }
 
+/// Four numbers.
+fn four(line: &[u8]) -> Option<[u32; 4]> {
+    let mut ids = words(line).map(|word| u32::try_from(decimal(word)?).ok());
+    let mut next = || ids.next().flatten();
+    Some([next()?, next()?, next()?, next()?])
+}
+
 /// The lines of `bytes`. Ten thousand of these files are read in one look, of which most lines are
 /// skipped: hence memchr.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -101,15 +120,17 @@ mod tests {
     use super::*;
 
     const FILE: &[u8] = b"Name:\tx:y\nState:\tS (sleeping)\nTgid:\t20\nPid:\t21\nTracerPid:\t0\nUid:\t1\t2\t3\t4\n\
-        NSpid:\t21\t7\nVmSize:\t 10 kB\nVmLck:\t 8 kB\nSigPnd:\t0000000000000200\nShdPnd:\t0000000000000000\n\
-        SigBlk:\t0000000000000a00\nSigCgt:\t0000000000004000\nSeccomp:\t2\nSeccomp_filters:\t3\nvoluntary_ctxt_switches:\t5\n\
+        Gid:\t5\t6\t7\t8\nNSpid:\t21\t7\nVmSize:\t 10 kB\nVmLck:\t 8 kB\nSigPnd:\t0000000000000200\nShdPnd:\t0000000000000000\n\
+        SigBlk:\t0000000000000a00\nSigCgt:\t0000000000004000\nCapEff:\t000001ffffffffff\nSeccomp:\t2\nSeccomp_filters:\t3\nvoluntary_ctxt_switches:\t5\n\
         nonvoluntary_ctxt_switches:\t6\nx86_Thread_features:\twrss shstk \nx86_Thread_features_locked:\t\n";
 
     #[test]
     fn reads_masks_namespaces_and_counters() {
         let status = parse_status(FILE).unwrap();
         assert_eq!(status.tgid, Some(Pid(20)));
-        assert_eq!((status.uid, status.euid), (Some(1), Some(2)));
+        assert_eq!((status.uid(), status.euid()), (Some(1), Some(2)));
+        assert_eq!((status.users, status.groups), (Some([1, 2, 3, 4]), Some([5, 6, 7, 8])));
+        assert_eq!(status.capabilities, Some(0x1ff_ffff_ffff));
         assert_eq!((status.inner_tid, status.namespaces), (Some(InnerTid(7)), 2));
         assert_eq!((status.blocked, status.pending), (SignalSet(0xa00), SignalSet(0x200)));
         assert_eq!(status.caught, SignalSet(0x4000));
@@ -127,7 +148,9 @@ mod tests {
         assert_eq!(ours.blocked, SignalSet(theirs.sigblk));
         assert_eq!(ours.pending, SignalSet(theirs.sigpnd));
         assert_eq!(ours.tracer, theirs.tracerpid);
-        assert_eq!(ours.uid, Some(theirs.ruid));
+        assert_eq!(ours.users, Some([theirs.ruid, theirs.euid, theirs.suid, theirs.fuid]));
+        assert_eq!(ours.groups, Some([theirs.rgid, theirs.egid, theirs.sgid, theirs.fgid]));
+        assert_eq!(ours.capabilities, Some(theirs.capeff));
     }
 
     #[test]

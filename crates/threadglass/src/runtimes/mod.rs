@@ -5,7 +5,7 @@
 
 mod absl;
 mod content;
-pub(crate) mod cxx;
+mod cxx;
 mod futex;
 mod glib;
 pub mod glibc;

@@ -5,6 +5,7 @@ mod debug_file;
 mod debug_info;
 #[cfg(feature = "profile")]
 mod jit;
+mod library_names;
 mod lock_types;
 mod object_names;
 mod objects;
@@ -14,6 +15,7 @@ pub use debug_info::FunctionAt;
 pub(crate) use debug_info::debug_section;
 #[cfg(feature = "profile")]
 pub(crate) use jit::{JitFiles, JitFunction};
+pub(crate) use library_names::library_by_name;
 pub use lock_types::LockTypes;
 pub use object_names::ObjectNames;
 pub(crate) use objects::MappedObject;

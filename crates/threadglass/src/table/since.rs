@@ -35,6 +35,18 @@ impl Tracked {
         stats(&self.record, self.extra.as_deref(), &self.scale)
     }
 
+    /// Waits that have ended. The agent counts those for conditions and semaphores as they begin, but notes how long one
+    /// took only at its end.
+    #[cfg(feature = "agent")]
+    pub(crate) fn ended_waits(&self, stats: &SyncStats) -> u64 {
+        match (self.kind, &self.extra) {
+            (SyncKind::Cond | SyncKind::Semaphore, Some(extra)) => {
+                extra.histogram.iter().map(|count| u64::from(*count)).sum()
+            }
+            _ => stats.waits().0,
+        }
+    }
+
     /// What was counted after `start`, an earlier reading of the same place; `None` if that is nothing.
     pub fn since(self, start: Option<&Self>) -> Option<Self> {
         let Some(start) = start.filter(|start| start.record.key == self.record.key) else { return Some(self) };

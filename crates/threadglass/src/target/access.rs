@@ -1,5 +1,6 @@
 //! Why a process may not be looked into, and the exact way out.
 
+use crate::proc::parse_status;
 use crate::target::Live;
 use nix::errno::Errno;
 
@@ -48,12 +49,8 @@ pub fn yama_scope() -> Option<u32> {
 
 /// Whether we hold a capability (by its number in capabilities(7)) in our effective set.
 pub fn has_capability(number: u32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .is_some_and(|set| set >> number & 1 == 1)
+    let status = std::fs::read("/proc/self/status").ok().and_then(|text| parse_status(&text));
+    status.and_then(|status| status.capabilities).is_some_and(|set| set >> number & 1 == 1)
 }
 
 /// CAP_SYS_PTRACE.
@@ -69,7 +66,7 @@ impl Denial {
     /// Finds the reason for `errno` when opening `live`'s memory.
     pub(crate) fn explain(live: &Live, errno: Errno) -> Self {
         let own = nix::unistd::Uid::effective().as_raw();
-        match live.leader_status().uid {
+        match live.leader_status().uid() {
             _ if !matches!(errno, Errno::EACCES | Errno::EPERM) => Self::Other(errno),
             Some(uid) if uid != own => Self::OtherUser { uid, own },
             _ => match yama_scope() {

@@ -5,8 +5,8 @@ use super::turn::Turn;
 use crate::arch::syscall_name;
 use crate::memory::Memory;
 use crate::model::InjectionReport;
-use crate::proc::parse_status;
 use crate::sys::pipe::{open_anonymous, send};
+use crate::sys::task::status_of;
 use crate::target::{Live, Target};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 use nix::errno::Errno;
@@ -45,8 +45,7 @@ impl Control {
     fn open(&self, live: &Live, view: &ControlView) -> Result<File, InjectError> {
         let lwp = live.lwp_of_inner(InnerTid(view.tid as i32)).unwrap_or(Lwp(0));
         let task = format!("/proc/{}/task/{lwp}", live.pid());
-        let status = std::fs::read(format!("{task}/status")).ok().and_then(|text| parse_status(&text));
-        let uid = status.and_then(|status| status.euid).ok_or(InjectError::NoPipe)?;
+        let uid = status_of(live.pid(), lwp).and_then(|status| status.euid()).ok_or(InjectError::NoPipe)?;
         let pipe = open_anonymous(format!("{task}/fd/{}", view.fd).as_ref(), uid).map_err(|errno| match errno {
             Errno::ESTALE | Errno::ENOENT => InjectError::NoPipe,
             errno => InjectError::System(errno),
@@ -107,12 +106,11 @@ impl Control {
 /// Whether the agent's thread has the rights that the others have.
 fn has_same_user(live: &Live, view: &ControlView) -> bool {
     let rights = |lwp: Lwp| {
-        let text = std::fs::read_to_string(format!("/proc/{}/task/{lwp}/status", live.pid())).unwrap_or_default();
-        let is_wanted = |line: &&str| ["Uid:", "Gid:", "CapEff:"].iter().any(|name| line.starts_with(name));
-        text.lines().filter(is_wanted).map(str::to_owned).collect::<Vec<_>>()
+        let status = status_of(live.pid(), lwp)?;
+        Some((status.users, status.groups, status.capabilities))
     };
-    let own = live.lwp_of_inner(InnerTid(view.tid as i32)).map(rights).unwrap_or_default();
-    own.is_empty() || own == rights(live.witness())
+    let own = live.lwp_of_inner(InnerTid(view.tid as i32)).and_then(rights);
+    own.is_none() || own == rights(live.witness())
 }
 
 fn bytes_of(word: u8, number: u32) -> [u8; MESSAGE] {

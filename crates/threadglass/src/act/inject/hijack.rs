@@ -14,13 +14,13 @@ use crate::arch::signal_frame::{Frame, frame};
 use crate::arch::{GeneralRegisters, syscall};
 use crate::memory::Memory;
 use crate::model::SignalSet;
-use crate::proc::parse_status;
 use crate::runtimes::glibc::Layout;
 use crate::sys::priority::Hurry;
 use crate::sys::ptrace::{
     AT_SYSCALL, Change, RegisterSet, get_signal_mask, go_to_syscall, poll_change, rseq_area, seccomp_filter,
     tell_syscalls,
 };
+use crate::sys::task::status_of;
 use crate::target::{CAP_SYS_ADMIN, Live, Target, has_capability};
 use crate::{Lwp, RemoteAddr};
 use nix::errno::Errno;
@@ -291,8 +291,7 @@ fn answering<R>(
 /// the stopped thread: one that ran, and so repeats nothing.
 fn stop_if_allowed(live: &Live, lwp: Lwp) -> Result<StoppedThread, InjectError> {
     let pid = live.pid();
-    let status = std::fs::read(format!("/proc/{pid}/task/{lwp}/status")).ok().and_then(|text| parse_status(&text));
-    let is_filtered = status.ok_or(InjectError::NoVictim)?.seccomp != 0;
+    let is_filtered = status_of(pid, lwp).ok_or(InjectError::NoVictim)?.seccomp != 0;
     let read = if is_filtered { live.seccomp_filters(lwp) } else { Some(Vec::new()) };
     if let Some(filters) = read {
         calls::check(pid, &filters)?;

@@ -6,8 +6,9 @@
 
 use super::room::Room;
 use crate::memory::Memory;
-use crate::proc::{KernelState, MapEntry, parse_maps, parse_stat, parse_status};
+use crate::proc::{KernelState, MapEntry, parse_maps, parse_stat};
 use crate::sys::robust::robust_head;
+use crate::sys::task::status_of;
 use crate::target::{KernelFacts, Live, SchedCounters};
 use crate::{Lwp, RemoteAddr};
 use std::time::{Duration, Instant};
@@ -68,10 +69,8 @@ impl Leftover {
     /// Whether it is still what was found, now that we have stopped `victim`: nobody else has taken it, or is about to.
     /// Another tool that has a thread by now sees ours, too, and both leave it alone.
     pub(super) fn is_still_there(&self, live: &Live, victim: Lwp) -> bool {
-        let is_untraced = |lwp: Lwp| {
-            let status = std::fs::read(format!("/proc/{}/task/{lwp}/status", live.pid())).unwrap_or_default();
-            lwp == victim || parse_status(&status).is_none_or(|status| status.tracer == 0)
-        };
+        let is_untraced =
+            |lwp: Lwp| lwp == victim || status_of(live.pid(), lwp).is_none_or(|status| status.tracer == 0);
         let is_ours_alone = || live.lwps().is_ok_and(|lwps| lwps.into_iter().all(is_untraced));
         is_ours_alone() && maps_now(live).and_then(|maps| Self::read(live, &maps)) == Some(*self)
     }

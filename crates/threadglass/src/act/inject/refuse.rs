@@ -4,8 +4,9 @@ use super::{InjectError, Options, calls, spare};
 use crate::act::fits::{is_sanitizer, misfit_file};
 use crate::elf::Image;
 use crate::memory::Memory;
-use crate::proc::{KernelState, parse_file_limit, parse_status};
+use crate::proc::{KernelState, parse_file_limit};
 use crate::sys::cgroup::frozen;
+use crate::sys::task::status_of;
 use crate::target::{KernelFacts, Library, Live, Module, Target};
 use crate::{Lwp, RemoteAddr};
 use std::collections::HashSet;
@@ -58,8 +59,7 @@ pub(super) fn check(live: &Live, options: &Options) -> Result<bool, InjectError>
     }
     let mut threads = Vec::new();
     for lwp in live.lwps()? {
-        let status = std::fs::read(format!("/proc/{pid}/task/{lwp}/status")).unwrap_or_default();
-        let Some(status) = parse_status(&status) else { continue };
+        let Some(status) = status_of(pid, lwp) else { continue };
         if status.tracer != 0 {
             return Err(InjectError::Traced(pid, status.tracer));
         }

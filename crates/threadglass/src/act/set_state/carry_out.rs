@@ -3,8 +3,8 @@
 use super::apply::Applied;
 use super::kick::{Kicked, hold};
 use crate::model::{Holder, HolderStatus, NotKicked, SetPlan};
-use crate::proc::parse_status;
 use crate::runtimes::SetError;
+use crate::sys::task::status_of;
 use crate::{Lwp, Pid};
 
 /// The threads that have to stand still while an object is changed.
@@ -44,8 +44,7 @@ impl Concerned {
     /// Refuses if somebody else traces one of them: it could not be held still, and would not look again.
     pub fn check_untraced(&self) -> Result<(), SetError> {
         let tracer = |(pid, lwp): (Pid, Lwp)| {
-            let status = std::fs::read(format!("/proc/{pid}/task/{lwp}/status")).ok()?;
-            parse_status(&status).map(|status| status.tracer).filter(|tracer| *tracer != 0).map(|tracer| (lwp, tracer))
+            status_of(pid, lwp).map(|status| status.tracer).filter(|tracer| *tracer != 0).map(|tracer| (lwp, tracer))
         };
         match self.all().find_map(tracer) {
             Some((lwp, tracer)) => {

@@ -2,7 +2,7 @@
 
 use super::calls;
 use super::words::label;
-use crate::look::frames;
+use crate::look::own_frames;
 use crate::model::{Frame, Snapshot, SyncKind, SyncObject, Thread, ThreadState, WaitGroup};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
@@ -47,7 +47,7 @@ fn manner(thread: &Thread) -> Manner {
         state: thread.state.word(),
         kind: waits.map(|waits| waits.kind),
         call: call.map(|call| call.name.to_string()),
-        place: frames::own(&thread.frames).take(FRAMES).map(place).collect(),
+        place: own_frames(&thread.frames).take(FRAMES).map(place).collect(),
     }
 }
 
@@ -76,7 +76,7 @@ fn group(
         call: manner.call,
         oldest_ms: ages().max(),
         youngest_ms: ages().min(),
-        frames: first.map(|first| frames::own(&first.frames).take(FRAMES).cloned().collect()).unwrap_or_default(),
+        frames: first.map(|first| own_frames(&first.frames).take(FRAMES).cloned().collect()).unwrap_or_default(),
         threads: lwps,
     }
 }

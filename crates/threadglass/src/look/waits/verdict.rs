@@ -3,7 +3,7 @@
 use super::calls;
 use super::groups::is_idle;
 use super::words::count;
-use crate::look::frames;
+use crate::look::own_frames;
 use crate::model::{
     Certainty, Finding, FindingKind, Frame, Libc, Snapshot, Spin, Stop, StopKind, SyncKind, Thread, ThreadState,
     Verdict, VerdictKind,
@@ -174,7 +174,7 @@ pub(super) fn spinning(spin: &Spin) -> String {
 
 /// The innermost function of the program that a thread is in.
 pub(super) fn place_of(thread: &Thread) -> Option<String> {
-    frames::own(&thread.frames).next().or(thread.frames.first()).map(place)
+    own_frames(&thread.frames).next().or(thread.frames.first()).map(place)
 }
 
 fn place(frame: &Frame) -> String {

@@ -1,11 +1,11 @@
 //! Who called the functions that have waited: from the stacks that the agent has taken.
 
 use crate::RemoteAddr;
-use crate::look::Look;
+use crate::look::{Look, library_of};
 use crate::measure::bounded;
 use crate::model::{Evidence, Frame, WaitStack};
 use crate::table::{Agent, WaitSample};
-use crate::target::{Library, Target};
+use crate::target::Target;
 use crate::unwind::{FrameNames, Known, Place, StackWords, Walker};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -102,19 +102,40 @@ pub(super) fn wait_stack(time_ns: u64, frames: Vec<Frame>) -> WaitStack {
     WaitStack { time_ns, frames, caller }
 }
 
-/// Whether a function seems to do no more than take a lock for its caller: it is of a library for that, or its name says
-/// so. One without a name is none.
+/// Whether a function seems to do no more than take a lock for its caller: it is of a library for that, or a word of its name
+/// says so. One without a name is none.
 fn is_wrapper(frame: &Frame) -> bool {
-    const WORDS: [&str; 9] = ["lock", "mutex", "mtx", "latch", "acquire", "guard", "semaphore", "sem_", "monitor"];
-    const WAITS: [&str; 4] = ["wait", "cond_", "rw_", "enter"];
-    let is_runtime = frame.module.as_deref().is_some_and(|module| Library::of(module).is_runtime());
-    let Some(name) = frame.function.as_deref() else { return is_runtime };
-    // The last part of a path, without what stands in brackets: `std::unique_lock<std::mutex>::lock()`.
-    let name = name.split(['(', '<']).next().unwrap_or(name).to_ascii_lowercase();
-    let last = name.rsplit("::").next().unwrap_or(&name);
-    let is_std = ["std::", "__gnu", "boost::", "absl::", "folly::"].iter().any(|start| name.starts_with(start));
-    let has = |words: &[&str]| words.iter().any(|word| last.contains(word));
-    is_runtime || is_std || has(&WORDS) || has(&WAITS)
+    #[rustfmt::skip]
+    const WORDS: [&str; 23] = [
+        "lock", "unlock", "relock", "trylock", "timedlock", "rdlock", "wrlock", "rwlock", "spinlock", "rw", "mutex", "mtx",
+        "latch", "acquire", "guard", "semaphore", "sem", "monitor", "enter", "cond", "wait", "timedwait", "clockwait",
+    ];
+    if library_of(frame).is_some() {
+        return true;
+    }
+    // The last part of a path, without what stands in brackets: `Guard<std::mutex>::lock()`.
+    let name = frame.function.as_deref().unwrap_or_default();
+    let name = name.split(['(', '<']).next().unwrap_or(name);
+    let last = name.rsplit("::").next().unwrap_or(name);
+    words(last).any(|word| WORDS.contains(&word.as_str()))
+}
+
+/// The words of a name, in small letters: `LWLockAcquire` and `lw_lock_acquire` have the same.
+fn words(name: &str) -> impl Iterator<Item = String> {
+    let mut words = vec![String::new()];
+    let mut before = '_';
+    let mut rest = name.chars().peekable();
+    while let Some(c) = rest.next() {
+        let is_last_capital = before.is_uppercase() && rest.peek().is_some_and(|next| next.is_lowercase());
+        if !c.is_alphabetic() || c.is_uppercase() && (before.is_lowercase() || is_last_capital) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphabetic()) {
+            word.extend(c.to_lowercase());
+        }
+        before = c;
+    }
+    words.into_iter().filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -139,6 +160,19 @@ mod tests {
         for (functions, expected) in cases {
             let stack = wait_stack(1, functions.iter().map(|name| frame(name)).collect());
             assert_eq!(stack.caller, expected, "{functions:?}");
+        }
+    }
+
+    #[test]
+    fn wrappers_are_known_by_whole_words() {
+        for name in
+            ["lock", "unlock", "mutex_lock", "my_lock2", "LockGuard", "LWLockAcquire", "DBMutex", "Pool::waitFor"]
+        {
+            assert!(is_wrapper(&frame(name)), "{name}");
+        }
+        for name in ["write_block", "block", "clock", "center", "Clock::now", "ReadBlock", "Lock::flush", "blocking_IO"]
+        {
+            assert!(!is_wrapper(&frame(name)), "{name}");
         }
     }
 }

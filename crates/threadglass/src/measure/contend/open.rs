@@ -5,11 +5,11 @@
 //! up the CPU in between, has waited all the time.
 
 use super::callers::wait_stack;
+use crate::look::library_of;
 use crate::measure::bounded;
 use crate::model::{Frame, HolderDid, Snapshot, SyncKind, SyncObject, Thread, ThreadState, WaitStack};
-use crate::table::FILE_NAME;
-use crate::target::{Library, LwpFacts};
-use crate::{Lwp, RemoteAddr, runtimes};
+use crate::target::LwpFacts;
+use crate::{Lwp, RemoteAddr, arch, runtimes};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ impl OpenWaits {
                     }
                 }
             }
-            self.see_holders(object, snapshot);
+            self.see_holders(object, &snapshot.threads);
         }
         let mut gone = Vec::new();
         self.waits.retain(|(lock, _), seen| {
@@ -110,15 +110,16 @@ impl OpenWaits {
         }
     }
 
-    fn see_holders(&mut self, object: &SyncObject, snapshot: &Snapshot) {
+    fn see_holders(&mut self, object: &SyncObject, threads: &[Thread]) {
         if object.waiters.is_empty() {
             return;
         }
         let holders = object.holders.iter().filter(|holder| holder.pid.is_none()).filter_map(|holder| holder.lwp);
         for lwp in holders {
-            let Some(thread) = snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp)) else { continue };
+            let thread = threads.iter().find(|thread| thread.lwp == Some(lwp));
+            let Some(deed) = thread.and_then(deed) else { continue };
             let Some(deeds) = bounded(&mut self.deeds, object.address, MOST) else { return };
-            if let Some(looks) = bounded(deeds, deed(thread), 64) {
+            if let Some(looks) = bounded(deeds, deed, 64) {
                 *looks += 1;
             }
         }
@@ -187,17 +188,53 @@ fn ns(time: Duration) -> u64 {
 
 /// Whether a frame is that of the lock function itself: the C library's, or the agent's.
 fn is_of_lock(frame: &Frame) -> bool {
-    let module = frame.module.as_deref().unwrap_or_default();
-    Library::of(module).is_libc() || module.contains(FILE_NAME)
+    matches!(library_of(frame), Some("libc" | "agent"))
 }
 
-fn deed(thread: &Thread) -> Deed {
-    let call = || thread.syscall.as_ref().map(|call| crate::arch::syscall_word(call.number).into_owned());
-    match (thread.state, &thread.waits_for) {
+/// What a holder does. Nothing is said of one that is in futex(2) for a lock that is not known: the lock is read after the
+/// threads, and who waited for it then may have it by now.
+fn deed(thread: &Thread) -> Option<Deed> {
+    let call = thread.syscall.as_ref();
+    let word = || call.map(|call| arch::syscall_word(call.number).into_owned());
+    Some(match (thread.state, &thread.waits_for) {
         (ThreadState::Active, _) => ("on_cpu", None, None),
         (ThreadState::Run, _) => ("runnable", None, None),
         (ThreadState::Sleep, Some(lock)) => ("waiting", None, Some(lock.address)),
-        (ThreadState::Sleep, None) => ("asleep", call(), None),
+        (ThreadState::Sleep, None) if call.is_some_and(|call| call.number == arch::syscall::FUTEX) => return None,
+        (ThreadState::Sleep, None) => ("asleep", word(), None),
         _ => ("stopped", None, None),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Evidence, Family, Holder, Syscall, Waiter};
+
+    #[test]
+    fn a_holder_in_futex_is_one_that_has_just_waited() {
+        let lock = SyncObject {
+            holders: vec![Holder { lwp: Some(Lwp(1)), ..Holder::default() }],
+            waiters: vec![Waiter {
+                lwp: Lwp(2),
+                thread: None,
+                pid: None,
+                side: None,
+                timed: false,
+                stable: true,
+                evidence: Evidence::Derived,
+            }],
+            ..SyncObject::bare(RemoteAddr(0x1000), SyncKind::Mutex, Family::Pthread, Evidence::Derived)
+        };
+        let did = |number| {
+            let (name, args, descriptors) = (arch::syscall_word(number), [0; 6], Vec::new());
+            let syscall = Some(Syscall { number, name, args, descriptors });
+            let holder = Thread { lwp: Some(Lwp(1)), state: ThreadState::Sleep, syscall, ..Thread::default() };
+            let mut seen = OpenWaits::new(Instant::now());
+            seen.see_holders(&lock, &[holder]);
+            seen.holders_did(lock.address).into_iter().map(|did| (did.what, did.call)).collect::<Vec<_>>()
+        };
+        assert_eq!(did(arch::syscall::FUTEX), []);
+        assert_eq!(did(arch::syscall::READ), [("asleep", Some("read".to_owned()))]);
     }
 }

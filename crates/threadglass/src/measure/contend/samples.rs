@@ -2,10 +2,10 @@
 
 use super::open::OpenWaits;
 use super::watch::{Contention, name_of};
-use crate::look::{Look, Names, Scope};
+use crate::look::{Look, Names, Scope, own_frames};
 use crate::measure::bounded;
 use crate::model::{Family, Frame, Sampled, Snapshot, SyncKind};
-use crate::target::{Library, Target};
+use crate::target::Target;
 use crate::{RemoteAddr, runtimes};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -95,12 +95,7 @@ impl Samples {
 
 /// The innermost function that is the program's own: the lock's, the runtime's and the C library's are not.
 fn site(frames: &[Frame]) -> Option<&str> {
-    const LIBRARIES: [&str; 9] =
-        ["std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "parking_lot", "<parking_lot", "lock_api"];
-    let is_own = |frame: &&Frame| frame.module.as_deref().is_none_or(|module| !Library::of(module).is_runtime());
-    let own = frames.iter().filter(is_own);
-    let named = own.filter_map(|frame| frame.function.as_deref());
-    named.into_iter().find(|name| !LIBRARIES.iter().any(|prefix| name.starts_with(prefix)))
+    own_frames(frames).find_map(|frame| frame.function.as_deref())
 }
 
 #[cfg(test)]
@@ -125,6 +120,8 @@ mod tests {
             ("libpthread-2.31.so", "__lll_lock_wait"),
             ("libstdc++.so.6", "__cxa_guard_acquire"),
             ("libstd-1234.so", "std::sys::futex_wait"),
+            ("libglib-2.0.so.0", "g_cond_wait"),
+            ("server", "absl::Mutex::Lock()"),
         ];
         for (module, function) in runtimes {
             assert_eq!(site(&[frame(module, function), frame("server", "own")]), Some("own"), "{module}");

@@ -5,7 +5,7 @@ use super::open::OpenWaits;
 use crate::RemoteAddr;
 use crate::look::Look;
 use crate::model::{Contended, HeldIn, Snapshot, SyncKind, SyncStats, WaitSite};
-use crate::runtimes::glibc::locks::size_of;
+use crate::runtimes::{self, usual};
 use crate::table::{Agent, MOST_KEPT, Tracked};
 use crate::target::Target;
 use std::cmp::Reverse;
@@ -20,6 +20,8 @@ const LARGEST: u64 = 56;
 struct CountedLock {
     address: RemoteAddr,
     kind: SyncKind,
+    /// Those that have ended.
+    waits: u64,
     stats: SyncStats,
 }
 
@@ -55,8 +57,10 @@ impl Contention {
         self.agent.each(target, &mut |now| {
             is_empty = false;
             let start = self.start.get(&now.address);
-            let row =
-                now.since(start).map(|now| CountedLock { address: now.address, kind: now.kind, stats: now.stats() });
+            let row = now.since(start).map(|now| {
+                let stats = now.stats();
+                CountedLock { address: now.address, kind: now.kind, waits: now.ended_waits(&stats), stats }
+            });
             rows.extend(row.filter(|row| row.stats.waits().0 > 0));
             rows.len() < MOST_KEPT
         });
@@ -94,8 +98,8 @@ impl Contention {
 
     /// Whether `word` is in an object that is counted.
     pub(super) fn is_counted(&self, word: RemoteAddr) -> bool {
-        let is_in =
-            |address: RemoteAddr, kind| size_of(kind).is_some_and(|size| word.0.wrapping_sub(address.0) < size as u64);
+        let size = |kind| usual(kind).map(|family| runtimes::of(family).bytes_of(kind, family) as u64);
+        let is_in = |address: RemoteAddr, kind| size(kind).is_some_and(|size| word.0.wrapping_sub(address.0) < size);
         let mut starts = (0..LARGEST).step_by(4).filter_map(|offset| word.checked_sub(offset));
         starts.any(|at| self.start.get(&at).is_some_and(|start| is_in(at, start.kind)))
             || self.rows.iter().any(|row| is_in(row.address, row.kind))
@@ -121,9 +125,11 @@ impl Contention {
             rows.push((row.clone(), opens.remove(&(row.address, row.kind)).unwrap_or_default()));
         }
         let uncounted = opens.into_iter().filter_map(|((address, kind), open)| {
-            Some((CountedLock { address, kind, stats: SyncStats::none(kind)? }, open))
+            Some((CountedLock { address, kind, waits: 0, stats: SyncStats::none(kind)? }, open))
         });
         rows.extend(uncounted);
+        // What has begun and was not seen to go on.
+        rows.retain(|(row, (open_waits, _))| row.waits + open_waits > 0);
         rows.sort_by_key(|(row, (_, open_ns))| {
             let waited = row.stats.waits().1.saturating_add(*open_ns);
             (!matches!(row.kind, Mutex | Rwlock | Spinlock), Reverse(waited), row.address)
@@ -139,7 +145,7 @@ impl Contention {
         names: Option<&Snapshot>,
     ) -> Contended {
         let at = |address: RemoteAddr| self.functions.get(&address).cloned().unwrap_or_else(|| address.to_string());
-        let (waits, wait_ns) = row.stats.waits();
+        let (_, wait_ns) = row.stats.waits();
         let sites = row.stats.contention().map_or(&[][..], |contention| &contention.sites);
         let mut waited_in = self.callers.of(row.address);
         if waited_in.is_empty() {
@@ -152,7 +158,7 @@ impl Contention {
             address: row.address,
             kind: row.kind,
             name: name_of(names, row.address),
-            waits,
+            waits: row.waits,
             wait_ns,
             sites: sites.iter().map(|site| (at(site.waiter), site.holder.map(at), site.time_ns)).collect(),
             open_waits,

@@ -5,6 +5,7 @@ use super::locks::LockMember;
 use super::types::Shape;
 use super::unit::Parsed;
 use super::{DebugInfo, EntryAt, Language, Query};
+use crate::symbols::library_by_name;
 use gimli::constants as dw;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -224,9 +225,10 @@ impl<'a> Query<'a> {
 
     /// Whether the function `at` is not one of a library that only passes locks on.
     fn is_own(&mut self, at: EntryAt) -> bool {
-        const PASSING: [&str; 9] =
-            ["std::", "core::", "alloc::", "lock_api::", "parking_lot::", "__gthread_", "__gnu_cxx::", "pthread_", "<"];
-        self.qualified_name(at).is_some_and(|name| !PASSING.iter().any(|prefix| name.starts_with(prefix)))
+        const PASSING: [&str; 2] = ["pthread_", "<"];
+        let is_own =
+            |name: &str| library_by_name(name).is_none() && !PASSING.iter().any(|start| name.starts_with(start));
+        self.qualified_name(at).is_some_and(|name| is_own(&name))
     }
 
     /// Adds what pointers in a value of the type `of` lead to.

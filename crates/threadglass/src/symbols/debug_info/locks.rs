@@ -3,6 +3,7 @@
 use super::types::{Shape, Type, TypeMember};
 use super::{EntryAt, Language, Query};
 use crate::model::{Family, SyncKind};
+use crate::symbols::library_by_name;
 use std::sync::Arc;
 
 /// Locks in one type beyond these are not listed.
@@ -34,7 +35,7 @@ pub(super) enum ShownMembers {
     All,
     /// Those of C++'s library.
     NotUnderscored,
-    /// Those of Rust's library, and of what is built like it.
+    /// Those of Rust's library, and of others that are built like it.
     None,
 }
 
@@ -69,12 +70,11 @@ impl Query<'_> {
 
     /// Which members of a structure are shown.
     pub(super) fn shown_members(&mut self, found: &Type) -> ShownMembers {
-        const RUST: [&str; 5] = ["std::", "core::", "alloc::", "lock_api::", "parking_lot::"];
         let Some(name) = found.name.as_ref().and_then(|_| self.qualified_name(found.at)) else {
             return ShownMembers::All;
         };
         match found.language {
-            Language::Rust if RUST.iter().any(|prefix| name.starts_with(prefix)) => ShownMembers::None,
+            Language::Rust if library_by_name(&name).is_some() => ShownMembers::None,
             Language::Other if name.starts_with("std::") || name.starts_with("__gnu_cxx::") => {
                 ShownMembers::NotUnderscored
             }

@@ -1,8 +1,9 @@
 //! Threads of other processes, which locks in shared memory or copied by a fork may name.
 
 use super::Live;
-use crate::proc::{KernelState, Status, parse_status};
+use crate::proc::KernelState;
 use crate::sys::file::numbers_in;
+use crate::sys::task::status_of;
 use crate::target::Elsewhere;
 use crate::{InnerTid, Lwp, Pid};
 
@@ -15,13 +16,14 @@ impl Live {
         let parent = self.leader_now().map(|leader| leader.parent).filter(|pid| pid.0 > 0);
         let lwp = Lwp(inner.0);
         let found = match self.status.namespaces > 1 {
-            false => status_of(lwp).and_then(|status| status.tgid).map(|pid| (pid, lwp)),
+            // Each LWP has a directory among the processes.
+            false => status_of(Pid(lwp.0), lwp).and_then(|status| status.tgid).map(|pid| (pid, lwp)),
             true => self.search_namespace(inner, parent),
         };
         match found {
             None => Elsewhere::Nowhere,
             // What is left of it until its parent has asked how it ended.
-            Some((_, lwp)) if has_ended(lwp) => Elsewhere::Nowhere,
+            Some((pid, lwp)) if has_ended(pid, lwp) => Elsewhere::Nowhere,
             Some((pid, lwp)) if Some(pid) == parent && self.is_copy_of(pid) => Elsewhere::Parent(pid, lwp),
             Some((pid, lwp)) => Elsewhere::Process(pid, lwp),
         }
@@ -53,13 +55,9 @@ fn namespace(pid: Pid) -> Option<std::path::PathBuf> {
 
 fn thread_with(pid: Pid, inner: InnerTid) -> Option<Lwp> {
     let mut lwps = numbers_in(&format!("/proc/{pid}/task")).into_iter().map(Lwp);
-    lwps.find(|lwp| status_of(*lwp).is_some_and(|status| status.inner_tid == Some(inner)))
+    lwps.find(|lwp| status_of(pid, *lwp).is_some_and(|status| status.inner_tid == Some(inner)))
 }
 
-fn has_ended(lwp: Lwp) -> bool {
-    status_of(lwp).and_then(|status| status.state).is_some_and(KernelState::has_ended)
-}
-
-fn status_of(lwp: Lwp) -> Option<Status> {
-    parse_status(&std::fs::read(format!("/proc/{lwp}/status")).ok()?)
+fn has_ended(pid: Pid, lwp: Lwp) -> bool {
+    status_of(pid, lwp).and_then(|status| status.state).is_some_and(KernelState::has_ended)
 }

@@ -248,7 +248,7 @@ impl Target for Live {
         Identity {
             name: String::from_utf8_lossy(&self.leader.comm).into_owned(),
             exe: exe.map(|path| path.to_string_lossy().into_owned()),
-            uid: self.status.uid,
+            uid: self.status.uid(),
             in_pid_namespace: self.status.namespaces > 1,
             shared_pending: Some(self.status.shared_pending),
             tracer: (self.status.tracer != 0).then_some(self.status.tracer),

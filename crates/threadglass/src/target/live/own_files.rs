@@ -16,7 +16,7 @@ impl Live {
         self.check_identity().ok()?;
         let file = file::open_unlinked_below(&root, path).ok()?;
         let about = file.metadata().ok()?;
-        (Some(about.uid()) == self.status.euid && about.nlink() == 1).then_some(file)
+        (Some(about.uid()) == self.status.euid() && about.nlink() == 1).then_some(file)
     }
 
     /// The file of a mapping, under the same condition.
