@@ -14,13 +14,11 @@ use super::watch::RunningThreads;
 use super::words::owner_died;
 use crate::host::Host;
 use crate::look::{Look, Names, Scope, Stacks};
-use crate::model::{
-    Certainty, Finding, FindingKind, Gap, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread, ThreadState,
-};
+use crate::model::{Certainty, Finding, FindingKind, Gap, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread};
 use crate::runtimes::Context;
 use crate::symbols::MappedObject;
 use crate::target::{Target, TargetError};
-use crate::{Lwp, Pid, RemoteAddr};
+use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
