@@ -15,7 +15,7 @@ words! {
         NobodyLeft = "nobody left",
         /// Threads are stopped.
         Stopped = "stopped",
-        /// Threads wait for one that waits for something else or is busy, or for a lock that changes hands.
+        /// Threads wait for one that waits for something else or is busy, or for a lock that is handed from thread to thread.
         Behind = "behind",
         /// Threads run.
         Busy = "busy",
