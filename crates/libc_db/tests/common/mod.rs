@@ -41,7 +41,7 @@ pub fn library_dir() -> &'static Path {
         if dir.ends_with("release") {
             cargo.arg("--release");
         }
-        let answer = Answer::of(cargo);
+        let answer = Answer::of_build(cargo);
         assert_eq!(answer.code, Some(0), "{}", answer.stderr);
         assert!(dir.join("libc_db.so").exists(), "cargo built no libc_db.so in {}", dir.display());
         dir
