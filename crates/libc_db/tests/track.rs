@@ -28,6 +28,7 @@ fn run(words: &str) {
 /// they are.
 #[test]
 fn states_of_tracked_locks_are_changed() {
+    testkit::needs_ptrace!();
     let dir = tempfile::tempdir().expect("a temporary directory");
     let agent = dir.path().join("libthreadglass-agent.so");
     std::fs::write(&agent, agent::AGENT).expect("the agent is written");
@@ -51,6 +52,7 @@ fn controllers_switch_it_on() {
 
 #[test]
 fn tracking_puts_the_agent_into_a_program_that_runs() {
+    testkit::needs_ptrace!();
     let fixture = Fixture::new("track_step.c").settled();
     let client = Source::new("track_inject.c").flags(&[]).with_libc_db().build();
     let mut command = Command::new(&client);
@@ -63,6 +65,7 @@ fn tracking_puts_the_agent_into_a_program_that_runs() {
 /// The moment at which a debugger would switch it on: no thread was created yet.
 #[test]
 fn tracking_begins_in_a_program_with_one_thread() {
+    testkit::needs_ptrace!();
     let fixture = Fixture::new("inject_alone.c");
     let client = Source::new("track_alone.c").flags(&[]).with_libc_db().build();
     let mut command = Command::new(&client);

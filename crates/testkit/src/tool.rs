@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// A look takes milliseconds; only one that hangs takes this long.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A compiler on a busy machine takes minutes.
-const PATIENCE_FOR_BUILDS: Duration = Duration::from_secs(900);
+/// A compiler, or a program that tries out thousands of things, takes minutes on a busy machine.
+const LONG_PATIENCE: Duration = Duration::from_secs(900);
 
 /// The `tglass` binary under test.
 #[derive(Clone, Debug)]
@@ -78,9 +78,9 @@ impl Answer {
         Self::within(PATIENCE, command)
     }
 
-    /// [`Self::of`] a command that compiles.
-    pub fn of_build(command: Command) -> Self {
-        Self::within(PATIENCE_FOR_BUILDS, command)
+    /// [`Self::of`] a command that may take minutes.
+    pub fn of_long(command: Command) -> Self {
+        Self::within(LONG_PATIENCE, command)
     }
 
     fn within(patience: Duration, mut command: Command) -> Self {

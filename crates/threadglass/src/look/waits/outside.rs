@@ -41,7 +41,7 @@ pub(super) struct Follower<'a> {
 
 impl<'a> Follower<'a> {
     pub(super) fn new(target: &'a dyn Target) -> Self {
-        Self { target, host: Host::new(&target.limits()), left: FOLLOWED, followed: HashMap::new() }
+        Self { target, host: Host::new(target.limits()), left: FOLLOWED, followed: HashMap::new() }
     }
 
     /// Where the wait of a thread in `call` leads, if it leaves the process.
