@@ -44,7 +44,7 @@ unsafe extern "C" {
 }
 
 /// A symbol, and the object it is in.
-pub struct Found {
+pub struct FoundSymbol {
     pub address: usize,
     /// Path of the object, ended by a zero; NULL if it has none.
     pub object: *const c_char,
@@ -52,7 +52,7 @@ pub struct Found {
 
 /// The symbol in the first object behind this one that has it; in the default version, or else in the last. If this
 /// one was loaded last, by a program that was running, the first object of all that has it.
-pub fn next(name: &CStr) -> Option<Found> {
+pub fn next(name: &CStr) -> Option<FoundSymbol> {
     behind(name).or_else(|| before(name))
 }
 
@@ -61,14 +61,14 @@ pub fn is_late() -> bool {
     behind(c"pthread_mutex_lock").is_none()
 }
 
-fn before(name: &CStr) -> Option<Found> {
+fn before(name: &CStr) -> Option<FoundSymbol> {
     // SAFETY: the loader's list; whoever loads this object keeps others from changing it.
     unsafe {
         let own = &raw const _DYNAMIC;
         let mut map = _r_debug.map;
         while !map.is_null() && (*map).dynamic != own {
             if let Some(address) = in_object((*map).base, (*map).dynamic, name) {
-                return Some(Found { address, object: (*map).name });
+                return Some(FoundSymbol { address, object: (*map).name });
             }
             map = (*map).next;
         }
@@ -76,7 +76,7 @@ fn before(name: &CStr) -> Option<Found> {
     None
 }
 
-fn behind(name: &CStr) -> Option<Found> {
+fn behind(name: &CStr) -> Option<FoundSymbol> {
     // SAFETY: the loader's list, which only grows while the program starts; each node stays as it is while loaded.
     unsafe {
         let own = &raw const _DYNAMIC;
@@ -87,7 +87,7 @@ fn behind(name: &CStr) -> Option<Found> {
         while !map.is_null() {
             map = (*map).next;
             if let Some(address) = map.as_ref().and_then(|map| in_object(map.base, map.dynamic, name)) {
-                return Some(Found { address, object: (*map).name });
+                return Some(FoundSymbol { address, object: (*map).name });
             }
         }
     }
@@ -95,13 +95,13 @@ fn behind(name: &CStr) -> Option<Found> {
 }
 
 /// The symbol in the first object of all that has it.
-pub fn first(name: &CStr) -> Option<Found> {
+pub fn first(name: &CStr) -> Option<FoundSymbol> {
     // SAFETY: as above.
     unsafe {
         let mut map = _r_debug.map;
         while let Some(object) = map.as_ref() {
             if let Some(address) = in_object(object.base, object.dynamic, name) {
-                return Some(Found { address, object: object.name });
+                return Some(FoundSymbol { address, object: object.name });
             }
             map = object.next;
         }

@@ -3,7 +3,7 @@
 use crate::{clock, sys, words};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use table::{Entry, Extra, Found, Header, Key, Kind, RwlockMore, Store};
+use table::{Entry, Extra, FoundEntry, Header, Key, Kind, RwlockMore, Store};
 
 /// Found by its name ([`table::HEADER_SYMBOL`]) from outside.
 #[unsafe(export_name = "threadglass_agent")]
@@ -164,12 +164,12 @@ pub fn entry_slowly(address: usize, kind: Kind) -> Option<(&'static Entry, bool)
         return None;
     }
     match table::find_or_insert(&Table, address as u64, kind) {
-        Found::Old(number) => Some((entry_at(number), false)),
-        Found::New(number) => {
+        FoundEntry::Old(number) => Some((entry_at(number), false)),
+        FoundEntry::New(number) => {
             clock::note(clock::now());
             Some((entry_at(number), true))
         }
-        Found::Full => {
+        FoundEntry::Full => {
             HEADER.drops.fetch_add(1, Relaxed);
             None
         }

@@ -1,4 +1,4 @@
-//! What it costs a program that runs to have the agent put into it, and taken off again.
+//! What it costs a program that runs to have the agent put into it, and its hooks removed again.
 
 use crate::context::Context;
 use crate::measure::Cost;

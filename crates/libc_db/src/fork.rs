@@ -4,12 +4,13 @@
 //! fork, and what others were at work in is given up in the child: its functions answer TD_BADPH there, and deleting it
 //! waits for nobody. Sessions and handles that nobody used at that moment go on to work.
 
-use crate::{handles, sessions};
+use crate::handles::HeldHandles;
+use crate::sessions::{self, HeldSessions};
 use std::cell::{Cell, RefCell};
 
 thread_local! {
     /// What is held during a fork, by the thread that forks.
-    static STILL: RefCell<Option<(sessions::Still, handles::Still)>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<(HeldSessions, HeldHandles)>> = const { RefCell::new(None) };
     /// The number of this thread when it last forked, which is another one in the child.
     static FORKING: Cell<i32> = const { Cell::new(0) };
 }
@@ -34,15 +35,15 @@ pub(crate) fn forking_thread() -> i32 {
 unsafe extern "C" fn prepare() {
     FORKING.set(sessions::thread_number());
     // No call of ours runs foreign code with one of these.
-    STILL.set(Some((sessions::Still::hold(), handles::Still::hold())));
+    HELD.set(Some((HeldSessions::hold(), HeldHandles::hold())));
 }
 
 unsafe extern "C" fn parent() {
-    STILL.take();
+    HELD.take();
 }
 
 unsafe extern "C" fn child() {
-    if let Some((sessions, handles)) = STILL.take() {
+    if let Some((sessions, handles)) = HELD.take() {
         handles.lose_those_in_use();
         sessions.lose_those_in_use();
     }

@@ -94,9 +94,9 @@ pub(crate) fn find(ph: *mut PsProc) -> Option<Td<Arc<OwnProcess>>> {
 }
 
 /// All handles, held still while the process forks.
-pub(crate) struct Still(MutexGuard<'static, Option<HashMap<usize, Handle>>>);
+pub(crate) struct HeldHandles(MutexGuard<'static, Option<HashMap<usize, Handle>>>);
 
-impl Still {
+impl HeldHandles {
     pub(crate) fn hold() -> Self {
         Self(handles())
     }

@@ -183,9 +183,9 @@ pub(crate) fn release_of(process: &Arc<OwnProcess>) {
 }
 
 /// All sessions, held still while the process forks.
-pub(crate) struct Still(RwLockWriteGuard<'static, Sessions>);
+pub(crate) struct HeldSessions(RwLockWriteGuard<'static, Sessions>);
 
-impl Still {
+impl HeldSessions {
     pub(crate) fn hold() -> Self {
         Self(SESSIONS.write().unwrap_or_else(PoisonError::into_inner))
     }

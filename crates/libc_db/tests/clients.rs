@@ -33,6 +33,7 @@ fn thread_specific_data_and_thread_local_storage() {
 
 #[test]
 fn registers_suspension_signals_and_events() {
+    testkit::needs_ptrace!();
     checks("registers_suspension_signals_and_events", &client("control.c", &[]), &[]);
 }
 
@@ -85,22 +86,26 @@ fn a_process_that_goes_on_without_main_or_as_another_program() {
 
 #[test]
 fn every_routine_of_the_client_may_fail() {
+    testkit::needs_ptrace!();
     checks("service", &client("service.c", &[]), &[]);
 }
 
 /// With the optional routines as well: they nest and balance.
 #[test]
 fn every_optional_routine_may_fail() {
+    testkit::needs_ptrace!();
     checks("service", &client("service.c", &["-DWITH_STOP", "-DWITH_XREGS"]), &[]);
 }
 
 #[test]
 fn registers_that_the_client_does_not_have() {
+    testkit::needs_ptrace!();
     checks("no_registers", &client("no_registers.c", &[]), &[]);
 }
 
 #[test]
 fn facts_only_of_the_right_process() {
+    testkit::needs_ptrace!();
     checks("identity", &client("identity.c", &[]), &[]);
 }
 
@@ -118,6 +123,7 @@ fn looks_call_nothing_but_what_a_look_needs() {
 /// What the client's own stops change is not told as if the threads did it.
 #[test]
 fn clients_that_really_stop() {
+    testkit::needs_ptrace!();
     for flags in [&[][..], &["-DBY_SIGNAL"]] {
         checks("clients_that_really_stop", &client("stopping.c", flags), &[]);
     }
@@ -140,6 +146,7 @@ fn jumps_out_of_callbacks_and_routines() {
 /// A child of a client waits for nobody who is not there.
 #[test]
 fn a_child_of_the_client() {
+    testkit::needs_ptrace!();
     checks("forked", &client("forked.c", &[]), &[]);
 }
 

@@ -13,11 +13,11 @@ fn install(prefix: &Path) {
     let target = library_dir().parent().expect("target").join("to_install");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "-p", "tglass", "-p", "libprofil", "-p", "libc_db", "--target-dir"]).arg(&target);
-    let built = Answer::of(cargo);
+    let built = Answer::of_long(cargo);
     assert_eq!(built.code, Some(0), "{}", built.stderr);
     let mut script = Command::new(root().join("scripts/install"));
     script.arg(prefix).env("TG_BUILD_DIR", target.join("debug"));
-    let answer = Answer::of(script);
+    let answer = Answer::of_long(script);
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
 }
 
@@ -110,7 +110,7 @@ fn only_what_is_installed_is_built_for_it() {
     }
     let mut make = Command::new("make");
     make.args(["--no-print-directory", "-n", "install", "PREFIX=/nowhere"]).current_dir(root());
-    let answer = Answer::of(make);
+    let answer = Answer::of_long(make);
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     let text = answer.text();
     let build: Vec<&str> = text.lines().filter(|line| line.contains("cargo") && line.contains("build")).collect();

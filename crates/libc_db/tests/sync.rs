@@ -260,6 +260,7 @@ fn as_cores() {
 /// the process itself.
 #[test]
 fn under_a_debugger() {
+    testkit::needs_ptrace!();
     let program = client(&["-DDEBUGGER"]);
     for file in IN_C {
         let fixture = start(file, Variant::Default);
@@ -271,6 +272,7 @@ fn under_a_debugger() {
 /// As with a debugger on a core: nothing but memory and registers.
 #[test]
 fn under_a_debugger_with_nothing_else() {
+    testkit::needs_ptrace!();
     let program = client(&["-DDEBUGGER"]);
     for file in IN_C.into_iter().chain(OTHERS) {
         let fixture = start(file, Variant::Default);
@@ -329,6 +331,7 @@ fn bad_arguments_and_failing_routines() {
 /// debugger that has them stopped lets them go, or by its routines for single threads.
 #[test]
 fn states_are_changed_and_waiters_notice() {
+    testkit::needs_ptrace!();
     for flags in [&[][..], &["-DDEBUGGER"], &["-DDEBUGGER", "-DWITH_LSTOP"]] {
         common::run(&Source::new("sync_set.c").flags(flags).with_libc_db().build(), &[]);
     }

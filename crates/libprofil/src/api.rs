@@ -38,7 +38,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Self::Rate(rate) => write!(f, "{rate} ticks per second: use 1 to {HIGHEST_RATE} possible"),
+            Self::Rate(rate) => write!(f, "{rate} ticks per second: use 1 to {HIGHEST_RATE}"),
             Self::Layout(Layout { scale, cells, .. }) => {
                 write!(f, "a histogram of {cells} cells with scale {scale:#x} cannot count")
             }

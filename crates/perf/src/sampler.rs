@@ -128,7 +128,7 @@ impl fmt::Display for Error {
                 threads * cpus
             ),
             Self::NoThreads => write!(f, "there is no thread to sample"),
-            Self::Rate(rate) => write!(f, "{rate} ticks per second: use 1 to {HIGHEST_RATE} possible"),
+            Self::Rate(rate) => write!(f, "{rate} ticks per second: use 1 to {HIGHEST_RATE}"),
             Self::Open(error) => {
                 write!(f, "perf_event_open: {error} (see kernel.perf_event_paranoid, and seccomp in containers)")
             }

@@ -37,7 +37,7 @@ pub trait Store {
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundEntry {
     /// An entry that was there.
     Old(u32),
     /// One that was made.
@@ -69,7 +69,7 @@ pub fn probes(address: u64, slots: u64) -> impl Iterator<Item = u64> {
 
 /// The entry of the object at `address`, made if there is none. One that stands for another kind of object, or for
 /// one that has ended, becomes a new one.
-pub fn find_or_insert<S: Store>(store: &S, address: u64, kind: Kind) -> Found {
+pub fn find_or_insert<S: Store>(store: &S, address: u64, kind: Kind) -> FoundEntry {
     let wanted = Key::new(address, kind);
     // Taken when the first free slot is met, and kept for the next one if that goes to somebody else.
     let mut taken = None;
@@ -77,10 +77,10 @@ pub fn find_or_insert<S: Store>(store: &S, address: u64, kind: Kind) -> Found {
         let slot = store.slot(at);
         let mut number = slot.load(Ordering::Acquire);
         if number == 0 {
-            let Some(entry) = taken.or_else(|| make(store, wanted, kind)) else { return Found::Full };
+            let Some(entry) = taken.or_else(|| make(store, wanted, kind)) else { return FoundEntry::Full };
             taken = Some(entry);
             match slot.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Found::New(entry),
+                Ok(_) => return FoundEntry::New(entry),
                 Err(other) => number = other,
             }
         }
@@ -93,14 +93,14 @@ pub fn find_or_insert<S: Store>(store: &S, address: u64, kind: Kind) -> Found {
             store.key(entry).store(0, Ordering::Release);
         }
         if key.is_same(wanted) {
-            return Found::Old(number);
+            return FoundEntry::Old(number);
         }
         return renew(store, slot, number, key, kind);
     }
     if let Some(entry) = taken {
         store.key(entry).store(0, Ordering::Release);
     }
-    Found::Full
+    FoundEntry::Full
 }
 
 fn make<S: Store>(store: &S, key: Key, kind: Kind) -> Option<u32> {
@@ -112,12 +112,12 @@ fn make<S: Store>(store: &S, key: Key, kind: Kind) -> Option<u32> {
 
 /// Lets an entry stand for another object at the same address. Threads that use the old and the new object at the
 /// same time are at odds with the program's own rules; they lose counts, no more.
-fn renew<S: Store>(store: &S, slot: &AtomicU32, number: u32, old: Key, kind: Kind) -> Found {
+fn renew<S: Store>(store: &S, slot: &AtomicU32, number: u32, old: Key, kind: Kind) -> FoundEntry {
     if kind.units() == 2 && !old.is_wide() {
-        let Some(entry) = make(store, Key::new(old.address(), kind), kind) else { return Found::Full };
+        let Some(entry) = make(store, Key::new(old.address(), kind), kind) else { return FoundEntry::Full };
         store.key(number).store(0, Ordering::Release);
         slot.store(entry, Ordering::Release);
-        return Found::New(entry);
+        return FoundEntry::New(entry);
     }
     let key = store.key(number);
     let mut ended = old;
@@ -125,14 +125,14 @@ fn renew<S: Store>(store: &S, slot: &AtomicU32, number: u32, old: Key, kind: Kin
         // Of two threads that find the old object, one ends it.
         ended = old.ended();
         if key.compare_exchange(old.0, ended.0, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return Found::Old(number);
+            return FoundEntry::Old(number);
         }
         store.clear(number, old.is_wide());
     }
     // What has ended was cleared then, so this one step makes the new object, whoever counts first.
     match key.compare_exchange(ended.0, ended.reborn(kind).0, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Found::New(number),
-        Err(_) => Found::Old(number),
+        Ok(_) => FoundEntry::New(number),
+        Err(_) => FoundEntry::Old(number),
     }
 }
 

@@ -42,23 +42,23 @@ impl Store for Small {
 #[test]
 fn an_address_has_one_entry_until_it_ends() {
     let store = Small::new(1024, 64);
-    let Found::New(entry) = find_or_insert(&store, 0x1000, Kind::Mutex) else { panic!("there is room") };
-    assert_eq!(find_or_insert(&store, 0x1000, Kind::Mutex), Found::Old(entry));
+    let FoundEntry::New(entry) = find_or_insert(&store, 0x1000, Kind::Mutex) else { panic!("there is room") };
+    assert_eq!(find_or_insert(&store, 0x1000, Kind::Mutex), FoundEntry::Old(entry));
     assert_eq!(find(&store, 0x1000), Some(entry));
     end(&store, 0x1000);
     assert_eq!(Key(store.key(entry).load(Ordering::Relaxed)).kind(), None);
-    assert_eq!(find_or_insert(&store, 0x1000, Kind::Mutex), Found::New(entry));
+    assert_eq!(find_or_insert(&store, 0x1000, Kind::Mutex), FoundEntry::New(entry));
     assert_eq!(Key(store.key(entry).load(Ordering::Relaxed)).generation(), 1);
     // Of another kind, without an end that was told.
-    assert_eq!(find_or_insert(&store, 0x1000, Kind::Sema), Found::New(entry));
+    assert_eq!(find_or_insert(&store, 0x1000, Kind::Sema), FoundEntry::New(entry));
     // A rwlock needs two units, so it is elsewhere.
-    let Found::New(wide) = find_or_insert(&store, 0x1000, Kind::Rwlock) else { panic!("there is room") };
+    let FoundEntry::New(wide) = find_or_insert(&store, 0x1000, Kind::Rwlock) else { panic!("there is room") };
     assert_ne!(wide, entry);
     assert_eq!(Key(store.key(wide + 1).load(Ordering::Relaxed)), Key::CONTINUED);
     assert_eq!(store.key(entry).load(Ordering::Relaxed), 0);
     assert_eq!(find(&store, 0x1000), Some(wide));
     // And what comes after it may stay there.
-    assert_eq!(find_or_insert(&store, 0x1000, Kind::Cond), Found::New(wide));
+    assert_eq!(find_or_insert(&store, 0x1000, Kind::Cond), FoundEntry::New(wide));
     assert_eq!(find(&store, 0x2000), None);
 }
 
@@ -66,12 +66,13 @@ fn an_address_has_one_entry_until_it_ends() {
 fn a_full_table_says_so_and_keeps_what_it_has() {
     let store = Small::new(1024, 9);
     let addresses: Vec<u64> = (1..=20).map(|n| n * 0x40).collect();
-    let found: Vec<Found> = addresses.iter().map(|address| find_or_insert(&store, *address, Kind::Mutex)).collect();
-    assert_eq!(found.iter().filter(|found| matches!(found, Found::New(_))).count(), 8);
-    assert!(found[8..].iter().all(|found| *found == Found::Full));
+    let found: Vec<FoundEntry> =
+        addresses.iter().map(|address| find_or_insert(&store, *address, Kind::Mutex)).collect();
+    assert_eq!(found.iter().filter(|found| matches!(found, FoundEntry::New(_))).count(), 8);
+    assert!(found[8..].iter().all(|found| *found == FoundEntry::Full));
     for (address, found) in addresses.iter().zip(&found[..8]) {
-        let Found::New(entry) = found else { panic!("there was room") };
-        assert_eq!(find_or_insert(&store, *address, Kind::Mutex), Found::Old(*entry));
+        let FoundEntry::New(entry) = found else { panic!("there was room") };
+        assert_eq!(find_or_insert(&store, *address, Kind::Mutex), FoundEntry::Old(*entry));
     }
 }
 
@@ -81,7 +82,7 @@ fn a_million_objects_find_room() {
         let store = Small::new(1 << 22, 1 << 20);
         let many = 1_000_000;
         let full = (1..many as u64)
-            .filter(|n| find_or_insert(&store, 0x7f12_3450_0000 + n * spacing, Kind::Mutex) == Found::Full)
+            .filter(|n| find_or_insert(&store, 0x7f12_3450_0000 + n * spacing, Kind::Mutex) == FoundEntry::Full)
             .count();
         // Spinlocks side by side crowd the slots of their region; nothing else may.
         assert!(full == 0 || spacing < 32, "{full} of {many} at a distance of {spacing}");
@@ -97,7 +98,7 @@ fn threads_that_meet_make_one_entry() {
             let store = &store;
             let work = move || {
                 (1..=32)
-                    .filter(|n| matches!(find_or_insert(store, (round + n) * 40, Kind::Cond), Found::New(_)))
+                    .filter(|n| matches!(find_or_insert(store, (round + n) * 40, Kind::Cond), FoundEntry::New(_)))
                     .count()
             };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();

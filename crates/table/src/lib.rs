@@ -28,7 +28,7 @@ mod library;
 pub mod size;
 pub mod words;
 
-pub use find::{Found, Store, find_or_insert, probes};
+pub use find::{FoundEntry, Store, find_or_insert, probes};
 pub use key::{Key, Kind};
 pub use layout::{
     CONTROLLERS, CondBody, Entry, Extra, HAS_WORD, HISTOGRAM, Header, LEASE, MutexBody, RwlockBody, RwlockMore, SITES,

@@ -1,9 +1,11 @@
 //! Tests that cannot run here: said, and counted.
 
+use nix::errno::Errno;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// What does not run: a whole test, by its name, or a part of one that goes on.
 #[derive(Clone, Copy, Debug)]
@@ -60,14 +62,18 @@ fn running(otherwise: &str) -> String {
     format!("{program}::{test}")
 }
 
-/// Whether a program is installed; says so and counts a skip when it is not.
+/// Programs that trace others.
+const TRACERS: [&str; 4] = ["gcore", "gdb", "gdbserver", "strace"];
+
+/// Whether a program is installed, and can do its work here; says so and counts a skip when not.
 pub fn have<'a>(what: impl Into<Extent<'a>>, program: &str) -> bool {
+    let what = what.into();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
     if !found {
         skip(what, &format!("{program} is not installed"));
     }
-    found
+    found && (!TRACERS.contains(&program) || can_trace(what))
 }
 
 /// Path of a shared library of the distribution; says so and counts a skip when it is not installed.
@@ -158,6 +164,15 @@ pub fn can_unshare<'a>(what: impl Into<Extent<'a>>, options: &[&str]) -> bool {
 /// Whether one process may trace another here; counts a skip when not. A container without CAP_SYS_PTRACE on an old
 /// kernel, or with a filter for the call, forbids it.
 pub fn can_trace<'a>(what: impl Into<Extent<'a>>) -> bool {
+    static REFUSAL: OnceLock<Option<Errno>> = OnceLock::new();
+    let refusal = *REFUSAL.get_or_init(|| try_to_trace().err());
+    if let Some(error) = refusal {
+        skip(what, &format!("needs ptrace: {error}"));
+    }
+    refusal.is_none()
+}
+
+fn try_to_trace() -> nix::Result<()> {
     use nix::sys::{ptrace, signal::Signal, wait::waitpid};
     let mut child = match Command::new("sleep").arg("60").spawn() {
         Ok(child) => child,
@@ -168,8 +183,15 @@ pub fn can_trace<'a>(what: impl Into<Extent<'a>>) -> bool {
     let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
     let _ = waitpid(pid, None);
     let _ = child.wait();
-    if let Err(error) = traced {
-        skip(what, &format!("needs ptrace: {error}"));
-    }
-    traced.is_ok()
+    traced
+}
+
+/// Ends the test that calls this, as skipped, where one process may not trace another: for tests that act on a process.
+#[macro_export]
+macro_rules! needs_ptrace {
+    () => {
+        if !$crate::can_trace("this test") {
+            return;
+        }
+    };
 }

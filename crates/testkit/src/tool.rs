@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A look takes milliseconds; only one that hangs takes this long.
-const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A compiler, or a program that tries out thousands of things, takes minutes on a busy machine.
+const LONG_PATIENCE: Duration = Duration::from_secs(900);
 
 /// The `tglass` binary under test.
 #[derive(Clone, Debug)]
@@ -72,7 +74,16 @@ impl Tool {
 
 impl Answer {
     /// Runs any command to its end and collects what it says.
-    pub fn of(mut command: Command) -> Self {
+    pub fn of(command: Command) -> Self {
+        Self::within(PATIENCE, command)
+    }
+
+    /// [`Self::of`] a command that may take minutes.
+    pub fn of_long(command: Command) -> Self {
+        Self::within(LONG_PATIENCE, command)
+    }
+
+    fn within(patience: Duration, mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -81,7 +92,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let stdout = collect(child.stdout.take());
         let stderr = collect(child.stderr.take());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         let mut nap = Duration::from_millis(1);
         let status = loop {
             if let Some(status) = child.try_wait().expect("our own child") {

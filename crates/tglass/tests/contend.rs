@@ -37,6 +37,7 @@ fn contend_while(pid: i32, act: impl FnOnce()) -> Value {
 /// None of its waits begins or ends while it is looked at.
 #[test]
 fn a_deadlocked_program_waits_all_the_time() {
+    testkit::needs_ptrace!();
     let fixture = Fixture::start(&Build::new("deadlocks.c").variant(Variant::Default).path(), &["abba"]).settled();
     let pid = fixture.pid().to_string();
     let report = tool().look("contend", &pid, &["-d", "500ms"]);
@@ -67,6 +68,7 @@ fn a_deadlocked_program_waits_all_the_time() {
 /// The waits had begun before the hooks were set, and end before they are removed.
 #[test]
 fn a_wait_that_was_open_at_the_beginning_counts_from_there() {
+    testkit::needs_ptrace!();
     let mut fixture = Fixture::start(&Build::new("inject_counts.c").variant(Variant::Default).path(), &[]).settled();
     let pid = fixture.pid();
     let report = contend_while(pid, || assert_eq!(fixture.ask("release"), "done"));
@@ -110,6 +112,7 @@ fn waits_that_begin_and_do_not_end() {
 /// over before any look could see them; the agent takes their stacks.
 #[test]
 fn callers_of_a_wrapper_are_told_with_their_lines() {
+    testkit::needs_ptrace!();
     // With frame pointers and without.
     for (flags, args) in [(&["-O0"][..], &["short"][..]), (&["-O2"], &["short"]), (&["-O2"], &["long"])] {
         let build = Build::new("contend_callers.c").variant(Variant::Default).flags(flags);
@@ -147,6 +150,7 @@ fn callers_of_a_wrapper_are_told_with_their_lines() {
 
 #[test]
 fn what_the_holder_does_is_told() {
+    testkit::needs_ptrace!();
     let fixture = Fixture::start(&Build::new("contend_callers.c").variant(Variant::Default).path(), &["long"]);
     let pid = fixture.pid().to_string();
     any_of(10, || {
@@ -172,6 +176,7 @@ fn a_command_keeps_its_status() {
 
 #[test]
 fn the_pause_of_a_tracked_look_is_that_of_one_thread() {
+    testkit::needs_ptrace!();
     let fixture = testkit::hammer();
     let text = tool().run(&["locks", &fixture.pid().to_string(), "--track", "10ms"]).text();
     let number = |word: &str| {

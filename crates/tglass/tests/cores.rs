@@ -505,16 +505,10 @@ fn as_an_ordinary_user() {
 }
 
 #[test]
-fn the_screens() {
+fn filters_work_on_what_a_core_has() {
     let program = Build::new("threads_truth.c").variant(Variant::Default).path();
-    let Some(pair) = dump("cores::the_screens", &program, &[], Writer::Kernel) else { return };
-    let screen = tool().run(&["threads", &pair.core.name()]).text();
-    let first = screen.lines().next().unwrap_or_default();
-    assert!(first.starts_with(&format!("core of the main one (pid {}), killed by SIGQUIT", pair.pid)), "{first}");
-    assert!(screen.contains("written by the kernel") && !screen.contains("pause"), "{screen}");
-    let tsd = tool().run(&["tsd", &pair.core.name()]).text();
-    assert!(tsd.starts_with("core of the main one"), "{tsd}");
-    // Filters work on what a core has.
+    let test = "cores::filters_work_on_what_a_core_has";
+    let Some(pair) = dump(test, &program, &[], Writer::Kernel) else { return };
     let masked = tool().look("threads", &pair.core.name(), &["--sigmask", "SIGUSR1,SIGUSR2,SIGRTMIN+3,SIGRTMIN+30"]);
     assert_eq!(threads(&masked).len(), 1, "{masked:#}");
 }

@@ -204,24 +204,3 @@ fn a_stopped_program() {
     signal(pid, Signal::SIGCONT);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
-
-/// What people read: the verdict first, and the threads of the circle by name.
-#[test]
-fn the_screen_names_the_deadlock() {
-    let fixture = start("deadlocks.c", Variant::Default, &["abba"]);
-    let answer = tool().run(&["why", &fixture.pid().to_string()]);
-    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
-    let text = answer.text();
-    let verdict = text.find("\nDEADLOCK").unwrap_or_else(|| panic!("no verdict: {text}"));
-    for thread in fixture.truth()["findings"][0]["threads"].as_array().unwrap() {
-        let first = text.find(&thread.to_string()).unwrap_or_else(|| panic!("{thread}: {text}"));
-        assert!(verdict < first, "the verdict comes first: {text}");
-    }
-    for name in ["left", "right"] {
-        assert!(text.contains(name), "{name}: {text}");
-    }
-    let calm = start("deadlocks.c", Variant::Default, &["chain_read"]);
-    let answer = tool().run(&["why", &calm.pid().to_string()]);
-    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
-    assert!(answer.text().contains("\n\nWAITS BEHIND A THREAD  "), "{}", answer.text());
-}

@@ -52,7 +52,7 @@ fn says(mut command: Command) -> Said {
     let both = (file.try_clone().expect("a file"), file);
     let mut child = command.stdin(Stdio::null()).stdout(both.0).stderr(both.1).spawn().expect("gdb starts");
     let mut status = None;
-    let ended = holds_within(Duration::from_secs(300), || {
+    let ended = holds_within(Duration::from_secs(120), || {
         status = child.try_wait().expect("our own child");
         status.is_some()
     });

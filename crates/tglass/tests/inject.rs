@@ -18,6 +18,7 @@ fn tool() -> Tool {
 /// Two that come at the same moment take turns; one that takes the agent off waits for who puts it in.
 #[test]
 fn tools_that_come_at_once_take_turns() {
+    testkit::needs_ptrace!();
     let mut fixture = hammer();
     let pid = fixture.pid().to_string();
     let contend = || tool().command(&["contend", &pid, "-d", "20ms"]).stdout(Stdio::null()).spawn().expect("the tool");
@@ -41,6 +42,7 @@ fn tools_that_come_at_once_take_turns() {
 /// The tool is killed by turns after a time that differs each time, while it holds a thread, and when the agent is at work.
 #[test]
 fn the_tool_may_be_killed_at_any_moment() {
+    testkit::needs_ptrace!();
     let mut fixture = hammer();
     let pid = fixture.pid();
     // How long it takes until it counts.
@@ -88,6 +90,7 @@ fn the_tool_may_be_killed_at_any_moment() {
 
 #[test]
 fn every_command_that_needs_it_puts_the_agent_in() {
+    testkit::needs_ptrace!();
     let mut fixture = hammer();
     let pid = fixture.pid().to_string();
     // The program may get no CPU in so short a time.
@@ -140,6 +143,7 @@ fn every_command_that_needs_it_puts_the_agent_in() {
 /// A process that a debugger traces is left alone; it says who it is.
 #[test]
 fn a_traced_process_is_left_alone() {
+    testkit::needs_ptrace!();
     let fixture = hammer();
     let pid = fixture.pid();
     let mut holder = tool()
@@ -205,6 +209,7 @@ fn counts(fixture: &mut Fixture, pid: i32) {
 /// Another root, which cannot be written to, and other mount, pid and user namespaces.
 #[test]
 fn in_a_container_with_a_readonly_root() {
+    testkit::needs_ptrace!();
     const TEST: &str = "in_a_container_with_a_readonly_root";
     const NAMESPACES: [&str; 5] = ["--mount", "--pid", "--fork", "--user", "--map-root-user"];
     if !is_root(TEST, "to make namespaces") || !can_unshare(TEST, &NAMESPACES) {
@@ -261,6 +266,7 @@ fn every_glibc_version_can_have_it() {
 /// A real server under load: its clients see no error while the agent comes and goes.
 #[test]
 fn a_real_server_does_not_notice() {
+    testkit::needs_ptrace!();
     const TEST: &str = "a_real_server_does_not_notice";
     if !have(TEST, "memcached") {
         return;

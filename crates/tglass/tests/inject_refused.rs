@@ -17,6 +17,7 @@ fn built(file: &str) -> PathBuf {
 /// two threads must not be stopped, and of the other it matters what it reads from.
 #[test]
 fn a_program_whose_main_thread_has_left_can_have_it() {
+    testkit::needs_ptrace!();
     for args in [&[][..], &["epoll"]] {
         let fixture = Fixture::start(&built("main_exited.c"), args);
         wait_asleep(fixture.pid(), fixture.truth()["last"]["lwp"].as_i64().expect("its LWP") as i32);
@@ -29,6 +30,7 @@ fn a_program_whose_main_thread_has_left_can_have_it() {
 
 #[test]
 fn a_frozen_process_is_not_waited_for() {
+    testkit::needs_ptrace!();
     let freezers = Freezer::all();
     if freezers.is_empty() {
         testkit::skip("a_frozen_process_is_not_waited_for", "needs root and control groups");
@@ -59,6 +61,7 @@ fn a_frozen_process_is_not_waited_for() {
 /// process has ended.
 #[test]
 fn a_process_that_ends_meanwhile_has_ended() {
+    testkit::needs_ptrace!();
     let commands: [&[&str]; 6] = [
         &["contend", "PID", "-d", "20ms"],
         &["locks", "PID", "--all", "--track", "20ms"],
@@ -100,7 +103,7 @@ fn a_process_that_ends_meanwhile_has_ended() {
 #[test]
 fn the_tool_may_be_killed_while_it_holds_the_only_thread() {
     let test = "the_tool_may_be_killed_while_it_holds_the_only_thread";
-    if !testkit::have(test, "strace") || !testkit::can_trace(test) {
+    if !testkit::have(test, "strace") {
         return;
     }
     let program = built("inject_alone.c");

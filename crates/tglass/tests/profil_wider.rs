@@ -61,14 +61,15 @@ fn work_of_the_kernel() {
         return;
     }
     any_of(5, || {
-        let profile = record(fixture.pid(), 200, &["--kernel", "-g"]);
+        let profile = record(fixture.pid(), 1000, &["--kernel", "-g"]);
         let kernel = profile["kernel"].as_u64().expect("samples in the kernel");
         let functions = profile["functions"].as_array().expect("functions").iter();
         let in_kernel = functions.filter(|function| function["module"] == "[kernel]");
         let counted: u64 = in_kernel.map(|function| function["samples"].as_u64().unwrap()).sum();
         assert!(counted > 0 && counted <= kernel && kernel <= profile["samples"].as_u64().unwrap(), "{profile:#}");
         let of_kernel = kernel as f64 / profile["samples"].as_f64().unwrap();
-        ensure((of_kernel - share(&profile)).abs() < 0.25, || format!("{of_kernel}: {profile:#}"))?;
+        // Both are samples: ours, and those of the kernel's own clock, of which there are a few hundred.
+        ensure((of_kernel - share(&profile)).abs() < 0.1, || format!("{of_kernel}: {profile:#}"))?;
         // The program's frames are behind the kernel's.
         let stacks = profile["stacks"].as_array().expect("stacks").iter();
         let mut of_kernel = stacks.filter(|stack| stack["frames"][0]["module"] == "[kernel]");

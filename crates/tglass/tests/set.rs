@@ -150,6 +150,7 @@ fn why_offers_what_set_does() {
 
 #[test]
 fn a_deadlock_is_dissolved_and_the_program_runs_on() {
+    testkit::needs_ptrace!();
     let state = tempfile::tempdir().unwrap();
     let mut fixture = Fixture::new("set_abba.c");
     let (pid, a) = (fixture.pid().to_string(), fixture.truth()["a"].as_str().unwrap().to_owned());
@@ -181,6 +182,7 @@ fn a_deadlock_is_dissolved_and_the_program_runs_on() {
 
 #[test]
 fn a_rust_mutex_too() {
+    testkit::needs_ptrace!();
     let state = tempfile::tempdir().unwrap();
     let mut fixture = Fixture::start(&Build::new("set_rust.rs").path(), &[]);
     let pid = fixture.pid().to_string();
@@ -202,6 +204,7 @@ fn a_rust_mutex_too() {
 
 #[test]
 fn mutexes_of_every_type_that_can_be_freed() {
+    testkit::needs_ptrace!();
     for (kind, unlock) in [("normal", 0), ("adaptive", 0), ("recursive", 1), ("errorcheck", 1)] {
         let mut locks = Locks::new(kind);
         locks.does("1 lock a", 0);
@@ -248,6 +251,7 @@ fn a_freed_mutex_is_as_good_as_new_once_its_holder_is_through() {
 
 #[test]
 fn a_priority_ceiling_is_kept() {
+    testkit::needs_ptrace!();
     let mut locks = Locks::new("protect");
     if locks.truth("privileged") == false {
         return skip("a_priority_ceiling_is_kept", "needs the right to use SCHED_FIFO");
@@ -267,6 +271,7 @@ fn a_priority_ceiling_is_kept() {
 
 #[test]
 fn a_mutex_locked_by_force_keeps_others_out() {
+    testkit::needs_ptrace!();
     let mut locks = Locks::new("normal");
     let fresh = locks.bytes("a");
     let done = locks.force("a", "1", &["--kind", "mutex"]);
@@ -280,6 +285,7 @@ fn a_mutex_locked_by_force_keeps_others_out() {
 
 #[test]
 fn a_semaphore_lets_in_as_many_as_it_is_given() {
+    testkit::needs_ptrace!();
     let mut locks = Locks::new("sem");
     for worker in 1..=3 {
         locks.blocks(&format!("{worker} wait a"));
@@ -298,6 +304,7 @@ fn a_semaphore_lets_in_as_many_as_it_is_given() {
 
 #[test]
 fn a_rwlock_goes_from_a_writer_to_the_readers_that_are_queued() {
+    testkit::needs_ptrace!();
     for kind in ["rwlock", "rwlock-writers"] {
         let mut locks = Locks::new(kind);
         locks.does("1 write a", 0);
@@ -319,6 +326,7 @@ fn a_rwlock_goes_from_a_writer_to_the_readers_that_are_queued() {
 
 #[test]
 fn a_rwlock_goes_from_a_writer_to_a_writer() {
+    testkit::needs_ptrace!();
     for kind in ["rwlock", "rwlock-writers"] {
         let mut locks = Locks::new(kind);
         locks.does("1 write a", 0);
@@ -334,6 +342,7 @@ fn a_rwlock_goes_from_a_writer_to_a_writer() {
 
 #[test]
 fn a_rwlock_goes_from_its_readers_to_the_writer_that_waits() {
+    testkit::needs_ptrace!();
     for kind in ["rwlock", "rwlock-writers"] {
         let mut locks = Locks::new(kind);
         locks.does("1 read a", 0);
@@ -357,6 +366,7 @@ fn a_rwlock_goes_from_its_readers_to_the_writer_that_waits() {
 
 #[test]
 fn readers_can_be_made_up_and_taken_away() {
+    testkit::needs_ptrace!();
     let mut locks = Locks::new("rwlock");
     locks.force("a", "3", &["--kind", "rwlock"]);
     locks.does("1 read a", 0);
@@ -380,6 +390,7 @@ fn readers_can_be_made_up_and_taken_away() {
 
 #[test]
 fn a_rwlock_locked_by_force_keeps_readers_and_writers_out() {
+    testkit::needs_ptrace!();
     for kind in ["rwlock", "rwlock-writers"] {
         let mut locks = Locks::new(kind);
         locks.force("a", "-1", &["--kind", "rwlock"]);
@@ -400,6 +411,7 @@ fn a_rwlock_locked_by_force_keeps_readers_and_writers_out() {
 
 #[test]
 fn waiters_in_another_process_are_woken_too() {
+    testkit::needs_ptrace!();
     let mut locks = Locks::new("shared");
     locks.does("1 lock a", 0);
     locks.blocks("5 lock a");
@@ -422,6 +434,7 @@ fn waiters_in_another_process_are_woken_too() {
 /// Whoever traces a waiter keeps us from waking it: nothing is written that it would not notice.
 #[test]
 fn nothing_is_written_while_somebody_else_traces_a_waiter() {
+    testkit::needs_ptrace!();
     let mut locks = Locks::new("sem");
     locks.blocks("1 wait a");
     locks.blocks("2 wait a");
@@ -595,6 +608,7 @@ fn a_change_is_written_down_and_can_be_undone() {
 
 #[test]
 fn what_was_used_is_not_undone() {
+    testkit::needs_ptrace!();
     let mut locks = Locks::new("normal");
     locks.does("1 lock a", 0);
     locks.blocks("2 lock a");
@@ -690,6 +704,7 @@ fn strangers_are_refused() {
 
 #[test]
 fn killed_at_any_moment_it_leaves_nothing_stopped_or_traced() {
+    testkit::needs_ptrace!();
     let mut locks = Locks::new("sem");
     let (pid, lwps) = (locks.pid(), [locks.lwp(1), locks.lwp(2), locks.lwp(3), locks.lwp(4)]);
     let (args, b) = ([pid.to_string(), locks.truth("b").as_str().unwrap().to_owned()], address(locks.truth("b")));

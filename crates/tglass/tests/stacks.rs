@@ -356,6 +356,7 @@ fn a_thousand_threads() {
 
 #[test]
 fn running_threads_need_a_stop_and_survive_it() {
+    testkit::needs_ptrace!();
     let mut fixture = Fixture::start(&Build::new("stack_spin.c").path(), &[]).settled();
     // Each has come to where it spins.
     assert_counts_go_on(&mut fixture);
@@ -395,6 +396,7 @@ fn assert_counts_go_on(fixture: &mut Fixture) {
 /// Whatever becomes of us, the target's threads run on.
 #[test]
 fn killing_the_tool_in_the_midst_of_a_stop_leaves_the_target_running() {
+    testkit::needs_ptrace!();
     let mut fixture = Fixture::start(&Build::new("stack_spin.c").path(), &[]).settled();
     let pid = fixture.pid();
     let (mut kills, mut hits) = (0, 0);

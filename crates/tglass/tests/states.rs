@@ -125,6 +125,7 @@ fn stands_still_alone(role: &str, expected: &[&str], end: impl FnOnce(&mut Suspe
 
 #[test]
 fn a_running_thread_is_suspended_until_ctrl_c() {
+    testkit::needs_ptrace!();
     stands_still_alone("spinner", &["stopped"], |suspend| {
         signal(suspend.child.id() as i32, Signal::SIGINT);
         assert_eq!(suspend.child.wait().unwrap().code(), Some(0));
@@ -133,6 +134,7 @@ fn a_running_thread_is_suspended_until_ctrl_c() {
 
 #[test]
 fn a_sleeping_thread_is_suspended_until_sigterm() {
+    testkit::needs_ptrace!();
     // It sleeps nearly always, but may be caught between two naps.
     stands_still_alone("sleeper", &["stopped_asleep", "stopped"], |suspend| {
         signal(suspend.child.id() as i32, Signal::SIGTERM);
@@ -142,6 +144,7 @@ fn a_sleeping_thread_is_suspended_until_sigterm() {
 
 #[test]
 fn a_thread_goes_on_when_the_suspender_is_killed() {
+    testkit::needs_ptrace!();
     stands_still_alone("spinner", &["stopped"], |suspend| {
         suspend.child.kill().unwrap();
         suspend.child.wait().unwrap();
@@ -150,6 +153,7 @@ fn a_thread_goes_on_when_the_suspender_is_killed() {
 
 #[test]
 fn a_long_sleep_is_suspended_and_goes_on() {
+    testkit::needs_ptrace!();
     let fixture = Fixture::new("threads_truth.c").settled();
     for role in ["napper", "futex", "reader", "poller"] {
         let truth = threads(fixture.truth()).iter().find(|truth| truth["role"] == role).unwrap();
@@ -166,6 +170,7 @@ fn a_long_sleep_is_suspended_and_goes_on() {
 
 #[test]
 fn a_suspension_ends_by_itself_after_its_time() {
+    testkit::needs_ptrace!();
     let mut fixture = Fixture::new("progress.c");
     let suspend = Suspend::start(fixture.pid(), &fixture.truth()["spinner"], &["--for", "50ms"]);
     let (code, said) = suspend.finish();
@@ -175,6 +180,7 @@ fn a_suspension_ends_by_itself_after_its_time() {
 
 #[test]
 fn the_end_of_the_process_ends_the_suspension() {
+    testkit::needs_ptrace!();
     let mut fixture = Fixture::new("progress.c");
     let suspend = Suspend::start(fixture.pid(), &fixture.truth()["spinner"], &[]);
     fixture.kill();
@@ -185,6 +191,7 @@ fn the_end_of_the_process_ends_the_suspension() {
 
 #[test]
 fn the_main_thread_can_be_suspended() {
+    testkit::needs_ptrace!();
     let fixture = Fixture::new("pending.c").settled();
     let suspend = Suspend::start(fixture.pid(), &fixture.pid().into(), &[]);
     let snapshot = tool().threads(fixture.pid(), &[]);
@@ -197,6 +204,7 @@ fn the_main_thread_can_be_suspended() {
 
 #[test]
 fn nobody_is_suspended_twice() {
+    testkit::needs_ptrace!();
     let fixture = Fixture::new("progress.c");
     let lwp = fixture.truth()["spinner"].clone();
     let suspend = Suspend::start(fixture.pid(), &lwp, &[]);
@@ -208,6 +216,7 @@ fn nobody_is_suspended_twice() {
 /// A debugger's stop is not the program's: what the threads did when it came is what counts.
 #[test]
 fn a_debuggers_stop_is_looked_through() {
+    testkit::needs_ptrace!();
     let fixture = Fixture::new("threads_truth.c").settled();
     let mut command = Command::new(Build::new("tracer.c").variant(Variant::Default).path());
     command.arg(fixture.pid().to_string());
@@ -244,11 +253,13 @@ fn threads_that_do_not_get_the_cpu_are_told_from_those_that_do() {
 
 #[test]
 fn no_signal_is_lost_to_a_suspension() {
+    testkit::needs_ptrace!();
     no_signal_is_lost(&[]);
 }
 
 #[test]
 fn no_real_time_signal_is_lost_to_a_suspension() {
+    testkit::needs_ptrace!();
     no_signal_is_lost(&["real-time"]);
 }
 
@@ -270,6 +281,7 @@ fn no_signal_is_lost(args: &[&str]) {
 
 #[test]
 fn a_stopped_process_stays_stopped_after_a_suspension() {
+    testkit::needs_ptrace!();
     let mut fixture = Fixture::new("progress.c");
     let lwp = fixture.truth()["spinner"].clone();
     signal(fixture.pid(), Signal::SIGSTOP);

@@ -227,6 +227,7 @@ fn hangs_are_still_explained() {
 
 #[test]
 fn contention_is_told_with_who_and_where() {
+    testkit::needs_ptrace!();
     let mut fixture = Fixture::command(run(&[], &build("track_contended.c")));
     let pid = fixture.pid().to_string();
     // A wait counts when it ends, so one that began before, while the program had no CPU, may be longer than the look. Of ten
@@ -259,6 +260,7 @@ fn contention_is_told_with_who_and_where() {
 /// first look is left in each.
 #[test]
 fn a_second_look_shows_nothing_of_the_first() {
+    testkit::needs_ptrace!();
     any_of(10, || second_look(Fixture::command(run(&[], &build("track_phases.c")))));
     any_of(10, || second_look(Fixture::new("track_phases.c")));
 }

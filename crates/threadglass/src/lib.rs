@@ -133,11 +133,14 @@ pub mod internals {
     pub use crate::look::stacks::walk_bytes;
     pub use crate::look::threads::{InspectError, Inspector};
     pub use crate::look::waits::{NoPlace, Reread, around, by_content, check_place, reread};
+    pub use crate::proc::seccomp::{Filter, Verdict, verdict};
     pub use crate::proc::{
         KernelState, SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
     };
-    pub use crate::runtimes::{FutexWait, Types, glibc};
+    pub use crate::runtimes::{FutexWait, Types, glibc, parked_at};
     pub use crate::symbols::{DataNames, LockVariable, ObjectNames};
+    #[cfg(feature = "profile")]
+    pub use crate::symbols::{JitFiles, JitFunction};
     pub use crate::table::{Agent, Tracked};
     pub use crate::unwind::{MAX_FRAMES, Registers, Space};
 }

@@ -21,6 +21,8 @@ const MAX_NAMED: usize = 16;
 /// How often the time is looked at.
 const CHECK: Duration = Duration::from_millis(5);
 
+/// Why something is missing when the time is up.
+pub(crate) const NO_TIME: &str = "the look used its 6 s of CPU time";
 const OUT_OF_TIME: &str = "the look used its 6 s of CPU time: names, lines, stacks or locks are missing (the files or \
                            the memory of the process are very large, or made to keep the tool busy)";
 const TOO_MUCH: &str = "one look decodes only a part of them";
@@ -251,6 +253,7 @@ mod tests {
         }
         assert!(limits.is_over() && limits.is_over() && limits.share(1).is_none());
         assert_eq!(limits.left_out().iter().filter(|gap| gap.why == OUT_OF_TIME).count(), 1);
+        assert!(OUT_OF_TIME.starts_with(NO_TIME));
         drop(look);
         let _next = limits.begin();
         assert!(!limits.is_over());

@@ -27,6 +27,7 @@ fn object(pid: i32, at: u64) -> Option<Tracked> {
 /// An allocator that keeps a list of threads must not keep one that has gone.
 #[test]
 fn jemalloc_forgets_the_thread_that_was_made_first() {
+    testkit::needs_ptrace!();
     let test = "jemalloc_forgets_the_thread_that_was_made_first";
     let Some(library) = testkit::library(test, "libjemalloc.so.2") else { return };
     let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
@@ -43,6 +44,7 @@ fn jemalloc_forgets_the_thread_that_was_made_first() {
 
 #[test]
 fn a_program_that_does_everything_at_once_does_not_notice() {
+    testkit::needs_ptrace!();
     let mut fixture = hammer();
     let mut pauses = Vec::new();
     for round in 0..rounds(60) {
@@ -91,6 +93,7 @@ fn styles() -> [(&'static str, Vec<&'static str>); 4] {
 
 #[test]
 fn counts_are_exact_from_attach_to_detach() {
+    testkit::needs_ptrace!();
     for (style, flags) in styles() {
         let program = Build::new("inject_counts.c").flags(&flags).path();
         counts_of(style, Fixture::start(&program, &[]).settled());
@@ -100,6 +103,7 @@ fn counts_are_exact_from_attach_to_detach() {
 /// A name that the loader searches for where the program says: it must see who asks, and the first call is counted.
 #[test]
 fn an_object_loaded_by_its_name_is_counted_at_once() {
+    testkit::needs_ptrace!();
     let path = plugin();
     let name = path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8");
     for (style, flags) in styles() {
@@ -184,6 +188,7 @@ fn counts_of(style: &str, mut fixture: Fixture) {
 
 #[test]
 fn two_tools_at_once() {
+    testkit::needs_ptrace!();
     let mut fixture = hammer();
     let pid = fixture.pid();
     let first = attach(pid);
@@ -203,6 +208,7 @@ fn two_tools_at_once() {
 
 #[test]
 fn a_dropped_attachment_restores_by_itself() {
+    testkit::needs_ptrace!();
     let mut fixture = hammer();
     let pid = fixture.pid();
     drop(attach(pid));
@@ -251,6 +257,7 @@ fn what_cannot_have_it_is_refused_and_unchanged() {
 /// Filters that look at what a call is to do: each kills for something that loading the agent does.
 #[test]
 fn filters_that_look_at_arguments_are_heeded() {
+    testkit::needs_ptrace!();
     if !testkit::has_capability("filters_that_look_at_arguments_are_heeded", Capability::Admin, "to read filters") {
         return;
     }
@@ -308,6 +315,7 @@ fn a_thread_that_may_not_repeat_its_call_is_not_stopped() {
 /// SIGSTOP cannot be blocked, and interrupts the calls that a stopped thread makes for us.
 #[test]
 fn a_program_that_is_stopped_and_continued_all_the_time_can_have_it() {
+    testkit::needs_ptrace!();
     use std::sync::atomic::{AtomicBool, Ordering};
     let mut fixture = hammer();
     let pid = fixture.pid();
@@ -344,6 +352,7 @@ fn a_program_that_is_stopped_and_continued_all_the_time_can_have_it() {
 /// What the agent counts it counts in every thread, under the filters of that thread.
 #[test]
 fn a_thread_that_has_confined_itself_alone_is_asked_too() {
+    testkit::needs_ptrace!();
     const CLOCK_GETTIME: &str = "228";
     const REBOOT: &str = "169";
     let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
@@ -359,6 +368,7 @@ fn a_thread_that_has_confined_itself_alone_is_asked_too() {
 
 #[test]
 fn a_program_that_refuses_is_left_alone() {
+    testkit::needs_ptrace!();
     let build = |what: &str| {
         let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
         Fixture::start(&program, &[what]).settled()

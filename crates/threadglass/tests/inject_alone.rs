@@ -52,6 +52,7 @@ fn goes_on(fixture: &mut Fixture) {
 /// Each time another process: one that had the agent once is not taken for one with one thread again.
 #[test]
 fn a_program_that_allocates_and_locks_all_the_time_stays_right() {
+    testkit::needs_ptrace!();
     let rounds: u32 = std::env::var("TG_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let mut pauses = Vec::new();
     for round in 0..rounds {
@@ -91,6 +92,7 @@ fn it_is_refused_unless_asked_for() {
 /// It waits in a function of the C library that has its own data in hand; and in one that has not.
 #[test]
 fn where_something_is_half_done_it_is_not_stopped_for_it() {
+    testkit::needs_ptrace!();
     let inside = start(&["fgets"]).settled();
     let error = attach(Pid(inside.pid()), &ALONE).expect_err("inside the C library");
     assert!(matches!(error, InjectError::InLibc(_)), "{error}");
@@ -114,6 +116,7 @@ fn an_allocator_of_its_own_is_left_alone() {
 
 #[test]
 fn a_program_that_nobody_here_wrote() {
+    testkit::needs_ptrace!();
     let mut sleep = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().expect("sleep");
     let pid = sleep.id() as i32;
     testkit::eventually("it should sleep", || {

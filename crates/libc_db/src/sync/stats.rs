@@ -133,7 +133,7 @@ pub(crate) struct Inside {
     live: Live,
 }
 
-/// Puts the agent into a program that runs, or takes it off; what it has counted so far. Somebody who traces the program
+/// Puts the agent into a program that runs, or removes its hooks; what it has counted so far. Somebody who traces the program
 /// keeps us from it, be it our own client: then the agent must be there already. An error says why it is not, if that
 /// is known.
 fn by_injection(session: &Session, pid: Pid, on: bool) -> Result<HashMap<RemoteAddr, Tracked>, Option<InjectError>> {

@@ -41,7 +41,7 @@ pub fn library_dir() -> &'static Path {
         if dir.ends_with("release") {
             cargo.arg("--release");
         }
-        let answer = Answer::of(cargo);
+        let answer = Answer::of_long(cargo);
         assert_eq!(answer.code, Some(0), "{}", answer.stderr);
         assert!(dir.join("libc_db.so").exists(), "cargo built no libc_db.so in {}", dir.display());
         dir
@@ -167,7 +167,7 @@ fn headers(dir: &Path) -> Vec<PathBuf> {
 pub fn run(program: &Path, args: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(args);
-    let answer = Answer::of(command);
+    let answer = Answer::of_long(command);
     assert_eq!(
         answer.code,
         Some(0),

@@ -26,7 +26,7 @@ pub fn library_dir() -> &'static Path {
         if dir.ends_with("release") {
             cargo.arg("--release");
         }
-        let answer = Answer::of(cargo);
+        let answer = Answer::of_long(cargo);
         assert_eq!(answer.code, Some(0), "{}", answer.stderr);
         assert!(dir.join("libprofil.so").exists(), "cargo built no libprofil.so in {}", dir.display());
         dir

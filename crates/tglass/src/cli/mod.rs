@@ -52,11 +52,11 @@ pub enum Command {
     ///
     /// IDLE: no thread runs, and none waits for another one.
     ///
-    /// NOT KNOWN: it cannot be told, and the line says why.
+    /// NOT KNOWN: something could not be read, and the line says what.
     ///
     /// A hang is certain if the locks and the kernel record all of it and nothing moves, likely if a part is inferred,
-    /// possible if it may end by itself. Where nothing is certain at once, looks are repeated for a moment (-d), and a
-    /// state that only one of them shows is not told as a fact.
+    /// possible if it may end by itself. Where nothing is certain at once, looks are repeated for a moment (-d), and
+    /// what only one of them shows is not reported.
     ///
     /// Exit status: 1 if threads certainly hang for ever, 0 if not, 2 if a target could not be looked at; --fail-on
     /// changes that. Of several targets: 1, then 3, then 2, then 0, whichever applies first.
@@ -249,7 +249,7 @@ pub struct WhyArgs {
     /// copying its stack takes
     #[arg(long)]
     pub stop: bool,
-    /// Which hangs the exit status tells: `certain` (1), also those that are `likely` (3), or `never` any
+    /// Which hangs change the exit status: `certain` ones (to 1), also `likely` ones (to 3), or `never` any
     #[arg(long, value_name = "WHEN", default_value = "certain")]
     pub fail_on: FailOn,
     /// Print whole lines, whatever the width of the terminal
@@ -288,7 +288,7 @@ impl WhyArgs {
     }
 }
 
-/// Which hangs the exit status tells.
+/// Which hangs change the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FailOn {
     Certain,

@@ -5,7 +5,7 @@ use super::{BAD, BOLD, DIM, FAIR, GOOD, paint, safe};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use threadglass::act::set_state::{Applied, Found, Kicked, Sharers};
+use threadglass::act::set_state::{Applied, FoundLock, Kicked, Sharers};
 use threadglass::model::{Evidence, SetPlan as Plan, Side, WordWrite};
 use threadglass::{Lwp, RemoteAddr, syscall_name};
 
@@ -15,7 +15,7 @@ const LISTED: usize = 8;
 /// What is to be done, and what was.
 pub struct Report<'a> {
     /// The object.
-    pub found: &'a Found,
+    pub found: &'a FoundLock,
     /// What is to be written.
     pub plan: &'a Plan,
     /// Waiters in other processes.
@@ -35,7 +35,7 @@ pub struct Done {
     /// Where it is written down; `None` when nothing was written.
     pub journal: Option<PathBuf>,
     /// The object afterwards.
-    pub now: Option<Found>,
+    pub now: Option<FoundLock>,
 }
 
 /// What will be written, who wakes, what may break.
@@ -207,11 +207,11 @@ fn line(out: &mut String, title: &str, text: &str) {
     let _ = writeln!(out, "  {}{text}", paint(DIM, &format!("{title:<12}")));
 }
 
-fn name(found: &Found, lwp: Lwp) -> Option<String> {
+fn name(found: &FoundLock, lwp: Lwp) -> Option<String> {
     found.snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp)).map(thread_name)
 }
 
-fn who(found: &Found, lwp: Lwp) -> String {
+fn who(found: &FoundLock, lwp: Lwp) -> String {
     name(found, lwp).unwrap_or_else(|| format!("lwp {lwp}"))
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Why there is no place for the agent.
 #[derive(Debug, thiserror::Error)]
-#[error("no directory for the agent: {} (a directory below which only this user can write and from which programs may be loaded is needed: root uses /run, /var/cache or /tmp, others XDG_RUNTIME_DIR, XDG_CACHE_HOME, HOME or /tmp)", .0.join("; "))]
+#[error("no directory for the agent: {} (a directory below which only this user can write and from which programs may be loaded is needed: root uses /run, /var/cache or /tmp, others XDG_RUNTIME_DIR, XDG_CACHE_HOME, HOME, /tmp or /var/tmp)", .0.join("; "))]
 pub struct NoPlace(Vec<String>);
 
 /// The agent's file, written if it is not there already.

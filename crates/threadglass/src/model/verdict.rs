@@ -17,7 +17,7 @@ words! {
         Stopped = "stopped",
         /// Threads have been inside the kernel for seconds, where no signal wakes them.
         Unkillable = "unkillable",
-        /// Threads wait for one that waits for something else or is busy, or for a lock that changes hands.
+        /// Threads wait for one that waits for something else or is busy, or for a lock that is handed from thread to thread.
         Behind = "behind",
         /// Threads run.
         Busy = "busy",

@@ -23,6 +23,8 @@ pub(crate) use crate::model::SetPlan;
 pub use content::{Content, Owner};
 pub use futex::{FutexOp, FutexWait};
 pub(crate) use lock_word::LockWord;
+#[cfg(feature = "internals")]
+pub use parking_lot::parked_at;
 pub use plan::{SetError, plan};
 pub(crate) use recipe::empty_plan;
 pub(crate) use wait::{Class, Context, SeenWait, Spot};

@@ -14,7 +14,7 @@ pub use data::{DataNames, LockVariable};
 pub use debug_info::FunctionAt;
 pub(crate) use debug_info::debug_section;
 #[cfg(feature = "profile")]
-pub(crate) use jit::{JitFiles, JitFunction};
+pub use jit::{JitFiles, JitFunction};
 pub(crate) use library_names::library_by_name;
 pub use lock_types::LockTypes;
 pub use object_names::ObjectNames;

@@ -15,7 +15,7 @@ pub use since::Tracked;
 pub(crate) use stacks::WaitSample;
 
 use crate::elf::Image;
-use crate::limits::Limits;
+use crate::limits::{Limits, NO_TIME};
 use crate::memory::Memory;
 use crate::model::{Gap, Remedy, Snapshot, SyncKind, SyncObject};
 use crate::target::{Module, Target};
@@ -188,7 +188,7 @@ pub(crate) fn add_stats(target: &dyn Target, snapshot: &mut Snapshot) {
     } else {
         for object in &mut snapshot.objects {
             if agent.limits.is_over() {
-                agent.limits.leave_out("statistics of some locks", "the look has used all its time");
+                agent.limits.leave_out("statistics of some locks", NO_TIME);
                 break;
             }
             let known = agent.object(target, object.address).filter(|tracked| tracked.kind == object.kind);

@@ -2,6 +2,7 @@
 
 use super::{Agent, Tracked};
 use crate::RemoteAddr;
+use crate::limits::NO_TIME;
 use crate::memory::{Memory, Slot, read_arrays};
 use std::collections::HashMap;
 use table::counts::{ExtraView, Record};
@@ -14,7 +15,7 @@ const CHUNK: u64 = 1 << 14;
 
 impl Agent {
     /// Gives all objects it knows to `take`, one after the other, until that says `false`. What is left out then, or
-    /// because the look has used all its time, is a gap of the look.
+    /// because the look has no time left, is a gap of the look.
     pub fn each(&self, memory: &dyn Memory, take: &mut dyn FnMut(Tracked) -> bool) {
         // Before the entries: see `table::words`.
         let words = MutexWords::read(memory, &self.view);
@@ -23,7 +24,7 @@ impl Agent {
         let (mut once, mut twice) = (Vec::new(), Vec::new());
         while first < taken {
             if self.limits.is_over() {
-                return self.leave_out(taken - first, "the look has used all its time");
+                return self.leave_out(taken - first, NO_TIME);
             }
             // One unit more, for an entry whose second unit is behind the last.
             let many = CHUNK.min(taken - first) + 1;

@@ -5,7 +5,7 @@
 
 use super::cfi::{Bytes, TableInput};
 use crate::RemoteAddr;
-use crate::limits::{Limits, Share};
+use crate::limits::{Limits, NO_TIME, Share};
 use crate::memory::{Memory, u32_at};
 use gimli::{BaseAddresses, CieOrFde, EhFrame, FrameDescriptionEntry, LittleEndian, UnwindSection};
 
@@ -23,7 +23,7 @@ pub(super) enum Fault {
     Unindexed,
     #[error("the look has already read the tables of too many files")]
     TooMany,
-    #[error("the look has used all its time")]
+    #[error("{NO_TIME}")]
     Time,
 }
 

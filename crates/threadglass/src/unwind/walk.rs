@@ -15,6 +15,7 @@ use super::stack::StackWords;
 use crate::RemoteAddr;
 use crate::arch::prologue::{FramePhase, frame_phase};
 use crate::arch::{FRAME_POINTER, FRAME_POINTER_NAME, RETURN, Registers, STACK_POINTER};
+use crate::limits::NO_TIME;
 use crate::model::{Evidence, StackEnd};
 
 /// Frames of one stack. Deeper ones are cut.
@@ -115,7 +116,7 @@ impl<'w, 'a> Walker<'w, 'a> {
             }
             let Some(row) = row else {
                 if self.space.is_late() {
-                    return unknown("the look has used all its time".into());
+                    return unknown(NO_TIME.into());
                 }
                 if let Some(caller) = self.caller_by_frame_pointer(&registers, exact, stack) {
                     (evidence, firm, exact) = (Evidence::Inferred, false, false);

@@ -9,7 +9,7 @@ use crate::render::set::{self as screen, Done, Report};
 use anyhow::{Context, Error, Result, bail, ensure};
 use journal::Journal;
 use std::process::ExitCode;
-use threadglass::act::set_state::{Concerned, Found, SetError, apply, carry_out, find, find_sharers, kick};
+use threadglass::act::set_state::{Concerned, FoundLock, SetError, apply, carry_out, find, find_sharers, kick};
 use threadglass::act::{LiveWriter, set_state};
 use threadglass::model::{NotKicked, SCHEMA, SetDone, SetReport};
 use threadglass::target::{KernelFacts, Live};
@@ -131,6 +131,6 @@ fn open(pid: Pid) -> Result<Live> {
 }
 
 /// The code of a picture, for this process and this value.
-fn code(live: &Live, found: &Found, value: i32) -> String {
+fn code(live: &Live, found: &FoundLock, value: i32) -> String {
     format!("{:08x}", found.code(live, (live.pid(), live.leader_stat().start_time, value)))
 }

@@ -121,6 +121,7 @@ mod tests {
     /// The program's own supervisor sees every call that is made in it, by whomever.
     #[test]
     fn every_call_that_is_really_made_is_in_the_list() {
+        testkit::needs_ptrace!();
         if !testkit::root() {
             testkit::skip("every_call_that_is_really_made_is_in_the_list", "needs root");
             return;

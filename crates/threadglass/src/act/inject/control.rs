@@ -185,10 +185,10 @@ pub fn detach(pid: Pid) -> Result<bool, InjectError> {
     // Somebody may be putting it in right now.
     let _turn = Turn::take(pid);
     let live = Live::open(pid)?;
-    live.or_ended(take_off(&live))
+    live.or_ended(remove_hooks(&live))
 }
 
-fn take_off(live: &Live) -> Result<bool, InjectError> {
+fn remove_hooks(live: &Live) -> Result<bool, InjectError> {
     if let Some(denial) = live.denial() {
         return Err(InjectError::Denied(live.pid(), denial.to_string()));
     }

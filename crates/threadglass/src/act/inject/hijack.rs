@@ -374,6 +374,7 @@ mod tests {
     /// The new thread and all it has made may have ended, and its memory be gone, before the thread that made it wakes.
     #[test]
     fn a_thread_finds_its_way_back_when_the_memory_has_gone() {
+        testkit::needs_ptrace!();
         let mut fixture = sleeping();
         let live = &live(&fixture);
         let prepared = Prepared::of(live);
@@ -397,6 +398,7 @@ mod tests {
     /// Of all signals only this one gets through to a thread while it works for us.
     #[test]
     fn a_stop_that_comes_meanwhile_is_not_lost() {
+        testkit::needs_ptrace!();
         let mut fixture = sleeping();
         let live = &live(&fixture);
         Prepared::of(live).while_hijacked(|hijacked| {
@@ -415,6 +417,7 @@ mod tests {
     /// the call still to be made that uses it. All threads of a program that is stopped are such.
     #[test]
     fn what_a_thread_may_still_come_to_is_left_alone() {
+        testkit::needs_ptrace!();
         let mut fixture = sleeping();
         let live = &live(&fixture);
         let (start, _) = Prepared::of(live).while_hijacked(|hijacked| hijacked.map().unwrap());
@@ -432,6 +435,7 @@ mod tests {
     /// Two tools that come at the same time find the same place free.
     #[test]
     fn memory_is_at_a_place_of_ours_also_if_another_tool_was_quicker() {
+        testkit::needs_ptrace!();
         let mut fixture = sleeping();
         let live = &live(&fixture);
         let expected: Vec<_> = places::free(live.maps()).take(2).collect();
@@ -468,6 +472,7 @@ mod tests {
 
     #[test]
     fn a_thread_finds_its_way_back_without_us() {
+        testkit::needs_ptrace!();
         let program = Build::new("inject_hammer.c").variant(Variant::Default).path();
         let mut fixture = Fixture::start(&program, &[]);
         let live = &live(&fixture);

@@ -1,4 +1,4 @@
-//! Putting the agent into a program that is running, and taking its hands off again.
+//! Putting the agent into a program that is running, and removing its hooks again.
 //!
 //! **What it does to the program.** One thread is stopped, for about as long as a page fault takes: it maps some memory
 //! and makes a thread, by two system calls, since it may hold any lock. That thread calls `pthread_create`, and what

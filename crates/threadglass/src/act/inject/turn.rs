@@ -1,4 +1,4 @@
-//! One tool at a time puts the agent into a process, or takes it off: two that did so at once would each load one.
+//! One tool at a time puts the agent into a process, or removes its hooks: two that did so at once would each load one.
 //!
 //! A file of our own is locked, in a directory that others cannot write: whoever can lock what we lock can make us wait.
 //! So tools of different users do not wait for one another.

@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// An object with its bytes.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundLock {
     /// The look that found it.
     pub snapshot: Snapshot,
     /// The object.
@@ -18,7 +18,7 @@ pub struct Found {
     pub bytes: Vec<u8>,
 }
 
-impl Found {
+impl FoundLock {
     /// A code for this picture, which also depends on `about`: an object in other hands or with other waiters has
     /// another one, and so has one whose waiters have moved in between.
     pub fn code(&self, target: &dyn Target, about: impl Hash) -> u32 {
@@ -87,7 +87,7 @@ impl FindError {
 
 /// Finds the object at `address` of `target`: one that threads wait for or hold, or that is named by
 /// something; or, if the user says of which `kind` it is, whatever can be one.
-pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) -> Result<Found, FindError> {
+pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) -> Result<FoundLock, FindError> {
     if let Some(denial) = target.denial() {
         return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() }.into());
     }
@@ -126,7 +126,7 @@ pub fn find(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>) ->
     }
     let size = object.size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= 64).unwrap_or(4);
     let bytes = target.read_vec(address, size).map_err(|_| FindError::Unmapped(address))?;
-    Ok(Found { snapshot, object, bytes })
+    Ok(FoundLock { snapshot, object, bytes })
 }
 
 /// What the bytes at `address` are, given that they are a `kind` of libc's.

@@ -29,7 +29,7 @@ pub use crate::model::{SetPlan, WordWrite};
 pub use crate::runtimes::{SetError, plan};
 pub use apply::{Applied, apply};
 pub use carry_out::{Concerned, carry_out};
-pub use find::{FindError, Found, find};
+pub use find::{FindError, FoundLock, find};
 pub use kick::{Kicked, kick};
 pub use sharers::{Sharers, find_sharers};
 pub use undo::undo_plan;

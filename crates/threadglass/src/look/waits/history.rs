@@ -117,7 +117,7 @@ fn handed_over(address: RemoteAddr, waited: &Waited, looks: u32, pid: crate::Pid
         }
     };
     let text = format!(
-        "{} changes hands: {} for it at most, in {} of {looks} looks; {usual}",
+        "{} is handed from thread to thread: {} for it at most, in {} of {looks} looks; {usual}",
         waited.label,
         count(waited.most, "thread waited", "threads waited"),
         waited.looks

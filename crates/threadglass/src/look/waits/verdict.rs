@@ -222,7 +222,10 @@ fn of_waiting(snapshot: &Snapshot) -> Verdict {
     {
         let others = match snapshot.threads.iter().filter(leaves).count() {
             1 => String::new(),
-            number => format!("; {}", count(number - 1, "more thread waits so", "more threads wait so")),
+            number => format!(
+                "; {}",
+                count(number - 1, "more thread waits for another process", "more threads wait for other processes")
+            ),
         };
         let text = format!("{} is {}: {}{others}", name_of(thread), calls::doing(call), wait.text);
         return of(VerdictKind::OtherProcess, Certainty::Certain, text);

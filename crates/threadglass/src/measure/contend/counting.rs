@@ -33,7 +33,7 @@ impl Counting {
         Ok(Self { injected, start: objects.into_iter().map(|object| (object.address, object)).collect() })
     }
 
-    /// Leaves in `snapshot` what was counted in this time, and takes its hands off the process.
+    /// Leaves in `snapshot` what was counted in this time, and removes the hooks.
     pub fn end(self, target: &dyn Target, snapshot: &mut Snapshot) -> Option<InjectionReport> {
         if let Ok(Some(agent)) = Agent::find(target) {
             for object in &mut snapshot.objects {

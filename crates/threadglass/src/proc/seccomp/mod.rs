@@ -7,14 +7,14 @@ mod oracle_tests;
 use std::collections::HashSet;
 
 /// One filter, as it was given to the kernel: eight bytes for each instruction.
-pub(crate) type Filter = Vec<[u8; 8]>;
+pub type Filter = Vec<[u8; 8]>;
 
 /// What a call's arguments are, as far as they are known.
-pub(crate) type Args = [Option<u64>; 6];
+pub type Args = [Option<u64>; 6];
 
 /// What becomes of a call: the worst that can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// It is made.
     Allowed,
     /// It returns an error, and is not made.
@@ -32,7 +32,7 @@ const LOG: u32 = 0x7ffc_0000;
 const ALLOW: u32 = 0x7fff_0000;
 
 /// What `filters` together say of a call: the strictest word of all.
-pub(crate) fn verdict(filters: &[Filter], number: u32, args: &Args) -> Verdict {
+pub fn verdict(filters: &[Filter], number: u32, args: &Args) -> Verdict {
     let each = filters.iter().map(|filter| of_filter(filter, number, args).unwrap_or(Verdict::Worse));
     each.max().unwrap_or(Verdict::Allowed)
 }

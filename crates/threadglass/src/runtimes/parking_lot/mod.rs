@@ -3,6 +3,8 @@
 mod table;
 
 pub(super) use table::TablePointers;
+#[cfg(feature = "internals")]
+pub use table::parked_at;
 
 use super::{
     Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, u64_at,

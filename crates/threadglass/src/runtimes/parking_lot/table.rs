@@ -70,6 +70,13 @@ impl TablePointers {
     }
 }
 
+/// What the table that `pointer` leads to says of the thread that sleeps on `word`: the key it waits for, and its token.
+#[cfg(feature = "internals")]
+pub fn parked_at(memory: &dyn Memory, pointer: RemoteAddr, word: RemoteAddr) -> Option<(u64, u64)> {
+    let parked = TablePointers(vec![pointer]).parked(memory, word)?;
+    Some((parked.key, parked.token))
+}
+
 /// Writable data of objects, with what follows it without a file: variables that begin as 0.
 fn data(target: &dyn Target) -> impl Iterator<Item = &MapEntry> {
     let maps = target.maps();

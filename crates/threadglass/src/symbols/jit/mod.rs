@@ -13,14 +13,16 @@ use std::fs::File;
 
 /// A function that was generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct JitFunction {
-    pub(crate) name: String,
-    pub(crate) start: u64,
+pub struct JitFunction {
+    /// Its name, as the file has it.
+    pub name: String,
+    /// Its first address.
+    pub start: u64,
 }
 
 /// The files of one process.
 #[derive(Debug, Default)]
-pub(crate) struct JitFiles {
+pub struct JitFiles {
     map: Option<(String, File)>,
     dump: Option<(String, File)>,
 }
@@ -38,13 +40,19 @@ impl JitFiles {
         }
     }
 
+    /// A list and a dump, wherever they come from.
+    #[cfg(feature = "internals")]
+    pub fn from_files(map: File, dump: File) -> Self {
+        Self { map: Some(("map".to_owned(), map)), dump: Some(("dump".to_owned(), dump)) }
+    }
+
     /// Whether there are none.
     pub(crate) fn are_missing(&self) -> bool {
         self.map.is_none() && self.dump.is_none()
     }
 
     /// The function at each of `addrs`, and the name of the file that has it.
-    pub(crate) fn functions_at(&self, addrs: &[u64], limits: &Limits) -> Vec<Option<(JitFunction, String)>> {
+    pub fn functions_at(&self, addrs: &[u64], limits: &Limits) -> Vec<Option<(JitFunction, String)>> {
         let mut found = vec![None; addrs.len()];
         type Read = fn(&File, &mut WantedFunctions, &Limits, &str);
         let files: [(&Option<(String, File)>, Read); 2] = [(&self.dump, dump::read), (&self.map, map::read)];

@@ -201,6 +201,7 @@ mod tests {
 
     #[test]
     fn filters_are_the_same_with_and_without_a_stop() {
+        testkit::needs_ptrace!();
         let test = "filters_are_the_same_with_and_without_a_stop";
         let program = Build::new("inject_refuse.c").variant(Variant::Default).path();
         let with = |args: &[&str]| {
