@@ -32,9 +32,9 @@ impl Small {
 
     fn count(&self, address: u64) -> bool {
         let (entry, new) = match find_or_insert(self, address, Kind::Mutex) {
-            Found::Old(entry) => (entry, false),
-            Found::New(entry) => (entry, true),
-            Found::Full => panic!("there is room"),
+            FoundEntry::Old(entry) => (entry, false),
+            FoundEntry::New(entry) => (entry, true),
+            FoundEntry::Full => panic!("there is room"),
         };
         // Whoever has found an entry finds what it stands for, too.
         assert_eq!(Key(self.keys[entry as usize].load(Ordering::Relaxed)).address(), address);

@@ -52,6 +52,16 @@ fn who_is_at_the_other_end() {
 }
 
 #[test]
+fn a_server_whose_threads_wait_for_each_other() {
+    scene("client", |snapshot, other| {
+        ensure(partner(snapshot, "socket")? == other, || "another partner".to_owned())?;
+        ensure(snapshot["verdict"]["kind"] == "other_process", || "another kind".to_owned())?;
+        let text = snapshot["verdict"]["text"].as_str().expect("a text");
+        ensure(text.contains("which has 2 threads: 2 threads wait for each other"), || text.to_owned())
+    });
+}
+
+#[test]
 fn threads_behind_one_that_waits_for_another_process() {
     scene("behind", |snapshot, other| {
         ensure(snapshot["verdict"]["kind"] == "behind", || "not behind".to_owned())?;
@@ -109,4 +119,27 @@ fn what_an_ordinary_user_cannot_see() {
     assert_ne!(last["verdict"]["kind"], "nobody_left", "{last:#}");
     let text = threads(&last).iter().find_map(|thread| thread["waits_outside"]["text"].as_str()).expect("a wait");
     assert!(text.contains("cannot be seen"), "{text}");
+}
+
+/// Removes what System V keeps beyond the end of a process.
+struct Leftovers(Value);
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        for (option, member) in [("-q", "queue"), ("-s", "semaphore")] {
+            let _ = std::process::Command::new("ipcrm").arg(option).arg(self.0[member].to_string()).status();
+        }
+    }
+}
+
+/// Every wait has a kind, alive and in a core as far as that tells.
+#[test]
+fn the_kinds_of_waits() {
+    let fixture = Fixture::start(&Build::new("wait_kinds.c").path(), &[]);
+    let _leftovers = Leftovers(fixture.truth().clone());
+    let snapshot = tool().look("why", &fixture.pid().to_string(), &[]);
+    for (lwp, kind) in fixture.truth()["kinds"].as_object().expect("kinds") {
+        let thread = threads(&snapshot).iter().find(|thread| thread["lwp"].to_string() == *lwp).expect("a thread");
+        assert_eq!(thread["waits_outside"]["kind"], *kind, "{thread:#}");
+    }
 }

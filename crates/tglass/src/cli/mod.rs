@@ -202,7 +202,7 @@ pub struct TargetArgs {
 
 /// A process or a core file, by the argument or by -p.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 pub struct WhichArgs {
     /// Process ID, path of a core file (`./123` if the file name is a number), or name of a process
     #[arg(value_name = "PID|CORE|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]

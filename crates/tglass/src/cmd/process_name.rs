@@ -35,6 +35,19 @@ pub fn find(name: &OsStr, about: &str) -> Result<Pid> {
     }
 }
 
+/// An error that says `what`, with the processes that a look is most likely wanted of: those with most threads.
+pub fn candidates(what: &str) -> anyhow::Error {
+    let own = own_family();
+    let mut found: Vec<(usize, NamedProcess)> = processes()
+        .filter(|process| process.exe.is_some() && !own.contains(&process.pid))
+        .map(|process| (std::fs::read_dir(format!("/proc/{}/task", process.pid)).map_or(0, Iterator::count), process))
+        .filter(|(threads, _)| *threads > 1)
+        .collect();
+    found.sort_by_key(|(threads, process)| (std::cmp::Reverse(*threads), process.pid));
+    let line = |(threads, process): &(usize, NamedProcess)| format!("{}  ({threads} threads)", process.line());
+    Several::new(what.to_owned(), found.iter().map(line).collect()).into()
+}
+
 /// A process with the names that it goes by.
 #[derive(Debug)]
 struct NamedProcess {

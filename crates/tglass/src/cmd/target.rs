@@ -97,7 +97,7 @@ pub fn process(word: Option<TargetWord>, command: &str) -> Result<Pid> {
 }
 
 fn nothing_named() -> anyhow::Error {
-    anyhow!("no process was named (give a PID)")
+    process_name::candidates("no target was named (give a PID, the name of a process, or the path of a core file)")
 }
 
 /// What has a name in the file system.

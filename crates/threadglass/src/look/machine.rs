@@ -3,7 +3,7 @@
 use super::waits::{Follower, add_descriptors_of, count, doing, glance, stand_still};
 use crate::host::{self, Host};
 use crate::limits::Limits;
-use crate::model::{Certainty, Gap, Machine, ProcessToSee, Snapshot, Verdict, VerdictKind};
+use crate::model::{Certainty, Gap, Machine, ProcessToSee, SignalSet, Snapshot, Verdict, VerdictKind};
 use crate::proc::KernelState;
 use crate::sys::clock::all_own_cpu;
 use crate::target::{KernelFacts, Live, LwpFacts, Target, TargetError};
@@ -123,7 +123,10 @@ impl MachineSurvey {
         self.edges.entry(pid).or_default().extend(partners);
         let kind = match followed.path.as_slice() {
             path @ [first, .., last] if first == last && stand_still(live, path) => VerdictKind::Deadlock,
-            _ if followed.is_alone => VerdictKind::NobodyLeft,
+            // A handler may write to a pipe of its own process.
+            _ if followed.is_alone && live.handled_signals().is_some_and(SignalSet::is_empty) => {
+                VerdictKind::NobodyLeft
+            }
             _ => VerdictKind::OtherProcess,
         };
         let text = format!("it is {}: {}", doing(&call), followed.wait.text);

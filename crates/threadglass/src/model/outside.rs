@@ -17,6 +17,28 @@ words! {
         FileLock = "file lock",
         /// A child process.
         Child = "child",
+        /// Input from a terminal, or that it takes output.
+        Terminal = "terminal",
+        /// A time.
+        Timer = "timer",
+        /// A signal.
+        Signal = "signal",
+        /// Any of several descriptors: how servers wait for work.
+        EventLoop = "event loop",
+        /// A connection to a listening socket.
+        Connection = "connection",
+        /// Completions of io_uring or of asynchronous input and output.
+        Completion = "completion",
+        /// The count of an eventfd.
+        Eventfd = "eventfd",
+        /// Changes of files.
+        Inotify = "inotify",
+        /// A message queue of System V or POSIX.
+        MessageQueue = "message queue",
+        /// A semaphore of System V.
+        Semaphore = "semaphore",
+        /// A file or device.
+        File = "file",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::RemoteAddr;
 use crate::memory::Memory;
-use crate::model::{Descriptor, Syscall, Thread};
+use crate::model::{Descriptor, OutsideKind, Syscall, Thread};
 use crate::target::Target;
 
 /// Descriptors that are listed of a call that takes many.
@@ -90,6 +90,38 @@ fn known(name: &str) -> (Outside, Takes, &'static str) {
 /// What a thread in `call` waits for.
 pub(super) fn outside(call: &Syscall) -> Outside {
     known(&call.name).0
+}
+
+/// What a thread in `call` waits for outside of the process; `None` for a word in memory, and where it is not known.
+pub(super) fn kind_of(call: &Syscall) -> Option<OutsideKind> {
+    const SET_LOCK_AND_WAIT: [u64; 2] = [libc::F_SETLKW as u64, libc::F_OFD_SETLKW as u64];
+    let file = call.descriptors.first().and_then(|descriptor| descriptor.file.as_deref());
+    let of_file = |file: &str| match file {
+        _ if file.starts_with("pipe:") => OutsideKind::Pipe,
+        _ if file.starts_with("socket:") => OutsideKind::Socket,
+        _ if ["/dev/pts/", "/dev/tty", "/dev/console"].iter().any(|name| file.starts_with(name)) => {
+            OutsideKind::Terminal
+        }
+        "anon_inode:[eventfd]" => OutsideKind::Eventfd,
+        "anon_inode:[timerfd]" => OutsideKind::Timer,
+        "anon_inode:[signalfd]" => OutsideKind::Signal,
+        "anon_inode:inotify" | "anon_inode:[fanotify]" => OutsideKind::Inotify,
+        _ => OutsideKind::File,
+    };
+    Some(match (outside(call), &*call.name) {
+        (_, "msgrcv" | "msgsnd" | "mq_timedreceive" | "mq_timedsend") => OutsideKind::MessageQueue,
+        (_, "semop" | "semtimedop") => OutsideKind::Semaphore,
+        (_, "accept" | "accept4") => OutsideKind::Connection,
+        (_, "io_uring_enter" | "io_getevents" | "io_pgetevents") => OutsideKind::Completion,
+        (_, "fcntl") if !SET_LOCK_AND_WAIT.contains(&call.args[1]) => return None,
+        (Outside::Events, _) => OutsideKind::EventLoop,
+        (Outside::Timer, _) => OutsideKind::Timer,
+        (Outside::Signal, _) => OutsideKind::Signal,
+        (Outside::Child, _) => OutsideKind::Child,
+        (Outside::FileLock, _) => OutsideKind::FileLock,
+        (Outside::Input | Outside::Output, _) => of_file(file?),
+        (Outside::Word | Outside::Other, _) => return None,
+    })
 }
 
 /// What a thread that is asleep in `call` is doing.

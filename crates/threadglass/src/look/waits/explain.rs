@@ -6,7 +6,7 @@ use super::groups::groups;
 use super::history::History;
 use super::look::object;
 use super::names::LockNamer;
-use super::outside::Follower;
+use super::outside::{Follower, add_kinds};
 use super::owners::Owners;
 use super::survey::read_objects;
 use super::verdict::{place_of, spinning, verdict};
@@ -80,8 +80,9 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
             finding.text += &format!(", in {place}");
         }
     }
+    calls::add_descriptors(target, &mut snapshot.threads);
+    add_kinds(&mut snapshot);
     if !hangs {
-        calls::add_descriptors(target, &mut snapshot.threads);
         Follower::new(target, &Rc::new(Host::new(target.limits())), &[]).add_to(&mut snapshot);
         name_most_wanted(&look, &mut snapshot);
         snapshot.groups = groups(&snapshot, &ages);

@@ -118,7 +118,9 @@ fn what(
             let same = threads
                 .iter()
                 .all(|thread| thread.syscall.as_ref().is_some_and(|other| other.descriptors == call.descriptors));
-            let outside = first.waits_outside.as_ref().map(|wait| format!("; {}", wait.text)).unwrap_or_default();
+            let outside = (first.waits_outside.as_ref().filter(|wait| wait.text != calls::doing(call)))
+                .map(|wait| format!("; {}", wait.text))
+                .unwrap_or_default();
             match same {
                 true => format!("{}{outside}", calls::doing(call)),
                 false => calls::doing(&crate::model::Syscall { descriptors: Vec::new(), ..call.clone() }),

@@ -58,13 +58,8 @@ impl<'a> Follower<'a> {
     /// Where the wait of a thread in `call` leads, if it leaves the process. If it is `important`, a partner that has several
     /// threads is looked at, too.
     pub(crate) fn follow(&mut self, call: &Syscall, important: bool) -> Option<Followed> {
+        let kind = calls::kind_of(call).filter(|kind| has_partner(*kind))?;
         let file = call.descriptors.first().and_then(|descriptor| descriptor.file.clone());
-        let is_channel = file.as_ref().is_some_and(|file| file.starts_with("pipe:") || file.starts_with("socket:"));
-        match calls::outside(call) {
-            Outside::Input | Outside::Output if is_channel => {}
-            Outside::FileLock | Outside::Child => {}
-            _ => return None,
-        }
         let way = (call.number, file, call.args[0]);
         if let Some(known) = self.followed.get(&way) {
             return known.clone();
@@ -74,7 +69,7 @@ impl<'a> Follower<'a> {
             return None;
         }
         self.left -= 1;
-        let found = self.follow_anew(call, important);
+        let found = self.follow_anew(kind, call, important);
         self.followed.insert(way, found.clone());
         found
     }
@@ -109,32 +104,54 @@ impl<'a> Follower<'a> {
                 _ => None,
             };
             if let Some(kind) = kind {
+                // A handler may write to a pipe of its own process.
+                let handled = self.target.handled_signals().filter(|_| kind == FindingKind::NobodyLeft);
+                let (certainty, only) = match handled {
+                    Some(signals) if !signals.is_empty() => {
+                        (Certainty::Possible, format!("; only a signal handler could end that (of {signals})"))
+                    }
+                    _ => (Certainty::Likely, String::new()),
+                };
                 let circle = followed.path.iter().skip(1).filter(|other| **other != pid);
                 let member = |pid: &Pid| Member { pid: *pid, lwp: None, object: None };
                 let members = [Member { pid, lwp: Some(lwp), object: None }].into_iter().chain(circle.map(member));
                 snapshot.findings.push(Finding {
                     members: members.collect(),
-                    text: format!("{} is {}: {text}", snapshot.target.name, calls::doing(&call)),
-                    ..finding(kind, Certainty::Likely, vec![lwp], Vec::new(), Vec::new())
+                    text: format!("{} is {}: {text}{only}", snapshot.target.name, calls::doing(&call)),
+                    ..finding(kind, certainty, vec![lwp], Vec::new(), Vec::new())
                 });
             }
             snapshot.threads[index].waits_outside = Some(followed.wait);
         }
     }
 
-    fn follow_anew(&self, call: &Syscall, important: bool) -> Option<Followed> {
+    fn follow_anew(&self, kind: OutsideKind, call: &Syscall, important: bool) -> Option<Followed> {
         let pid = self.target.pid();
-        let (kind, found) = partners(&self.host, pid, call)?;
-        let is_alone = found.pids.is_empty() && found.is_whole && kind == OutsideKind::Pipe;
+        let found = partners(&self.host, pid, kind, call)?;
+        let by_itself = matches!(kind, OutsideKind::Pipe | OutsideKind::FileLock);
+        let is_alone = by_itself && found.holders.pids.is_empty() && found.holders.is_whole;
         let mut chain =
             WaitChain { target: self.target, host: &self.host, from: self.from, important, path: vec![pid] };
-        let doing = match found.pids.as_slice() {
-            [(next, _)] => chain.doing_of(*next),
-            _ => None,
-        };
-        let partners = named(&found, doing.as_deref());
-        let text = text(kind, &partners, &found);
+        let doing = found.only().and_then(|next| chain.doing_of(next));
+        let partners = found.named(doing.as_deref());
+        let text = found.text(kind, &partners);
         Some(Followed { wait: OutsideWait { kind, partners, text }, path: chain.path, is_alone })
+    }
+}
+
+/// Whether a wait of this kind is for another process.
+fn has_partner(kind: OutsideKind) -> bool {
+    matches!(kind, OutsideKind::Pipe | OutsideKind::Socket | OutsideKind::FileLock | OutsideKind::Child)
+}
+
+/// Says what the threads of `snapshot` wait for outside of the process, as far as their calls tell.
+pub(super) fn add_kinds(snapshot: &mut Snapshot) {
+    for thread in &mut snapshot.threads {
+        let plain = |call: &Syscall| {
+            let kind = calls::kind_of(call)?;
+            Some(OutsideWait { kind, partners: Vec::new(), text: calls::doing(call) })
+        };
+        thread.waits_outside = thread.syscall.as_ref().and_then(plain);
     }
 }
 
@@ -192,75 +209,92 @@ impl WaitChain<'_> {
         calls::add_descriptors_of(&*other, &mut call);
         let stopped = if facts.state.is_stopped() { "stopped, " } else { "" };
         let doing = format!("which is {stopped}{}", calls::doing(&call));
-        let next = Some(()).filter(|()| self.path.len() < HOPS).and_then(|()| partners(self.host, pid, &call));
+        let kind = calls::kind_of(&call).filter(|kind| has_partner(*kind) && self.path.len() < HOPS);
+        let next = kind.and_then(|kind| Some((kind, partners(self.host, pid, kind, &call)?)));
         let Some((kind, found)) = next else { return Some(doing) };
-        let further = match found.pids.as_slice() {
-            [(next, _)] => self.doing_of(*next),
-            _ => None,
-        };
-        let partners = named(&found, further.as_deref());
-        Some(format!("{doing}: {}", text(kind, &partners, &found)))
+        let further = found.only().and_then(|next| self.doing_of(next));
+        let partners = found.named(further.as_deref());
+        Some(format!("{doing}: {}", found.text(kind, &partners)))
     }
 }
 
-/// The processes that were found, by name. `doing` is what the only one does.
-fn named(found: &Holders, doing: Option<&str>) -> Vec<Partner> {
-    let partner = |(pid, evidence): &(Pid, Evidence)| Partner {
-        pid: *pid,
-        name: host::name_of(*pid),
-        evidence: *evidence,
-        doing: doing.map(str::to_owned),
-    };
-    found.pids.iter().take(PARTNERS).map(partner).collect()
+/// Who could end a wait.
+struct FoundPartners {
+    holders: Holders,
+    /// Of a socket: what it is, with its addresses.
+    socket: Option<String>,
 }
 
-/// Who could end the wait of a thread of `pid` in `call`. `None` where it does not leave the process, or it cannot be told what
-/// is there.
-fn partners(host: &Host, pid: Pid, call: &Syscall) -> Option<(OutsideKind, Holders)> {
-    let file = || call.descriptors.first().and_then(|descriptor| descriptor.file.as_deref());
-    match calls::outside(call) {
-        way @ (Outside::Input | Outside::Output) if file()?.starts_with("pipe:") => {
-            let wanted = |end: &host::OpenEnd| if way == Outside::Input { end.writes } else { end.reads };
-            Some((OutsideKind::Pipe, host.at_pipe(pid, file()?, wanted)))
+impl FoundPartners {
+    /// The one that it must be.
+    fn only(&self) -> Option<Pid> {
+        match self.holders.pids.as_slice() {
+            [(pid, _)] => Some(*pid),
+            _ => None,
         }
-        Outside::Input | Outside::Output if file()?.starts_with("socket:") => {
-            let peer = host.socket(pid, file()?)?.peer?;
-            Some((OutsideKind::Socket, host.at_socket(pid, &peer)))
+    }
+
+    /// The processes by name. `doing` is what the only one does.
+    fn named(&self, doing: Option<&str>) -> Vec<Partner> {
+        let partner = |(pid, evidence): &(Pid, Evidence)| Partner {
+            pid: *pid,
+            name: host::name_of(*pid),
+            evidence: *evidence,
+            doing: doing.map(str::to_owned),
+        };
+        self.holders.pids.iter().take(PARTNERS).map(partner).collect()
+    }
+
+    fn text(&self, kind: OutsideKind, partners: &[Partner]) -> String {
+        let all = self.holders.pids.len();
+        let list: Vec<String> = partners
+            .iter()
+            .map(|partner| format!("{} (pid {})", partner.name.as_deref().unwrap_or("process"), partner.pid))
+            .collect();
+        let more = if all > list.len() { format!(" and {} more", all - list.len()) } else { String::new() };
+        let doing = partners.first().and_then(|partner| partner.doing.as_ref()).filter(|_| all == 1);
+        let doing = doing.map(|doing| format!(", {doing}")).unwrap_or_default();
+        let who = format!("{}{more}{doing}", list.join(", "));
+        let socket = self.socket.as_ref().map(|socket| format!("{socket}: ")).unwrap_or_default();
+        match (kind, all) {
+            (OutsideKind::Pipe | OutsideKind::Socket | OutsideKind::FileLock, 0) if !self.holders.is_whole => {
+                let whose = if kind == OutsideKind::FileLock { "holds the lock" } else { "has the other end" };
+                format!("{socket}who {whose} cannot be seen from here: not all processes can be looked into")
+            }
+            (OutsideKind::Pipe, 0) => "no other process has the other end open, only this one itself".to_owned(),
+            (OutsideKind::FileLock, 0) => "only the process itself holds the lock, by another descriptor".to_owned(),
+            (OutsideKind::Child, 1) => format!("the child is {who}"),
+            (OutsideKind::Child, _) => format!("its children are {who}"),
+            (OutsideKind::FileLock, _) => format!("the lock is held by {who}"),
+            (_, 0) => format!("{socket}no other process has the other end, as far as that is on this machine"),
+            _ => format!("{socket}the other end is open in {who}"),
         }
-        Outside::FileLock => {
-            let found = host.lock_holders(pid, call.args[0] as i32)?;
-            (!found.pids.is_empty()).then_some((OutsideKind::FileLock, found))
+    }
+}
+
+/// Who could end the wait of a thread of `pid` in `call`. `None` where it cannot be told what is there.
+fn partners(host: &Host, pid: Pid, kind: OutsideKind, call: &Syscall) -> Option<FoundPartners> {
+    let file = call.descriptors.first().and_then(|descriptor| descriptor.file.as_deref());
+    let of = |holders: Holders| Some(FoundPartners { holders, socket: None });
+    match kind {
+        OutsideKind::Pipe => {
+            let reads = calls::outside(call) == Outside::Input;
+            of(host.at_pipe(pid, file?, |end: &host::OpenEnd| if reads { end.writes } else { end.reads }))
         }
-        Outside::Child => {
+        OutsideKind::Socket => {
+            let socket = host.socket(pid, file?)?;
+            let nobody = Holders { pids: Vec::new(), is_whole: true };
+            let holders = socket.peer.map_or(nobody, |peer| host.at_socket(pid, &peer));
+            Some(FoundPartners { holders, socket: Some(socket.what) })
+        }
+        OutsideKind::FileLock => of(host.lock_holders(pid, call.args[0] as i32)?),
+        OutsideKind::Child => {
             let named = (call.name == "wait4" && call.args[0] as i32 > 0).then_some(Pid(call.args[0] as i32));
             let children = named.map_or_else(|| host::children(pid), |child| vec![child]);
             let evidence = if named.is_some() { Evidence::Recorded } else { Evidence::Derived };
             let pids: Vec<_> = children.into_iter().map(|pid| (pid, evidence)).collect();
-            (!pids.is_empty()).then_some((OutsideKind::Child, Holders { pids, is_whole: true }))
+            (!pids.is_empty()).then(|| of(Holders { pids, is_whole: true })).flatten()
         }
         _ => None,
-    }
-}
-
-fn text(kind: OutsideKind, partners: &[Partner], found: &Holders) -> String {
-    let all = found.pids.len();
-    let list: Vec<String> = partners
-        .iter()
-        .map(|partner| format!("{} (pid {})", partner.name.as_deref().unwrap_or("process"), partner.pid))
-        .collect();
-    let more = if all > list.len() { format!(" and {} more", all - list.len()) } else { String::new() };
-    let doing = partners.first().and_then(|partner| partner.doing.as_ref()).filter(|_| all == 1);
-    let doing = doing.map(|doing| format!(", {doing}")).unwrap_or_default();
-    let who = format!("{}{more}{doing}", list.join(", "));
-    match (kind, all) {
-        (OutsideKind::Pipe | OutsideKind::Socket, 0) if !found.is_whole => {
-            "who has the other end cannot be seen from here: not all processes can be looked into".to_owned()
-        }
-        (OutsideKind::Pipe, 0) => "no other process has the other end open, only this one itself".to_owned(),
-        (OutsideKind::Socket, 0) => "no other process has the other end".to_owned(),
-        (OutsideKind::Pipe | OutsideKind::Socket, _) => format!("the other end is open in {who}"),
-        (OutsideKind::FileLock, _) => format!("the lock is held by {who}"),
-        (OutsideKind::Child, 1) => format!("the child is {who}"),
-        (OutsideKind::Child, _) => format!("its children are {who}"),
     }
 }
