@@ -118,6 +118,21 @@ fn a_name_of_several_processes_lists_them() {
     }
 }
 
+/// Those with most threads come first: a look is most likely wanted of one of them.
+#[test]
+fn without_a_target_candidates_are_listed() {
+    let fixture = start("hostile_lists.c", &["keys", "50"]);
+    for verb in ["threads", "locks", "tsd"] {
+        let answer = tool().run(&[verb]);
+        assert_eq!((answer.code, answer.text().as_str()), (Some(2), ""), "{}", answer.stderr);
+        let lines: Vec<&str> = answer.stderr.lines().collect();
+        assert!(lines[0].contains("no target was named (give a PID"), "{}", answer.stderr);
+        let own = lines.iter().find(|line| line.trim_start().starts_with(&format!("{} ", fixture.pid())));
+        assert!(own.is_none_or(|line| line.ends_with("(51 threads)")), "{}", answer.stderr);
+        assert!(own.is_some() || lines.len() > 10, "{}", answer.stderr);
+    }
+}
+
 /// Somebody else's process may call itself anything.
 #[test]
 fn names_that_would_drive_a_terminal() {

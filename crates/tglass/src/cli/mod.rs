@@ -101,6 +101,7 @@ pub enum Command {
     /// exited and was not joined.
     Threads(ThreadsArgs),
     /// Show thread-specific data: keys, destructors, and the values of each thread
+    #[command(override_usage = "tglass tsd [OPTIONS] <PID|CORE|NAME>\n       tglass tsd [OPTIONS] -p <PID>")]
     Tsd(TargetArgs),
     /// Show what threads do with their time: run, wait for a CPU, wait for a lock, sleep
     ///
@@ -297,6 +298,7 @@ pub enum FailOn {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "tglass threads [OPTIONS] <PID|CORE|NAME>\n       tglass threads [OPTIONS] -p <PID>")]
 pub struct ThreadsArgs {
     #[command(flatten)]
     pub target: TargetArgs,
@@ -336,6 +338,7 @@ impl ThreadsArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "tglass locks [OPTIONS] <PID|CORE|NAME>\n       tglass locks [OPTIONS] -p <PID>")]
 pub struct LocksArgs {
     #[command(flatten)]
     pub target: TargetArgs,
