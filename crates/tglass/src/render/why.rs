@@ -3,7 +3,7 @@
 use super::sync::{duration, holder, label, thread_name, waits_for};
 use super::{BAD, BOLD, DIM, FAIR, GOOD, fit, gaps, paint, safe};
 use anstyle::Style;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use threadglass::look::library_of;
 use threadglass::model::{
@@ -28,7 +28,9 @@ const IDLE_GROUPS: usize = 4;
 
 /// The whole screen, in lines of at most `width` columns. The lock at `settable` could be unlocked by force.
 pub fn text(snapshot: &Snapshot, took: Duration, settable: Option<RemoteAddr>, width: Option<usize>) -> String {
-    let screen = Screen { snapshot, settable, width };
+    let threads = snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
+    let objects = snapshot.objects.iter().map(|object| (object.address, object)).collect();
+    let screen = Screen { snapshot, threads, objects, settable, width };
     let mut out = super::threads::headline(snapshot, snapshot.threads.len(), took);
     let hangs: Vec<&Finding> = snapshot.findings.iter().filter(|finding| finding.kind.is_hang()).collect();
     out += &screen.verdict(&hangs);
@@ -76,17 +78,19 @@ pub(super) fn headword(kind: VerdictKind) -> (&'static str, Style) {
 
 struct Screen<'a> {
     snapshot: &'a Snapshot,
+    threads: HashMap<Lwp, &'a Thread>,
+    objects: HashMap<RemoteAddr, &'a SyncObject>,
     settable: Option<RemoteAddr>,
     width: Option<usize>,
 }
 
 impl Screen<'_> {
     fn thread(&self, lwp: Lwp) -> Option<&Thread> {
-        self.snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp))
+        self.threads.get(&lwp).copied()
     }
 
     fn object(&self, address: RemoteAddr) -> Option<&SyncObject> {
-        self.snapshot.objects.iter().find(|object| object.address == address)
+        self.objects.get(&address).copied()
     }
 
     /// The answer. A hang says it by its own heading, unless something else comes first.
