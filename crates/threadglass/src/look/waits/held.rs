@@ -1,6 +1,6 @@
 //! Locks that nobody waits for, found where their holders leave traces.
 
-use crate::memory::read_each;
+use crate::memory::{Slot, read_each};
 use crate::proc::map_at;
 use crate::runtimes::{Class, Context, held_by_content};
 use crate::target::{LwpFacts, Target};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const STACK: usize = 16 << 10;
 const ALL_STACKS: usize = 32 << 20;
 /// Stacks searched at a time.
-const BATCH: usize = 256;
+const BATCH: usize = 64;
 /// Bytes of a mutex.
 const MUTEX: usize = 40;
 /// Addresses that are looked at, of all stacks together.
@@ -26,9 +26,15 @@ pub(super) fn on_stacks(target: &dyn Target, context: &Context<'_>, facts: &BTre
         facts.values().filter_map(|facts| Some(facts.syscall.as_ref()?.registers()?.0)).collect();
     let size = (ALL_STACKS / pointers.len().max(1)).clamp(1 << 10, STACK) & !7;
     let mut addresses: BTreeSet<u64> = BTreeSet::new();
+    // Always the same memory: much that is taken and given back costs more than to read the stacks.
+    let mut stacks = vec![0; BATCH.min(pointers.len()) * size];
     for part in pointers.chunks(BATCH) {
-        for stack in read_each(target, part.iter().map(|sp| (*sp, size))) {
-            let words = stack.as_chunks().0.iter().copied().map(u64::from_le_bytes);
+        let mut slots: Vec<_> =
+            part.iter().zip(stacks.chunks_mut(size)).map(|(sp, stack)| Slot::new(*sp, stack)).collect();
+        target.read_many(&mut slots);
+        let lengths: Vec<usize> = slots.iter().map(|slot| slot.outcome.unwrap_or(0)).collect();
+        for (stack, length) in stacks.chunks(size).zip(lengths) {
+            let words = stack[..length.min(size)].as_chunks().0.iter().copied().map(u64::from_le_bytes);
             addresses.extend(words.filter(|word| word % 8 == 0 && is_data(*word)));
         }
         if addresses.len() > MAX_ADDRESSES {
