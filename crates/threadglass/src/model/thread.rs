@@ -266,7 +266,7 @@ pub struct Thread {
     /// The synchronization object it waits for, where these were looked for.
     pub waits_for: Option<WaitsFor>,
     /// Where its wait leads that leaves the process, where that was looked for.
-    pub waits_outside: Option<OutsideWait>,
+    pub waits_outside: Option<Box<OutsideWait>>,
     /// What it holds, as far as that is known.
     pub holds: Vec<Holds>,
     /// CPU time.
@@ -280,7 +280,7 @@ pub struct Thread {
     /// Why the stack ends where it does; `None` when it was not read.
     pub frames_end: Option<StackEnd>,
     /// Of a thread that runs: its frames are those of the place where samples found it most often.
-    pub watched: Option<Watched>,
+    pub watched: Option<Box<Watched>>,
     /// Of a thread blocked in libc whose stack was read: which function of libc its program called.
     pub call_site: Option<CallSite>,
 }

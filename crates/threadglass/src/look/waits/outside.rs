@@ -121,7 +121,7 @@ impl<'a> Follower<'a> {
                     ..finding(kind, certainty, vec![lwp], Vec::new(), Vec::new())
                 });
             }
-            snapshot.threads[index].waits_outside = Some(followed.wait);
+            snapshot.threads[index].waits_outside = Some(Box::new(followed.wait));
         }
     }
 
@@ -151,7 +151,7 @@ pub(super) fn add_kinds(snapshot: &mut Snapshot) {
             let kind = calls::kind_of(call)?;
             Some(OutsideWait { kind, partners: Vec::new(), text: calls::doing(call) })
         };
-        thread.waits_outside = thread.syscall.as_ref().and_then(plain);
+        thread.waits_outside = thread.syscall.as_ref().and_then(plain).map(Box::new);
     }
 }
 

@@ -69,7 +69,8 @@ impl RunningThreads {
             let Some((_, here)) = usual else { continue };
             let Some(thread) = snapshot.threads.iter_mut().find(|thread| thread.lwp == Some(lwp)) else { continue };
             let spins = spin(look, &samples);
-            thread.watched = Some(Watched { samples: samples.len() as u32, here: here.len() as u32, spins });
+            let (samples_seen, here_seen) = (samples.len() as u32, here.len() as u32);
+            thread.watched = Some(Box::new(Watched { samples: samples_seen, here: here_seen, spins }));
             if let Some(sample) = here.last().and_then(|index| samples.get(*index))
                 && let Some(registers) = &sample.registers
             {
