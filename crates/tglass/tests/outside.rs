@@ -139,7 +139,8 @@ fn the_kinds_of_waits() {
     let _leftovers = Leftovers(fixture.truth().clone());
     let snapshot = tool().look("why", &fixture.pid().to_string(), &[]);
     for (lwp, kind) in fixture.truth()["kinds"].as_object().expect("kinds") {
-        let thread = threads(&snapshot).iter().find(|thread| thread["lwp"].to_string() == *lwp).expect("a thread");
+        let lwp: i64 = lwp.parse().expect("an LWP");
+        let thread = threads(&snapshot).iter().find(|thread| thread["lwp"] == lwp).expect("a thread");
         assert_eq!(thread["waits_outside"]["kind"], *kind, "{thread:#}");
     }
 }
