@@ -3,7 +3,9 @@
 use super::waits::{Follower, add_descriptors_of, count, doing, glance, stand_still};
 use crate::host::{self, Host};
 use crate::limits::Limits;
-use crate::model::{Certainty, Gap, Machine, ProcessToSee, SignalSet, Snapshot, Verdict, VerdictKind};
+use crate::model::{
+    Certainty, Gap, Machine, OutsideKind, OutsideWait, ProcessToSee, SignalSet, Snapshot, Verdict, VerdictKind,
+};
 use crate::proc::KernelState;
 use crate::sys::clock::all_own_cpu;
 use crate::target::{KernelFacts, Live, LwpFacts, Target, TargetError};
@@ -119,8 +121,7 @@ impl MachineSurvey {
         add_descriptors_of(live, &mut call);
         let Some(followed) = Follower::new(live, &self.host, &[]).follow(&call, false) else { return };
         let pid = live.pid();
-        let partners = followed.wait.partners.iter().map(|partner| partner.pid);
-        self.edges.entry(pid).or_default().extend(partners);
+        self.add_edges(pid, &followed.wait);
         let kind = match followed.path.as_slice() {
             path @ [first, .., last] if first == last && stand_still(live, path) => VerdictKind::Deadlock,
             // A handler may write to a pipe of its own process.
@@ -131,6 +132,13 @@ impl MachineSurvey {
         };
         let text = format!("it is {}: {}", doing(&call), followed.wait.text);
         self.tell(pid, Verdict { kind, certainty: Certainty::Likely, text, way_out: None });
+    }
+
+    /// Notes whom a process waits for. Every shell waits for its child: that makes no process worth a look.
+    fn add_edges(&mut self, pid: Pid, wait: &OutsideWait) {
+        if wait.kind != OutsideKind::Child {
+            self.edges.entry(pid).or_default().extend(wait.partners.iter().map(|partner| partner.pid));
+        }
     }
 
     /// Notes what a process does, unless something worse is known of it.
@@ -155,9 +163,7 @@ impl MachineSurvey {
             let Some(snapshot) = self.glance(pid) else { continue };
             self.machine.opened += 1;
             let Some(verdict) = snapshot.verdict.clone() else { continue };
-            let partners = snapshot.threads.iter().filter_map(|thread| thread.waits_outside.as_ref());
-            let partners = partners.flat_map(|wait| &wait.partners).map(|partner| partner.pid);
-            self.edges.entry(pid).or_default().extend(partners.collect::<Vec<_>>());
+            snapshot.threads.iter().filter_map(|it| it.waits_outside.as_ref()).for_each(|it| self.add_edges(pid, it));
             match verdict.certainty {
                 Certainty::Certain if verdict.kind != VerdictKind::Behind => self.tell(pid, verdict),
                 _ => passing.push((pid, verdict)),
