@@ -19,14 +19,9 @@ pub fn look(args: &MachineArgs) -> Result<Machine> {
     };
     let machine = look::machine(&MachineOptions { wanted: Some(&wanted), all: args.all });
     if machine.processes == 0 && (user.is_some() || args.cgroup.is_some() || args.container.is_some()) {
-        bail!("no process is so: check --user, --cgroup or --container");
+        bail!("no process matches (check --user, --cgroup or --container)");
     }
     Ok(machine)
-}
-
-/// The screen of it.
-pub fn text(machine: &Machine, width: Option<usize>) -> String {
-    render::machine::text(machine, width)
 }
 
 /// Whether a hang is among what was found, that `fail_on` asks for.

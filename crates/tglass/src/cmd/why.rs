@@ -52,7 +52,7 @@ pub fn run(args: &WhyArgs) -> Result<ExitCode> {
         let machine = machine::look(&args.machine)?;
         match args.json {
             true => super::print_json(&machine)?,
-            false => super::print(&machine::text(&machine, super::width(args.wide)))?,
+            false => super::print(&render::machine::text(&machine, super::width(args.wide)))?,
         };
         return Ok(ExitCode::from(machine::status(&machine, args.fail_on)));
     }

@@ -266,7 +266,7 @@ impl FoundPartners {
             (OutsideKind::Child, 1) => format!("the child is {who}"),
             (OutsideKind::Child, _) => format!("its children are {who}"),
             (OutsideKind::FileLock, _) => format!("the lock is held by {who}"),
-            (_, 0) => format!("{socket}no other process has the other end, as far as that is on this machine"),
+            (_, 0) => format!("{socket}no other process of its network namespace has the other end"),
             _ => format!("{socket}the other end is open in {who}"),
         }
     }
