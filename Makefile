@@ -4,6 +4,9 @@ DESTDIR ?=
 CARGO ?= cargo
 FUZZ_SECONDS ?= 30
 SOAK_LOOKS ?= 20000
+SOAK_FAMILY_LOOKS ?= 1000
+SOAK_CIRCLES ?= 10000
+SOAK_LANGUAGE_LOOKS ?= 1000
 SOAK_ROUNDS ?= 1000
 SOAK_KILLS ?= 200
 SOAK_SECONDS ?= 60
@@ -23,6 +26,9 @@ lint:
 	scripts/lint-agent
 	@# The tool needs nothing of the library's inside, and the library's pages have no dead links.
 	$(CARGO) check -p tglass
+	@# The library compiles with what each of its users asks for, not only with all that the workspace asks for together.
+	$(CARGO) clippy -p libc_db -- -D warnings
+	$(CARGO) clippy -p threadglass --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -p threadglass --no-deps
 	@# The fuzz targets are a workspace of their own; checking them needs no fuzzer to link with.
 	CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz-lint -- -D warnings
@@ -48,6 +54,9 @@ soak:
 	$(CARGO) test --release -p tglass --test hostile_corpus --test hostile_files --test hostile_targets
 	TG_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release -p tglass --test track server -- --nocapture
 	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
+	TG_FAMILY_LOOKS=$(SOAK_FAMILY_LOOKS) $(CARGO) test --release -p tglass --test busy_families -- --nocapture
+	TG_LOOKS=$(SOAK_CIRCLES) $(CARGO) test --release -p tglass --test no_false_circle -- --nocapture --test-threads 1
+	TG_LOOKS=$(SOAK_LANGUAGE_LOOKS) $(CARGO) test --release -p tglass --test languages busy -- --nocapture
 	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject -- --nocapture a_program_that_does
 	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject_alone -- --nocapture
 	TG_ROUNDS=200 TG_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p tglass --test inject -- --nocapture killed a_real

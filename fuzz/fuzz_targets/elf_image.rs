@@ -26,9 +26,10 @@ fuzz_target!(|input: Input| {
     let Ok(mut image) = Image::load(&target, base) else { return };
     let _ = image.build_id(&target);
     let _ = image.load_symbols(&target);
-    let named: Vec<_> = SYMBOLS.iter().chain(&["", "main"]).filter_map(|name| image.address_of(name)).collect();
+    let named: Vec<_> =
+        SYMBOLS.iter().chain(&["", "main"]).filter_map(|name| image.address_of(&target, name)).collect();
     for addr in named.into_iter().chain([RemoteAddr::NULL, base, base.offset(0x1000), RemoteAddr(u64::MAX)]) {
-        if let Some(function) = image.function_at(addr) {
+        if let Some(function) = image.function_at(&target, addr) {
             assert!(function.addr <= addr);
         }
     }

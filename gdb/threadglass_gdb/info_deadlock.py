@@ -22,13 +22,14 @@ Usage: info deadlock"""
         "owner_died": "OWNER DIED",
         "cond_without_signaller": "NOBODY LEFT TO SIGNAL",
         "nobody_left": "NOBODY LEFT TO WAKE THEM",
+        "pool_starved": "STARVED POOL",
         "process_circle": "DEADLOCK OF PROCESSES",
         "holder_unknown": "HOLDER NOT KNOWN",
         "handed_over": "CONTENDED",
         "long_chain": "WAITS",
     }
     HANGS = ("deadlock", "self_deadlock", "recursive_read", "owner_exited", "owner_is_fork_parent", "process_circle")
-    UNWOKEN = ("cond_without_signaller", "nobody_left")
+    UNWOKEN = ("cond_without_signaller", "nobody_left", "pool_starved")
 
     def __init__(self):
         super().__init__("info deadlock", gdb.COMMAND_STATUS)

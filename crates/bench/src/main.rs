@@ -5,6 +5,7 @@
 //! Budgets are printed beside the figures for information: the exit status does not depend on them.
 #![forbid(unsafe_code)]
 
+mod across;
 mod against;
 mod c_library;
 mod cli;
@@ -42,6 +43,7 @@ type Bench = (&'static str, fn(&Context) -> Result<Section>);
 const BENCHES: &[Bench] = &[
     ("threads", threads::run),
     ("why", why::run),
+    ("across", across::run),
     ("stacks", stacks::run),
     ("c-library", c_library::run),
     ("cores", cores::run),

@@ -19,6 +19,7 @@ const FOR_TSAN: &str = "lock_pairs_tsan";
 /// Name and source.
 const SOURCES: &[(&str, &str)] = &[
     ("busy", include_str!("../programs/busy.c")),
+    ("crowd", include_str!("../programs/crowd.c")),
     ("deadlocked", include_str!("../programs/deadlocked.c")),
     ("forward.so", include_str!("../programs/forward.c")),
     ("lock_pairs", include_str!("../programs/lock_pairs.c")),

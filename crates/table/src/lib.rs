@@ -34,7 +34,7 @@ pub use layout::{
     CONTROLLERS, CondBody, Entry, Extra, HAS_WORD, HISTOGRAM, Header, LEASE, MutexBody, RwlockBody, RwlockMore, SITES,
     STACK_EVERY, STACK_WORDS, SemaBody, Site, SpinBody, WaitStack, bucket,
 };
-pub use library::Library;
+pub use library::{Language, Library};
 
 /// Name of the agent's exported [`Header`].
 pub const HEADER_SYMBOL: &str = "threadglass_agent";

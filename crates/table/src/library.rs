@@ -56,6 +56,43 @@ impl Library {
     }
 }
 
+/// A language whose runtime has threads, tasks or locks of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// CPython.
+    Python,
+    /// HotSpot.
+    Java,
+    /// Node.js.
+    Node,
+    /// Go.
+    Go,
+    /// .NET.
+    DotNet,
+    /// Ruby.
+    Ruby,
+    /// Erlang and Elixir.
+    Erlang,
+    /// Guile.
+    Guile,
+}
+
+impl Language {
+    /// Whose runtime the library `name`, without its directory, is. Programs may contain one under any name.
+    pub fn of(name: &str) -> Option<Self> {
+        let (stem, _) = name.split_once(".so")?;
+        let files = [
+            ("libpython", Self::Python),
+            ("libjvm", Self::Java),
+            ("libnode", Self::Node),
+            ("libcoreclr", Self::DotNet),
+            ("libruby", Self::Ruby),
+            ("libguile-", Self::Guile),
+        ];
+        files.iter().find(|(file, _)| stem.starts_with(file)).map(|(_, language)| *language)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +127,22 @@ mod tests {
             for name in names {
                 assert_eq!(Library::of(name), library, "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn names_of_languages() {
+        for (name, language) in [
+            ("libpython3.11.so.1.0", Some(Language::Python)),
+            ("libjvm.so", Some(Language::Java)),
+            ("libnode.so.115", Some(Language::Node)),
+            ("libruby-3.1.so.3.1", Some(Language::Ruby)),
+            ("libguile-3.0.so.1", Some(Language::Guile)),
+            ("libguilereadline-v-30.so", None),
+            ("libjvm", None),
+            ("libc.so.6", None),
+        ] {
+            assert_eq!(Language::of(name), language, "{name}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Compiling fixtures, once for each content and set of flags.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -63,19 +64,41 @@ impl Variant {
 #[derive(Debug)]
 pub struct Build {
     file: String,
+    /// Whether its C library is musl.
+    musl: bool,
     flags: Vec<String>,
 }
 
 impl Build {
     /// The program `fixtures/FILE`, in its usual form; the ending (`.c`, `.cc`, `.rs`) names the language.
     pub fn new(file: &str) -> Self {
-        Self { file: file.to_owned(), flags: Vec::new() }
+        Self { file: file.to_owned(), musl: false, flags: Vec::new() }
     }
 
     /// Builds it in another form.
     pub fn variant(self, variant: Variant) -> Self {
         let flags = if self.file.ends_with(".rs") { variant.rust_flags() } else { variant.flags() };
         self.flags(flags)
+    }
+
+    /// Builds a program in C with musl in place of the system's C library.
+    pub fn musl(self) -> Self {
+        Self { musl: true, ..self }
+    }
+
+    /// Lets a program of Rust use a crate that the test program which calls this is built with.
+    pub fn with_crate(self, name: &str) -> Self {
+        let exe = std::env::current_exe().expect("the test program");
+        let deps = exe.parent().expect("its directory");
+        let prefix = format!("lib{name}-");
+        let is_crate = |path: &PathBuf| {
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            file.starts_with(&prefix) && file.ends_with(".rlib")
+        };
+        let files = std::fs::read_dir(deps).expect("what is built beside it").flatten().map(|entry| entry.path());
+        let newest = files.filter(is_crate).max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok());
+        let library = format!("{name}={}", newest.expect("the crate is built").display());
+        self.flags(&["--extern", &library, "-L", &format!("dependency={}", deps.display())])
     }
 
     /// Adds compiler flags.
@@ -93,7 +116,7 @@ impl Build {
         let source = sources.join(&self.file);
         let text = read(&source);
         let mut hash = DefaultHasher::new();
-        (&text, headers(&sources), &self.flags).hash(&mut hash);
+        (&text, headers(&sources), &self.flags, self.musl).hash(&mut hash);
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let dir = output_dir();
         let path = dir.join(format!("{stem}-{:016x}", hash.finish()));
@@ -108,7 +131,11 @@ impl Build {
         let (compiler, usual, libraries): (_, &[&str], &[&str]) = match self.file.rsplit('.').next() {
             Some("rs") => ("rustc", &["-Copt-level=2", "-g", "-Dwarnings", "--edition=2024"], &[]),
             Some("cc") => ("c++", &["-std=c++20", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"], &["-ldl"]),
-            _ => ("cc", &["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"], &["-ldl"]),
+            _ => (
+                if self.musl { "musl-gcc" } else { "cc" },
+                &["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"],
+                &["-ldl"],
+            ),
         };
         let output = Command::new(compiler)
             .args(usual)
@@ -120,7 +147,11 @@ impl Build {
             .output()
             .unwrap_or_else(|error| panic!("cannot run {compiler}: {error}"));
         assert!(output.status.success(), "{} does not build:\n{}", self.file, String::from_utf8_lossy(&output.stderr));
-        std::fs::rename(&partial, &path).expect("the built fixture moves to its name");
+        // Whoever is first wins: a program that runs already keeps its name.
+        match std::fs::hard_link(&partial, &path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => panic!("no name for the built fixture: {error}"),
+            _ => std::fs::remove_file(&partial).expect("the other name of the built fixture goes"),
+        }
         path
     }
 }

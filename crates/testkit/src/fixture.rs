@@ -113,6 +113,15 @@ impl Fixture {
         self.line()
     }
 
+    /// Waits until the number of rounds, which the program tells when asked, is larger than `rounds`, and takes note of it.
+    pub fn goes_on(&mut self, rounds: &mut u64) {
+        let before = *rounds;
+        crate::eventually("the fixture itself should go on", || {
+            *rounds = self.ask("").parse().expect("a number of rounds");
+            *rounds > before
+        });
+    }
+
     /// Kills it at once; it is collected when this is dropped, so until then it is a zombie.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

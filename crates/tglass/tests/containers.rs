@@ -235,3 +235,29 @@ fn a_namespace_whose_paths_mean_something_else_here() {
     let pid = child_of(fixture.pid());
     assert_agrees(fixture.truth(), pid, View { symbols: true, inner: true });
 }
+
+/// Who is at the other end of a unix socket in a network namespace of its own.
+#[test]
+fn the_other_end_of_a_socket_in_a_container() {
+    let test = "the_other_end_of_a_socket_in_a_container";
+    if !can_unshare(test) || !testkit::can_unshare(test, &["--net"]) {
+        return;
+    }
+    for (scene, kind) in [("slow", "socket"), ("mixed", "child")] {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.arg(Build::new("outside.c").variant(Variant::Default).path()).arg(scene);
+        let fixture = Fixture::command(command);
+        let pid = child_of(fixture.pid());
+        let other = child_of(pid);
+        // Inside they know each other by other numbers.
+        assert_ne!(fixture.truth()["other"], other);
+        let mut wait = Value::Null;
+        eventually("the process at the other end should be named", || {
+            let snapshot = tool().look("why", &pid.to_string(), &[]);
+            let waits: Vec<Value> = threads(&snapshot).iter().map(|thread| thread["waits_outside"].clone()).collect();
+            wait = waits.into_iter().find(|wait| wait["kind"] == kind).unwrap_or_default();
+            wait["partners"].as_array().is_some_and(|it| it.len() == 1) && wait["partners"][0]["pid"] == other
+        });
+    }
+}

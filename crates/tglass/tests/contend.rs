@@ -119,7 +119,7 @@ fn callers_of_a_wrapper_are_told_with_their_lines() {
         let fixture = Fixture::start(&build.path(), args);
         let pid = fixture.pid().to_string();
         // Who waits first is a matter of chance.
-        any_of(10, || {
+        any_of(40, || {
             let report = tool().look("contend", &pid, &["-d", "300ms"]);
             let rows = lock(&report, "rows").ok_or_else(|| format!("no waits: {report:#}"))?;
             ensure(rows["waits"] != 0, || format!("no wait has ended: {rows:#}"))?;

@@ -87,6 +87,97 @@ fn processes_that_fill_each_others_pipes() {
     });
 }
 
+/// The pids of the circle that a look has found, and how sure it is.
+fn circle(snapshot: &Value) -> Result<(Vec<i64>, &str), String> {
+    let finding = &snapshot["findings"][0];
+    ensure(finding["kind"] == "process_circle", || finding.to_string())?;
+    let members = finding["members"].as_array().expect("members");
+    let mut pids: Vec<i64> = members.iter().filter_map(|member| member["pid"].as_i64()).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    Ok((pids, finding["certainty"].as_str().expect("a word")))
+}
+
+#[test]
+fn circles_of_locks_descriptors_and_children() {
+    for (name, certainty) in [("mixed", "likely"), ("mixed_idle", "possible"), ("client_with_lock", "likely")] {
+        scene(name, |snapshot, other| {
+            let (pids, sure) = circle(snapshot)?;
+            let own = snapshot["target"]["pid"].as_i64().expect("a pid");
+            let mut expected = [own, other];
+            expected.sort_unstable();
+            ensure(pids == expected, || format!("{pids:?}, not {expected:?}"))?;
+            ensure(sure == certainty, || sure.to_owned())
+        });
+    }
+}
+
+/// Two that read from each other do not hang as long as a third could speak.
+#[test]
+fn a_third_that_has_the_socket() {
+    scene("third", |snapshot, other| {
+        ensure(snapshot["verdict"]["kind"] == "other_process", || "another kind".to_owned())?;
+        ensure(partner(snapshot, "socket")? == other, || "another partner".to_owned())?;
+        ensure(snapshot["findings"].as_array().is_some_and(Vec::is_empty), || snapshot["findings"].to_string())
+    });
+}
+
+#[test]
+fn the_other_end_of_a_fifo() {
+    scene("fifo", |snapshot, other| ensure(partner(snapshot, "pipe")? == other, || "another partner".to_owned()));
+}
+
+/// Who holds a mutex in shared memory is shown with the stack.
+#[test]
+fn the_stack_of_a_holder_in_another_process() {
+    scene("shared", |snapshot, other| {
+        let strangers = snapshot["strangers"].as_array().expect("a list");
+        let [stranger] = strangers.as_slice() else { return Err(format!("{} strangers", strangers.len())) };
+        ensure(stranger["pid"] == other, || stranger["pid"].to_string())?;
+        let frames = stranger["thread"]["frames"].as_array().expect("frames");
+        ensure(frames.iter().any(|frame| frame["function"] == "hold_for_ever"), || format!("{frames:?}"))
+    });
+}
+
+/// Who has to act, by what is on the way.
+#[test]
+fn who_owes_an_answer() {
+    let wait = |snapshot: &Value| {
+        let wait = threads(snapshot).iter().map(|thread| thread["waits_outside"].clone()).find(|wait| !wait.is_null());
+        wait.ok_or_else(|| "no wait".to_owned())
+    };
+    scene("lost", |snapshot, other| {
+        let wait = wait(snapshot)?;
+        ensure(wait["owed_by"] == other && wait["unread"] == 0, || wait.to_string())?;
+        ensure(wait["partners"][0]["lwp"] == other, || wait.to_string())
+    });
+    scene("slow", |snapshot, other| {
+        let wait = wait(snapshot)?;
+        ensure(wait["direction"] == "output" && wait["unread"].as_u64() > Some(0), || wait.to_string())?;
+        ensure(wait["text"].as_str().is_some_and(|it| it.contains(&format!("(pid {other}) is the slow side"))), || {
+            wait.to_string()
+        })
+    });
+    scene("unaccepted", |snapshot, other| {
+        ensure(partner(snapshot, "socket")? == other, || "another partner".to_owned())?;
+        let wait = wait(snapshot)?;
+        ensure(wait["text"].as_str().is_some_and(|text| text.contains("has not been accepted")), || wait.to_string())
+    });
+}
+
+/// `threads` names who is at the other end.
+#[test]
+fn the_screen_of_threads() {
+    let fixture = Fixture::start(&Build::new("outside.c").path(), &["slow"]);
+    let other = fixture.truth()["other"].as_i64().expect("a pid");
+    eventually("the other end should be named", || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tglass"));
+        command.args(["threads", &fixture.pid().to_string(), "--wide"]);
+        let text = Answer::of(command).text();
+        text.contains("unix socket to") && text.contains(&format!("({other})"))
+    });
+}
+
 #[test]
 fn a_pipe_whose_other_end_is_its_own() {
     scene("alone", |snapshot, _| {
@@ -94,6 +185,70 @@ fn a_pipe_whose_other_end_is_its_own() {
         let wait = threads(snapshot).iter().map(|thread| &thread["waits_outside"]).find(|wait| !wait.is_null());
         ensure(wait.is_some_and(|wait| wait["partners"].as_array().is_some_and(Vec::is_empty)), || format!("{wait:?}"))
     });
+}
+
+fn says(snapshot: &Value, what: &str) -> Result<(), String> {
+    let text = snapshot["verdict"]["text"].as_str().expect("a text");
+    ensure(text.contains(what), || format!("no {what:?}"))
+}
+
+/// A file lock that the process has by another of its descriptors.
+#[test]
+fn a_file_lock_of_its_own() {
+    scene("own_lock", |snapshot, descriptor| {
+        ensure(snapshot["verdict"]["kind"] == "nobody_left", || "somebody is left".to_owned())?;
+        says(snapshot, &format!("the process itself holds the lock, by its descriptor {descriptor}"))
+    });
+}
+
+#[test]
+fn a_fifo_that_nobody_else_opens() {
+    scene("unopened", |snapshot, _| {
+        ensure(snapshot["verdict"]["kind"] == "other_process", || "another kind".to_owned())?;
+        says(snapshot, "nobody has opened the other end of the FIFO /tmp/tg-unopened-")
+    });
+}
+
+/// `splice` waits at one of two descriptors.
+#[test]
+fn bytes_that_are_moved() {
+    for name in ["move_from_empty", "move_to_full"] {
+        scene(name, |snapshot, other| {
+            ensure(snapshot["verdict"]["kind"] == "other_process", || "another kind".to_owned())?;
+            ensure(partner(snapshot, "pipe")? == other, || "another partner".to_owned())
+        });
+    }
+}
+
+#[test]
+fn a_queue_of_connections_that_is_full() {
+    for name in ["full_tcp", "full_unix"] {
+        scene(name, |snapshot, other| {
+            ensure(partner(snapshot, "socket")? == other, || "another partner".to_owned())?;
+            says(snapshot, "the queue is full: 1 connection waits to be accepted by")
+        });
+    }
+}
+
+/// It is in the state of those who wait for the disk, and does not.
+#[test]
+fn a_parent_in_vfork() {
+    scene("vfork", |snapshot, _| {
+        ensure(snapshot["verdict"]["kind"] == "other_process", || "another kind".to_owned())?;
+        partner(snapshot, "child").map(drop)
+    });
+    let fixture = Fixture::start(&Build::new("outside.c").path(), &["vfork"]);
+    let kind = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tglass"));
+        command.args(["why", "--json", "--all"]);
+        let seen = Answer::of(command).json();
+        let list = seen["processes_to_see"].as_array().expect("a list");
+        list.iter().find(|it| it["pid"] == fixture.pid()).map(|it| it["verdict"]["kind"].clone())
+    };
+    eventually("it should wait for its child", || kind().is_some());
+    // From a second on a thread that waits for the disk is worth a look.
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert_eq!(kind(), Some(Value::from("other_process")));
 }
 
 /// Who may not look into all processes does not know that nobody else has the other end.

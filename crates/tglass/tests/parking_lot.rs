@@ -10,17 +10,7 @@ const CIRCLES: [&str; 4] = ["mutexes", "rwlock", "once", "reentrant"];
 
 /// The fixture, built with the crate that this program is built with.
 fn build(flags: &[&str]) -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let deps = exe.parent().unwrap();
-    let files = std::fs::read_dir(deps).unwrap().flatten().map(|entry| entry.path());
-    let is_crate = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with("libparking_lot-") && name.ends_with(".rlib")
-    };
-    let newest = files.filter(is_crate).max_by_key(|path| path.metadata().unwrap().modified().unwrap());
-    let library = format!("parking_lot={}", newest.expect("the crate is built").display());
-    let search = format!("dependency={}", deps.display());
-    Build::new("parking_lot.rs").flags(&["--extern", &library, "-L", &search]).flags(flags).path()
+    Build::new("parking_lot.rs").with_crate("parking_lot").flags(flags).path()
 }
 
 fn check(flags: &[&str], may_miss: &[&str]) {

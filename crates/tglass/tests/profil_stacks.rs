@@ -37,7 +37,7 @@ fn code_without_unwind_tables() {
     let cases: [(&[&str], bool, &str); 3] = [
         (&["-fomit-frame-pointer"], true, "derived"),
         (&["-fomit-frame-pointer", "-gz=zlib"], true, "derived"),
-        (&["-g0", "-fno-omit-frame-pointer"], false, "inferred"),
+        (&["-g0", "-fno-omit-frame-pointer"], false, "derived"),
     ];
     for (flags, has_table, expected) in cases {
         let program = Build::new("profil_spin.c").variant(Variant::Default).flags(&NO_TABLES).flags(flags).path();

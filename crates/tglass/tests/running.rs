@@ -16,46 +16,94 @@ fn is_watched(snapshot: &Value, what: &str) -> bool {
     refused.is_none()
 }
 
+/// The way to wait, the function that waits, and what for.
+const SPINS: [(&str, &str, Option<&str>); 10] = [
+    ("word", "wait_for_word", Some("ready_word")),
+    ("flag", "wait_for_flag", Some("taken")),
+    ("lock", "wait_for_lock", Some("spinlock table_lock")),
+    ("yield", "yield", Some("ready_word")),
+    ("item", "wait_for_item", Some("queue.tail")),
+    ("turn", "wait_for_turn", Some("now_serving")),
+    ("door", "try_the_door", Some("mutex door")),
+    ("compute", "compute", None),
+    ("add_up", "add_up", None),
+    ("search", "search", None),
+];
+
 #[test]
 fn what_a_thread_spins_for() {
-    let program = Build::new("spins.c").flags(&["-O2", "-g"]).path();
-    for (way, function, what) in [
-        ("word", "wait_for_word", Some("ready_word")),
-        ("flag", "wait_for_flag", Some("taken")),
-        ("lock", "wait_for_lock", Some("spinlock table_lock")),
-        ("yield", "yield", Some("")),
-        ("compute", "compute", None),
-        ("add_up", "add_up", None),
-    ] {
-        let fixture = Fixture::start(&program, &[way]);
-        // Samples come by CPU time, of which a busy machine may give the thread little.
-        let is_over = any_of(10, || {
-            let snapshot = tool().look("why", &fixture.pid().to_string(), &[]);
-            if !is_watched(&snapshot, "what_a_thread_spins_for") {
-                return Ok(true);
+    for level in ["-O0", "-O2"] {
+        let program = Build::new("spins.c").flags(&[level, "-g"]).path();
+        for (way, function, what) in SPINS {
+            if !spins_for(&program, way, function, what) {
+                return;
             }
-            let verdict = &snapshot["verdict"];
-            ensure(verdict["kind"] == "busy", || format!("{way}: {verdict}"))?;
-            let running = threads(&snapshot).iter().find(|thread| !thread["watched"].is_null());
-            let running = running.ok_or_else(|| format!("{way}: nobody was watched"))?;
-            let frames = running["frames"].as_array().expect("frames");
-            ensure(frames.iter().any(|frame| frame["function"] == function), || format!("{way}: {frames:?}"))?;
-            let spins = &running["watched"]["spins"];
-            match what {
-                None => assert!(spins.is_null(), "{way}: {spins}"),
-                Some("") => ensure(spins["yields"] == true, || format!("{way}: {running}"))?,
-                Some(name) => ensure(spins["name"].as_str().is_some_and(|it| it.starts_with(name)), || {
-                    format!("{way}: {running}")
-                })?,
-            }
-            let text = verdict["text"].as_str().expect("a text");
-            assert!(text.contains(function), "{text}");
-            Ok(false)
-        });
-        if is_over {
-            return;
         }
     }
+}
+
+/// Threads that sleep again and again until a word changes, and others that sleep again and again.
+#[test]
+fn what_a_thread_polls() {
+    let ways = [
+        ("poll_word", Some("ready_word")),
+        ("poll_door", Some("mutex door")),
+        ("tick", None),
+        ("work_and_sleep", None),
+    ];
+    for level in ["-O0", "-O2"] {
+        let program = Build::new("spins.c").flags(&[level, "-g"]).path();
+        for (way, what) in ways {
+            let fixture = Fixture::start(&program, &[way]);
+            // It may be awake each time it is looked at.
+            any_of(10, || {
+                let snapshot = tool().look("why", &fixture.pid().to_string(), &[]);
+                let mut polls =
+                    threads(&snapshot).iter().map(|thread| &thread["polls"]).filter(|polls| !polls.is_null());
+                let found = polls.next();
+                let is_right = found.is_some_and(|polls| polls["name"].as_str() == what && polls["sleeps"] == true);
+                ensure(if what.is_some() { is_right } else { found.is_none() }, || {
+                    format!("{way} {level}: {found:?}")
+                })?;
+                if way == "poll_door" {
+                    let held_by = &found.expect("a poll")["held_by"];
+                    ensure(held_by.as_i64() == Some(fixture.pid().into()), || format!("{way} {level}: {held_by}"))?;
+                    ensure(snapshot["verdict"]["kind"] == "behind", || snapshot["verdict"].to_string())?;
+                }
+                Ok(())
+            });
+        }
+    }
+}
+
+/// Checks one way; false if threads cannot be sampled here.
+fn spins_for(program: &std::path::Path, way: &str, function: &str, what: Option<&str>) -> bool {
+    let fixture = Fixture::start(program, &[way]);
+    // Samples come by CPU time, of which a busy machine may give the thread little.
+    any_of(10, || {
+        let snapshot = tool().look("why", &fixture.pid().to_string(), &[]);
+        if !is_watched(&snapshot, "what_a_thread_spins_for") {
+            return Ok(false);
+        }
+        let verdict = &snapshot["verdict"];
+        ensure(verdict["kind"] == "busy", || format!("{way}: {verdict}"))?;
+        let running = threads(&snapshot).iter().find(|thread| !thread["watched"].is_null());
+        let running = running.ok_or_else(|| format!("{way}: nobody was watched"))?;
+        let frames = running["frames"].as_array().expect("frames");
+        ensure(frames.iter().any(|frame| frame["function"] == function), || format!("{way}: {frames:?}"))?;
+        let spins = &running["watched"]["spins"];
+        match what {
+            None => assert!(spins.is_null(), "{way}: {spins}"),
+            Some(name) => {
+                ensure(spins["name"] == name, || format!("{way}: {running}"))?;
+                let yields = matches!(way, "yield" | "door");
+                assert_eq!(spins["yields"], yields, "{way}: {spins}");
+            }
+        }
+        let text = verdict["text"].as_str().expect("a text");
+        assert!(text.contains(function), "{text}");
+        Ok(true)
+    })
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn built(file: &str) -> std::path::PathBuf {
 
 /// What differs from run to run, or from machine to machine, and what stands for it. Runs of blanks are one, because the
 /// width of a column depends on the numbers in it.
-const FILTERS: [(&str, &str); 20] = [
+const FILTERS: [(&str, &str); 21] = [
     // Which frames there are inside the C library depends on its build and on its debug information.
     (r"(?m)^.*\((libc\.so\.6|libpthread[^)]*|ld-linux[^)]*)\).*\n", ""),
     (r"(?m)^.*(__GI_|__libc_|__pthread_)\S* \[inlined\].*\n", ""),
@@ -44,9 +44,10 @@ const FILTERS: [(&str, &str); 20] = [
     (r"\b(pipe|socket):\[\d+\]", "$1:[INODE]"),
     // The test has the other end.
     (r"open in screens-\S+ \(pid \d+\), which has \d+ threads", "open in TEST (pid PID)"),
+    (r"pipe to screens-\S+ \(\d+\)", "pipe to TEST (PID)"),
     // Those that the test itself inherited are the fixture's too.
     (r"\bdescriptor \d+", "descriptor N"),
-    (r"\(in (all \d+|\d+ of \d+) looks\)", "(in N looks)"),
+    (r"\(in (both|all \d+|\d+ of \d+) looks\)", "(in N looks)"),
     (r"[ ]{2,}", "  "),
 ];
 

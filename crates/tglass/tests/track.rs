@@ -124,19 +124,21 @@ fn numbers_read_while_they_change_were_true() {
     let (mut least, mut lives, mut grown) = (0, 0, 0);
     eventually("500 lives and 200 numbers that have grown should be seen", || {
         let agent = Agent::at(&target, agent, true).expect("the agent");
-        let mut objects = agent.objects(&target);
-        objects.retain(|object| object.address == eternal || object.address == mortal);
-        objects.extend([eternal, mortal].iter().filter_map(|address| agent.object(&target, *address)));
-        for object in objects {
-            let count = lock(&object);
-            if object.address == mortal {
-                let most = if object.generation() % 2 == 0 { 100 } else { 30 };
-                assert!(count <= most, "{count} acquisitions in a life of {most}");
-                lives += 1;
-            } else {
-                assert!(count >= least, "{count} after {least}");
-                grown += u32::from(count > least);
-                least = count;
+        for _ in 0..20 {
+            let mut objects = agent.objects(&target);
+            objects.retain(|object| object.address == eternal || object.address == mortal);
+            objects.extend([eternal, mortal].iter().filter_map(|address| agent.object(&target, *address)));
+            for object in objects {
+                let count = lock(&object);
+                if object.address == mortal {
+                    let most = if object.generation() % 2 == 0 { 10_000 } else { 3_000 };
+                    assert!(count <= most, "{count} acquisitions in a life of {most}");
+                    lives += 1;
+                } else {
+                    assert!(count >= least, "{count} after {least}");
+                    grown += u32::from(count > least);
+                    least = count;
+                }
             }
         }
         lives >= 500 && grown >= 200

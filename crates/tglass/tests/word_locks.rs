@@ -15,9 +15,13 @@ fn library(test: &str, name: &str, package: &str) -> Option<PathBuf> {
 
 /// Checks a build of the fixture: running, and as a core.
 fn check(test: &str, flags: &[&str], variant: Variant) {
+    check_modes(test, flags, variant, &["circle", "locks"]);
+}
+
+fn check_modes(test: &str, flags: &[&str], variant: Variant, modes: &[&str]) {
     let tool = Tool::new(env!("CARGO_BIN_EXE_tglass"));
     let program = Build::new("word_locks.cc").flags(flags).variant(variant).path();
-    for mode in ["circle", "locks"] {
+    for mode in modes {
         let fixture = Fixture::start(&program, &[mode]).settled();
         let faults = lock_faults(&tool, &fixture.pid().to_string(), fixture.truth(), false);
         assert!(faults.is_empty(), "{test} {variant:?} {mode}: {faults:#?}");
@@ -56,6 +60,20 @@ fn openmp() {
     for variant in [Variant::Default, Variant::Stripped] {
         check("openmp", &["-DGOMP", "-fopenmp"], variant);
     }
+}
+
+/// Critical sections with names; one without a name shares its lock with all others, so it is in the circle only.
+#[test]
+fn critical_sections() {
+    for variant in [Variant::Default, Variant::Stripped] {
+        check("critical_sections", &["-DCRITICAL", "-fopenmp"], variant);
+        check_modes("critical_sections", &["-DUNNAMED", "-fopenmp"], variant, &["circle"]);
+    }
+}
+
+#[test]
+fn tbb() {
+    check_with("tbb", "-DTBB", "libtbb.so", "libtbb-dev");
 }
 
 /// A lock that the program has made itself: the word is the lock, if the thread goes on to take it.

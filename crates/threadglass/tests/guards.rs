@@ -164,6 +164,14 @@ fn c() {
     }
 }
 
+/// What only the way to where a thread stands tells.
+#[test]
+fn taken_on_the_way() {
+    for flags in [&["-O0"][..], &["-O1"], &["-O2"], &["-O2", "-fno-pie", "-no-pie", "-s"], &["-O3", "-s"]] {
+        check("guard_taken.c", flags, &[]);
+    }
+}
+
 #[test]
 fn cxx() {
     for flags in [&["-O0"][..], &["-O2"], &["-O2", "-fno-pie", "-no-pie", "-s"], &["-O3", "-fno-exceptions"]] {

@@ -328,9 +328,9 @@ fn load_image(bytes: Vec<u8>, base: u64) {
     let _ = image.build_id(&target);
     let _ = image.load_symbols(&target);
     for at in [0, base, base.wrapping_add(0x123), u64::MAX] {
-        let _ = image.function_at(RemoteAddr(at));
+        let _ = image.function_at(&target, RemoteAddr(at));
     }
-    let _ = image.address_of("work");
+    let _ = image.address_of(&target, "work");
 }
 
 /// A shared object of 1 KiB with one symbol, `work`, at 0x123.
@@ -362,8 +362,8 @@ fn the_small_image_is_read() {
     target.map(RemoteAddr(0x7000), small_image());
     let mut image = Image::load(&target, RemoteAddr(0x7000)).unwrap();
     image.load_symbols(&target).unwrap();
-    assert_eq!(image.address_of("work"), Some(RemoteAddr(0x7123)));
-    let name = |at: u64| image.function_at(RemoteAddr(at)).map(|symbol| symbol.name);
+    assert_eq!(image.address_of(&target, "work"), Some(RemoteAddr(0x7123)));
+    let name = |at: u64| image.function_at(&target, RemoteAddr(at)).map(|symbol| symbol.name);
     assert_eq!((name(0x7123), name(0x7127)), (Some("work".to_owned()), Some("work".to_owned())));
     assert_eq!((name(0x7122), name(0x7128)), (None, None));
     assert_eq!(image.build_id(&target), Some(vec![1, 2, 3, 4]));

@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Instant;
 use threadglass::act;
-use threadglass::look::{Look, Names, Scope};
+use threadglass::look::{Look, Names, Scope, add_other_ends};
 use threadglass::target::Live;
 
 pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
@@ -20,6 +20,7 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     let all = snapshot.threads.len();
     let filter = args.filter();
     snapshot.threads.retain(|thread| filter.matches(thread));
+    add_other_ends(&*target, &mut snapshot);
     if args.stop {
         let pid = which.process("--stop")?;
         act::add_stacks_stopping(&Live::open(pid)?.with_limits(target.limits()), &mut snapshot);

@@ -22,6 +22,9 @@ pub fn label(object: &SyncObject) -> String {
         return format!("the end of {}", object.name.as_deref().map(safe).or(thread).as_deref().unwrap_or("a thread"));
     }
     match &object.name {
+        // A name that says itself what it is.
+        Some(name) if name.starts_with("the ") => format!("{} at {}", safe(name), object.address),
+        _ if object.is_known_by_noun() => what(object),
         Some(name) => format!("{} {} at {}", what(object), safe(name), object.address),
         None => format!("{} at {}", what(object), object.address),
     }
@@ -29,6 +32,9 @@ pub fn label(object: &SyncObject) -> String {
 
 /// The kind, with whose it is where that is not plain.
 pub fn what(object: &SyncObject) -> String {
+    if let Some(noun) = object.noun() {
+        return noun.to_owned();
+    }
     match whose(object.family) {
         Some(whose) => format!("{whose} {}", object.kind.word()),
         None => object.kind.word().to_owned(),
@@ -38,8 +44,8 @@ pub fn what(object: &SyncObject) -> String {
 /// Whose a lock is, where that is not plain.
 pub fn whose(family: Family) -> Option<&'static str> {
     Some(match family {
-        Family::Pthread | Family::Other => return None,
-        Family::Libc => "libc",
+        Family::Pthread | Family::Musl | Family::Other => return None,
+        Family::Libc | Family::MuslInside => "libc",
         Family::RustStd => "Rust",
         Family::ParkingLot => "parking_lot",
         Family::Cxx => "C++",
@@ -47,6 +53,11 @@ pub fn whose(family: Family) -> Option<&'static str> {
         Family::Gomp => "OpenMP",
         Family::Qt => "Qt",
         Family::Absl => "absl",
+        Family::Tbb => "TBB",
+        Family::Python | Family::Gil => "Python",
+        Family::Java => "Java",
+        Family::JavaScript => "JavaScript",
+        Family::Runtime => "runtime",
     })
 }
 
@@ -59,6 +70,9 @@ pub fn waits_for(waits: &WaitsFor, object: Option<&SyncObject>) -> String {
         None => "for ",
     };
     let object = object.map_or_else(|| format!("{} at {}", waits.kind.word(), waits.address), label);
+    if let Some(how) = waits.how {
+        return format!("{since}{how}: {object}");
+    }
     let timed = if waits.timed { " (with a time limit)" } else { "" };
     let inferred = if waits.evidence == Evidence::Inferred { " (inferred)" } else { "" };
     format!("{since}{side}{object}{timed}{inferred}")

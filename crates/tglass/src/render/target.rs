@@ -55,6 +55,7 @@ fn libc(target: &TargetInfo) -> String {
     match &target.libc {
         Libc::Glibc { version: Some(version), .. } => format!("glibc {}", safe(version)),
         Libc::Glibc { version: None, .. } => "glibc without symbols".to_owned(),
+        Libc::Musl => "musl".to_owned(),
         Libc::Other { name: Some(name) } => name.clone(),
         Libc::Other { name: None } => "no glibc".to_owned(),
         Libc::Unread => "memory not readable".to_owned(),

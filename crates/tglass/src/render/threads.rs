@@ -3,7 +3,10 @@
 use super::table::{Cell, Table};
 use super::{BAD, DIM, FAIR, GOOD, fit, gaps, safe};
 use std::time::Duration;
-use threadglass::model::{Descriptor, Side, Snapshot, SyncKind, Syscall, Thread, ThreadState, WaitsFor};
+use threadglass::model::{
+    Descriptor, Direction, OutsideKind, OutsideWait, Partner, Side, Snapshot, SyncKind, Syscall, Thread, ThreadState,
+    WaitsFor,
+};
 
 /// Descriptors of one call that are listed.
 const DESCRIPTORS: usize = 8;
@@ -64,9 +67,42 @@ fn row(thread: &Thread) -> Vec<Cell> {
         state(thread),
         or_dash(thread.priority.map(|priority| priority.to_string())),
         or_dash(thread.cpu.map(|cpu| seconds(cpu.user_ms + cpu.system_ms))),
-        or_dash(thread.waits_for.as_ref().map(waits_for).or_else(|| thread.syscall.as_ref().map(call))),
+        or_dash(waits(thread)),
         or_dash(start),
     ]
+}
+
+/// What a thread waits for: a lock, who is at the other end of a descriptor, or the call that it is in.
+fn waits(thread: &Thread) -> Option<String> {
+    let outside = || Some(other_end(thread.syscall.as_ref()?, thread.waits_outside.as_deref()?));
+    thread.waits_for.as_ref().map(waits_for).or_else(|| outside()?).or_else(|| thread.syscall.as_ref().map(call))
+}
+
+/// `read 5: unix socket to mysqld (4711)`; `None` where nobody is known to be at the other end.
+fn other_end(call: &Syscall, wait: &OutsideWait) -> Option<String> {
+    let who = |partner: &Partner| format!("{} ({})", safe(partner.name.as_deref().unwrap_or("process")), partner.pid);
+    let first = wait.partners.first().map(who);
+    let more = if wait.partners.len() > 1 { format!(" and {} more", wait.partners.len() - 1) } else { String::new() };
+    let number = call.descriptors.first().map(|one| format!(" {}", one.number)).unwrap_or_default();
+    let what = match wait.kind {
+        OutsideKind::Socket => safe(wait.what.as_deref().unwrap_or("socket")),
+        OutsideKind::Pipe => {
+            format!("{} pipe", if wait.direction == Some(Direction::Output) { "full" } else { "empty" })
+        }
+        OutsideKind::FileLock => format!("lock of {}", safe(wait.what.as_deref().unwrap_or("a file"))),
+        OutsideKind::Child => return first.map(|first| format!("{}: child {first}{more}", call.name)),
+        OutsideKind::EventLoop => {
+            let watched = wait.watched.filter(|watched| *watched > 1)?;
+            return Some(format!("{}{number}: event loop of {watched} descriptors", call.name));
+        }
+        OutsideKind::Disk => {
+            let function = wait.wait_channel.as_deref().map(|name| format!(" ({})", safe(name))).unwrap_or_default();
+            return Some(format!("{}{number}: disk{function}", call.name));
+        }
+        _ => return None,
+    };
+    let joint = if wait.kind == OutsideKind::FileLock { ", held by" } else { " to" };
+    first.map(|first| format!("{}{number}: {what}{joint} {first}{more}", call.name))
 }
 
 /// Whether a thread is stopped while its state says what it did before that.
@@ -109,7 +145,10 @@ fn waits_for(waits: &WaitsFor) -> String {
         (true, _) | (_, SyncKind::Join) => String::new(),
         _ => format!(", held by {}{more}", held_by.join(", ")),
     };
-    format!("{side}{} {name}{held_by}", waits.kind.word())
+    match name.starts_with("the ") {
+        true => format!("{side}{name}{held_by}"),
+        false => format!("{side}{} {name}{held_by}", waits.kind.word()),
+    }
 }
 
 fn seconds(ms: u64) -> String {

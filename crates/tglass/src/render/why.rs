@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use threadglass::look::library_of;
 use threadglass::model::{
-    Certainty, Finding, FindingKind, Frame, Snapshot, SyncKind, SyncObject, Thread, Verdict, VerdictKind, WaitGroup,
+    Certainty, Finding, FindingKind, Frame, Snapshot, Stranger, SyncKind, SyncObject, Thread, Verdict, VerdictKind,
+    WaitGroup,
 };
 use threadglass::{Lwp, RemoteAddr};
 
@@ -37,9 +38,11 @@ pub fn text(snapshot: &Snapshot, took: Duration, settable: Option<RemoteAddr>, w
     for finding in &hangs {
         out += &screen.hang(finding);
     }
+    out += &screen.stop_beside(&hangs);
     out += &screen.others(&hangs);
     out += &screen.roots();
     out += &screen.groups();
+    out += &screen.strangers(&hangs);
     out += &screen.next(&hangs);
     fit::wrapped(out + &gaps::text(&snapshot.gaps), width)
 }
@@ -54,6 +57,7 @@ fn heading(kind: FindingKind) -> &'static str {
         FindingKind::OwnerDied => "OWNER DIED",
         FindingKind::CondWithoutSignaller => "NOBODY LEFT TO SIGNAL",
         FindingKind::NobodyLeft => "NOBODY LEFT TO WAKE THEM",
+        FindingKind::PoolStarved => "STARVED POOL",
         FindingKind::ProcessCircle => "DEADLOCK OF PROCESSES",
         FindingKind::LongChain => "WAITS",
         FindingKind::HolderUnknown => "HOLDER NOT KNOWN",
@@ -93,6 +97,11 @@ impl Screen<'_> {
         self.objects.get(&address).copied()
     }
 
+    /// Whether an object is the end of a thread, which is no lock.
+    fn is_join(&self, address: RemoteAddr) -> bool {
+        self.object(address).is_some_and(|object| object.kind == SyncKind::Join)
+    }
+
     /// The answer. A hang says it by its own heading, unless something else comes first.
     fn verdict(&self, hangs: &[&Finding]) -> String {
         let Some(verdict) = &self.snapshot.verdict else { return String::new() };
@@ -105,8 +114,22 @@ impl Screen<'_> {
             Certainty::Certain => String::new(),
             certainty => format!("  {}", paint(style, certainty.word())),
         };
-        let way_out = verdict.way_out.as_ref().map(|way| format!("  {} {}\n", paint(DIM, "way out:"), safe(way)));
-        format!("{}  {}.{certainty}\n{}\n", paint(style.bold(), word), safe(&verdict.text), way_out.unwrap_or_default())
+        format!("{}  {}.{certainty}\n{}\n", paint(style.bold(), word), safe(&verdict.text), way_out(verdict))
+    }
+
+    /// Who stopped the threads of a hang: the end of the verdict, which is not on the screen then.
+    fn stop_beside(&self, hangs: &[&Finding]) -> String {
+        let stop = self.snapshot.threads.iter().find_map(|thread| thread.stop.as_ref());
+        let Some((stop, verdict)) = stop.zip(self.snapshot.verdict.as_ref()).filter(|_| !hangs.is_empty()) else {
+            return String::new();
+        };
+        if verdict.kind == VerdictKind::Stopped {
+            return String::new();
+        }
+        let Some(at) = verdict.text.find(&stop.text()) else { return String::new() };
+        let begin = verdict.text[..at].rfind("; ").map_or(0, |at| at + "; ".len());
+        let (word, style) = headword(VerdictKind::Stopped);
+        format!("{}  {}.\n{}\n", paint(style.bold(), word), safe(&verdict.text[begin..]), way_out(verdict))
     }
 
     /// What is wrong beside hangs, and not said by the first line.
@@ -204,8 +227,14 @@ impl Screen<'_> {
         let number = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
         let about = match finding.kind {
             // There are two of them at least.
-            FindingKind::ProcessCircle => format!("{} processes", finding.members.len()),
-            _ => format!("{}, {}", number(finding.threads.len(), "thread"), number(finding.objects.len(), "lock")),
+            FindingKind::ProcessCircle => {
+                let pids: BTreeSet<_> = finding.members.iter().map(|member| member.pid).collect();
+                format!("{} processes", pids.len())
+            }
+            _ => match finding.objects.iter().filter(|address| !self.is_join(**address)).count() {
+                0 => number(finding.threads.len(), "thread"),
+                locks => format!("{}, {}", number(finding.threads.len(), "thread"), number(locks, "lock")),
+            },
         };
         let behind = match finding.behind.len() {
             0 => String::new(),
@@ -233,7 +262,10 @@ impl Screen<'_> {
 
     /// One thread: what it wants, what it holds, and where it is.
     fn member(&self, lwp: Lwp) -> String {
-        let Some(thread) = self.thread(lwp) else { return format!("  thread {lwp}\n\n") };
+        let Some(thread) = self.thread(lwp) else {
+            let stranger = self.snapshot.strangers.iter().find(|stranger| stranger.thread.lwp == Some(lwp));
+            return stranger.map_or_else(|| format!("  thread {lwp}\n\n"), |stranger| self.stranger(stranger));
+        };
         let mut out = format!("  {}\n", paint(BOLD, &thread_name(thread)));
         if let Some(waits) = &thread.waits_for {
             let object = self.object(waits.address);
@@ -253,6 +285,23 @@ impl Screen<'_> {
         out += &frames(&thread.frames, self.width);
         out.push('\n');
         out
+    }
+
+    /// A thread of another process, and where it is.
+    fn stranger(&self, stranger: &Stranger) -> String {
+        let process = safe(stranger.process.as_deref().unwrap_or("process"));
+        let name = format!("{}, of {process} ({})", thread_name(&stranger.thread), stranger.pid);
+        format!("  {}\n{}\n", paint(BOLD, &name), frames(&stranger.thread.frames, self.width))
+    }
+
+    /// The threads of other processes that waits lead to, but for those that were shown.
+    fn strangers(&self, hangs: &[&Finding]) -> String {
+        let is_shown = |stranger: &&Stranger| {
+            hangs.iter().any(|finding| stranger.thread.lwp.is_some_and(|lwp| finding.threads.contains(&lwp)))
+        };
+        let others = self.snapshot.strangers.iter().filter(|stranger| !is_shown(stranger));
+        let out: String = others.map(|stranger| self.stranger(stranger)).collect();
+        if out.is_empty() { out } else { format!("{}\n{out}", paint(DIM, "in other processes:")) }
     }
 
     /// Who queues behind, by what they wait for.
@@ -303,8 +352,18 @@ impl Screen<'_> {
             line("all stacks", format!("tglass threads {target} --stacks"));
             line("all locks", format!("tglass locks {target}"));
         }
+        for runtime in &self.snapshot.runtimes {
+            let Some(tool) = &runtime.tool else { continue };
+            let effect = runtime.effect.as_ref().map_or_else(String::new, |effect| format!("   ({})", safe(effect)));
+            line(&safe(&runtime.name), format!("{}{effect}", safe(tool)));
+        }
         out
     }
+}
+
+fn way_out(verdict: &Verdict) -> String {
+    let line = |way: &String| format!("  {} {}\n", paint(DIM, "way out:"), safe(way));
+    verdict.way_out.as_ref().map(line).unwrap_or_default()
 }
 
 /// `.. and 3 more threads`, of those that are beyond the limit.

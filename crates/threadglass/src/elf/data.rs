@@ -1,13 +1,46 @@
 //! Data symbols: names for variables of an object that has no debug information.
 
-use super::object_file::{ObjectFile, RawSymbol, Section};
-use super::{FileSymbols, Symbol, plainness};
+use super::object_file::{ObjectFile, RawSymbol, Section, SymbolTable, symbols};
+use super::{FileSymbols, Symbol, name_at, plainness};
 use crate::RemoteAddr;
 use crate::limits::{Limits, Share};
+use std::borrow::Cow;
 use std::fs::File;
+use std::sync::{Arc, OnceLock};
 
 /// How many symbols that begin before an address are tried: one may lie in another, but not many.
 const MAX_TRIES: usize = 64;
+/// Symbols between two looks at the clock.
+const STEP: usize = 1 << 12;
+
+/// The variables of an object's symbol tables, by link-time address. A table is read when it is first asked for, and of
+/// its names only those that are wanted.
+#[derive(Default)]
+pub struct DataSymbols {
+    full: OnceLock<Variables>,
+    /// For what the full table lacks.
+    dynamic: OnceLock<Variables>,
+    file: Option<Arc<FileSymbols>>,
+}
+
+/// The variables of one table.
+#[derive(Default)]
+struct Variables {
+    /// By address.
+    entries: Vec<VariableEntry>,
+    names: VariableNames,
+    share: Option<Share>,
+}
+
+#[derive(Default)]
+enum VariableNames {
+    #[default]
+    None,
+    /// Those of a file.
+    File(Arc<FileSymbols>, SymbolTable),
+    /// Copies, each with a zero behind it.
+    Copied(Vec<u8>),
+}
 
 /// One variable of an object.
 #[derive(Clone, Copy, Debug)]
@@ -20,108 +53,146 @@ struct VariableEntry {
     writable: bool,
 }
 
-/// The variables of an object's symbol tables, by link-time address.
-#[derive(Debug, Default)]
-pub struct DataSymbols {
-    strings: Vec<u8>,
-    /// By address.
-    entries: Vec<VariableEntry>,
-    share: Option<Share>,
-}
-
 impl DataSymbols {
-    /// Reads the tables of `file`, the full one and the dynamic one, on the budget `limits`.
+    /// The tables of `file`, on the budget `limits`.
     pub fn read(file: &File, limits: &Limits) -> Self {
-        let mut found = Self { share: limits.share(0), ..Self::default() };
-        let symbols = FileSymbols::new(file, limits);
-        let Some(object) = &symbols.object else { return found };
-        let writable: Vec<bool> = object.sections.iter().map(|section| is_writable(object, section)).collect();
-        symbols.visit_named(RawSymbol::is_data, |symbol, name| {
-            let writable = writable.get(usize::from(symbol.section)).copied().unwrap_or(false);
-            let has_room = found.push(name, symbol.value, symbol.size, writable);
-            if !has_room {
-                object.leave_out("variables", "there are too many of them");
-            }
-            has_room
-        });
-        found.sort();
-        found
+        Self::of(&Arc::new(FileSymbols::new(file, limits)))
+    }
+
+    /// The variables among the symbols of a file.
+    pub(crate) fn of(file: &Arc<FileSymbols>) -> Self {
+        Self { file: Some(file.clone()), ..Self::default() }
     }
 
     /// Makes a table of `(name, address, size)`; all of them count as writable.
     pub fn from_symbols<'a>(symbols: impl Iterator<Item = (&'a [u8], u64, u64)>, limits: &Limits) -> Self {
-        let mut table = Self { share: limits.share(0), ..Self::default() };
+        let mut table = Variables { share: limits.share(0), ..Variables::default() };
+        let mut strings = Vec::new();
         for (name, start, size) in symbols {
-            if !table.push(name, start, size, true) {
+            let room = name.len() + 1;
+            let Ok(at) = u32::try_from(strings.len()) else { break };
+            strings.extend_from_slice(name);
+            strings.push(0);
+            if !table.push(VariableEntry { start, size, name: at, writable: true }, room) {
                 limits.leave_out("variables of an object without a file", "there are too many of them");
                 break;
             }
         }
+        table.names = VariableNames::Copied(strings);
         table.sort();
-        table
+        Self { full: OnceLock::from(table), ..Self::default() }
     }
 
-    /// Adds one; `false` when there is no room for it.
-    fn push(&mut self, name: &[u8], start: u64, size: u64, writable: bool) -> bool {
-        // The full table has the version behind the name.
-        let name = name.split(|byte| *byte == b'@').next().unwrap_or_default();
-        if name.is_empty() || start == 0 {
-            return true;
-        }
-        let bytes = name.len() + 1 + size_of::<VariableEntry>();
-        let Ok(at) = u32::try_from(self.strings.len()) else { return false };
-        if !self.share.as_mut().is_some_and(|share| share.grow(bytes as u64)) {
-            return false;
-        }
-        self.strings.extend_from_slice(name);
-        self.strings.push(0);
-        self.entries.push(VariableEntry { start, size, name: at, writable });
-        true
+    fn full(&self) -> &Variables {
+        self.full.get_or_init(|| Variables::read(self.file.as_ref(), SymbolTable::Full))
     }
 
-    /// Orders by address; of several at one address the plainest name is last, where it is found first.
-    fn sort(&mut self) {
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.sort_by(|a, b| {
-            let order = (a.start, a.size).cmp(&(b.start, b.size));
-            order.then_with(|| plainness(self.name(b)).cmp(&plainness(self.name(a))))
-        });
-        self.entries = entries;
-    }
-
-    fn name(&self, entry: &VariableEntry) -> &[u8] {
-        let rest = self.strings.get(entry.name as usize..).unwrap_or_default();
-        rest.split(|byte| *byte == 0).next().unwrap_or_default()
-    }
-
-    fn symbol(&self, entry: &VariableEntry) -> Symbol {
-        let name = String::from_utf8_lossy(self.name(entry)).into_owned();
-        Symbol { name, addr: RemoteAddr(entry.start), size: entry.size }
+    fn dynamic(&self) -> &Variables {
+        self.dynamic.get_or_init(|| Variables::read(self.file.as_ref(), SymbolTable::Dynamic))
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.full().entries.is_empty() && self.dynamic().entries.is_empty()
     }
 
     /// The innermost variable that holds `addr`.
     pub fn at(&self, addr: u64) -> Option<Symbol> {
-        let end = self.entries.partition_point(|entry| entry.start <= addr);
-        let before = self.entries[..end].iter().rev().take(MAX_TRIES);
-        before.filter(|entry| super::holds(entry.start, entry.size, addr)).map(|entry| self.symbol(entry)).next()
+        self.full().at(addr).or_else(|| self.dynamic().at(addr))
     }
 
     /// All variables of one of `sizes` that the program may write to; one for each address.
     pub fn of_size(&self, sizes: &[u64]) -> Vec<Symbol> {
         let mut found: Vec<Symbol> = Vec::new();
-        for entry in self.entries.iter().rev().filter(|entry| entry.writable && sizes.contains(&entry.size)) {
-            if found.last().is_none_or(|last| last.addr.0 != entry.start) {
-                found.push(self.symbol(entry));
-            }
+        for table in [self.full(), self.dynamic()] {
+            table.add_of_size(sizes, &mut found);
         }
-        found.reverse();
+        found.sort_by_key(|symbol| symbol.addr);
+        found.dedup_by_key(|symbol| symbol.addr);
         found
     }
+}
+
+impl Variables {
+    fn read(file: Option<&Arc<FileSymbols>>, table: SymbolTable) -> Self {
+        let Some(file) = file else { return Self::default() };
+        let (Some(held), Some(object)) = (file.held(table), &file.object) else { return Self::default() };
+        let names = VariableNames::File(file.clone(), table);
+        let mut found = Self { entries: Vec::new(), names, share: file.limits.share(0) };
+        let writable: Vec<bool> = object.sections.iter().map(|section| is_writable(object, section)).collect();
+        for (number, symbol) in symbols(held).enumerate() {
+            if number.is_multiple_of(STEP) && file.limits.is_over() {
+                break;
+            }
+            let RawSymbol { value: start, size, name, section, .. } = symbol;
+            let writable = || writable.get(usize::from(section)).copied().unwrap_or(false);
+            if symbol.is_data() && !found.push(VariableEntry { start, size, name, writable: writable() }, 0) {
+                object.leave_out("variables", "there are too many of them");
+                break;
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// Adds one, whose name takes `room` bytes of ours; `false` when there is no room for it.
+    fn push(&mut self, entry: VariableEntry, room: usize) -> bool {
+        if entry.start == 0 {
+            return true;
+        }
+        let bytes = room + size_of::<VariableEntry>();
+        let has_room = self.share.as_mut().is_some_and(|share| share.grow(bytes as u64));
+        self.entries.extend(has_room.then_some(entry));
+        has_room
+    }
+
+    fn sort(&mut self) {
+        self.entries.sort_unstable_by_key(|entry| (entry.start, entry.size));
+    }
+
+    fn name(&self, entry: &VariableEntry) -> Option<Cow<'_, [u8]>> {
+        let name = match &self.names {
+            VariableNames::None => None,
+            VariableNames::File(file, table) => file.object.as_ref()?.name(*table, entry.name).map(Cow::Owned),
+            VariableNames::Copied(strings) => name_at(strings, entry.name).map(Cow::Borrowed),
+        };
+        name.filter(|name| !base_name(name).is_empty())
+    }
+
+    /// The innermost variable that holds `addr`; of several names, the plainest.
+    fn at(&self, addr: u64) -> Option<Symbol> {
+        let end = self.entries.partition_point(|entry| entry.start <= addr);
+        let before = self.entries[..end].iter().rev().take(MAX_TRIES);
+        let mut holding = before.filter(|entry| super::holds(entry.start, entry.size, addr)).peekable();
+        let first = **holding.peek()?;
+        self.plainest(holding.take_while(|entry| (entry.start, entry.size) == (first.start, first.size)))
+    }
+
+    /// The one of `entries`, which are all the same variable, with the plainest name.
+    fn plainest<'e>(&self, entries: impl Iterator<Item = &'e VariableEntry>) -> Option<Symbol> {
+        let named = entries.filter_map(|entry| Some((entry, self.name(entry)?)));
+        let best = named.min_by(|(_, a), (_, b)| plainness(base_name(a)).cmp(&plainness(base_name(b))));
+        best.map(|(entry, name)| Symbol {
+            name: String::from_utf8_lossy(base_name(&name)).into_owned(),
+            addr: RemoteAddr(entry.start),
+            size: entry.size,
+        })
+    }
+
+    fn add_of_size(&self, sizes: &[u64], found: &mut Vec<Symbol>) {
+        let fitting: Vec<&VariableEntry> =
+            self.entries.iter().filter(|entry| entry.writable && sizes.contains(&entry.size)).collect();
+        for alike in fitting.chunk_by(|a, b| a.start == b.start) {
+            let size = alike.last().map(|entry| entry.size);
+            let largest = alike.iter().copied().filter(|entry| Some(entry.size) == size);
+            found.extend(self.plainest(largest.take(MAX_TRIES)));
+        }
+    }
+}
+
+/// The full table has the version behind the name.
+fn base_name(name: &[u8]) -> &[u8] {
+    name.split(|byte| *byte == b'@').next().unwrap_or_default()
 }
 
 /// Whether the program may write to what is in `section` at any time.

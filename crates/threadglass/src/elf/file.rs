@@ -6,6 +6,7 @@ use crate::RemoteAddr;
 use crate::limits::Limits;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::sync::OnceLock;
 
 /// Functions do not lie in one another by the thousand; a table that claims so is not followed.
 const MAX_MATCHES: usize = 1 << 20;
@@ -17,11 +18,12 @@ const MAX_NOTE_SECTIONS: usize = 64;
 /// Symbols between two looks at the clock.
 const STEP: usize = 1 << 12;
 
-/// A file's symbol tables, not yet relocated.
+/// A file's symbol tables, not yet relocated. Each is read when it is first asked for.
 pub struct FileSymbols {
     pub(super) object: Option<ObjectFile>,
-    tables: Vec<(SymbolTable, HeldBytes)>,
-    limits: Limits,
+    full: OnceLock<Option<HeldBytes>>,
+    dynamic: OnceLock<Option<HeldBytes>>,
+    pub(super) limits: Limits,
 }
 
 /// The file's build id.
@@ -33,19 +35,33 @@ pub fn build_id_of_file(file: &File) -> Option<Vec<u8>> {
 }
 
 impl FileSymbols {
-    /// Reads the tables of `file`, on the budget `limits`.
+    /// The tables of `file`, on the budget `limits`.
     pub fn new(file: &File, limits: &Limits) -> Self {
         let object = ObjectFile::open(file, limits);
-        let read = |table| Some((table, object.as_ref()?.hold_symbols(table)?));
-        Self { tables: SymbolTable::BOTH.into_iter().filter_map(read).collect(), object, limits: limits.clone() }
+        Self { object, full: OnceLock::new(), dynamic: OnceLock::new(), limits: limits.clone() }
     }
 
-    /// Both tables, each with its names as `names` gives them.
-    fn named_tables<'s>(
+    /// Whether the file has a full table with something in it.
+    pub(crate) fn has_full_table(&self) -> bool {
+        self.object.as_ref().is_some_and(ObjectFile::has_symbols)
+    }
+
+    /// One of the tables.
+    pub(super) fn held(&self, table: SymbolTable) -> Option<&HeldBytes> {
+        let held = match table {
+            SymbolTable::Full => &self.full,
+            SymbolTable::Dynamic => &self.dynamic,
+        };
+        held.get_or_init(|| self.object.as_ref()?.hold_symbols(table)).as_ref()
+    }
+
+    /// One of the tables, with its names as `names` gives them.
+    fn named<'s>(
         &'s self,
+        table: SymbolTable,
         names: impl Fn(&'s ObjectFile, SymbolTable) -> Option<SymbolNames<'s>>,
-    ) -> impl Iterator<Item = (&'s HeldBytes, SymbolNames<'s>)> {
-        self.tables.iter().filter_map(move |(table, held)| Some((held, names(self.object.as_ref()?, *table)?)))
+    ) -> Option<(&'s HeldBytes, SymbolNames<'s>)> {
+        Some((self.held(table)?, names(self.object.as_ref()?, table)?))
     }
 
     /// Calls `visit` with every symbol and its name, as long as there is time and it gives `true`.
@@ -54,7 +70,9 @@ impl FileSymbols {
         wanted: impl Fn(&RawSymbol) -> bool,
         mut visit: impl FnMut(&RawSymbol, &[u8]) -> bool,
     ) {
-        for (held, names) in self.named_tables(ObjectFile::all_names_of) {
+        for (held, names) in
+            SymbolTable::BOTH.into_iter().filter_map(|table| self.named(table, ObjectFile::all_names_of))
+        {
             for (number, symbol) in symbols(held).enumerate() {
                 if number.is_multiple_of(STEP) && self.limits.is_over() {
                     return;
@@ -105,13 +123,17 @@ impl FileSymbols {
         self.functions_at(&[addr]).pop().flatten()
     }
 
-    /// The function that holds each of the link-time addresses `addrs`. One pass over each table, and only
-    /// the names that are wanted are read, however large the table.
+    /// The function that holds each of the link-time addresses `addrs`. One pass over a table, and only the names that
+    /// are wanted are read, however large the table. The dynamic one is for what the full one lacks.
     pub fn functions_at(&self, addrs: &[u64]) -> Vec<Option<Symbol>> {
         let mut found = vec![None; addrs.len()];
         let mut wanted: Vec<(u64, usize)> = addrs.iter().enumerate().map(|(index, addr)| (*addr, index)).collect();
         wanted.sort_unstable();
-        for (held, names) in self.named_tables(ObjectFile::names_of) {
+        for table in SymbolTable::BOTH {
+            if found.iter().all(Option::is_some) {
+                break;
+            }
+            let Some((held, names)) = self.named(table, ObjectFile::names_of) else { continue };
             // Of several functions that hold an address, the one that begins last.
             let mut best: Vec<Option<RawSymbol>> = vec![None; addrs.len()];
             let mut matches = 0;

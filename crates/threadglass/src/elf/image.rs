@@ -4,23 +4,28 @@
 //! works for deleted and replaced libraries, in containers, and cannot be tricked by what the
 //! target put under the library's name. Every number here is the target's claim and is checked.
 
+use super::dynamic::Dynamic;
 use super::object_file::{MAX_NAME, RawSymbol, SYMBOL};
-use super::program_header::{PT_DYNAMIC, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_TLS, ProgramHeader};
+use super::program_header::{PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_TLS, ProgramHeader};
 use super::{Symbol, holds, name_at, plainness, u16_at, u32_at, u64_at};
 use crate::RemoteAddr;
 use crate::arch::ELF_MACHINE;
 use crate::limits::{Limits, Share};
-use crate::memory::{Memory, PAGE, ReadError};
+use crate::memory::{Memory, PAGE, ReadError, read_each};
 use ImageError::Corrupt;
-use std::cmp::Reverse;
 use std::sync::OnceLock;
 
 const MAX_PHDRS: u16 = 256;
-const MAX_DYNAMIC: u64 = 64 << 10;
 const MAX_TABLE: u64 = 64 << 20;
 const MAX_SYMBOLS: u64 = 2 << 20;
 /// How often, in the mean, a byte of the string table may belong to a name: names may share their ends.
 const MAX_SHARING: u64 = 8;
+/// Symbols of other objects that one object uses. The largest programs use some thousands.
+const MAX_IMPORTS: usize = 64 << 10;
+/// Names of one function. libc has some with a dozen.
+const MAX_NAMES_AT_ONE_PLACE: usize = 64;
+/// How much of a name is read at first.
+const USUAL_NAME: usize = 128;
 const MAX_NOTES: u64 = 64 << 10;
 const MAX_NOTE_SEGMENTS: usize = 16;
 
@@ -46,15 +51,24 @@ pub struct Image {
     headers: Vec<ProgramHeader>,
     /// Whether the dynamic symbols were asked for.
     is_asked: bool,
-    strings: Vec<u8>,
     symbols: Vec<[u8; SYMBOL]>,
+    /// Where the names of the symbols are, and how long all of them are.
+    strings: (RemoteAddr, u64),
     /// Relocations of the procedure linkage table: where, and which symbol.
     imports: Vec<u8>,
-    /// (hash of the name, index), sorted, for lookups by name.
-    by_hash: Vec<(u32, u32)>,
+    /// All names, for lookups by name.
+    names: OnceLock<ImageNames>,
     /// Functions by where they begin, for lookups by address.
     by_start: OnceLock<Vec<FunctionStart>>,
     share: Option<Share>,
+}
+
+/// The names of all symbols. Programs may have megabytes of them, so they are read only where one is searched for.
+#[derive(Debug, Default)]
+struct ImageNames {
+    strings: Vec<u8>,
+    /// (hash of the name, index), sorted.
+    by_hash: Vec<(u32, u32)>,
 }
 
 #[derive(Debug)]
@@ -93,7 +107,7 @@ impl Image {
     }
 
     /// The segments of a kind: where each is in memory, and its header.
-    fn of_kind(&self, kind: u32) -> impl Iterator<Item = (RemoteAddr, &ProgramHeader)> {
+    pub(super) fn of_kind(&self, kind: u32) -> impl Iterator<Item = (RemoteAddr, &ProgramHeader)> {
         let headers = self.headers.iter().filter(move |header| header.kind == kind);
         headers.map(|header| (RemoteAddr(header.vaddr.wrapping_add(self.bias)), header))
     }
@@ -105,6 +119,11 @@ impl Image {
         let holds =
             |load: &&ProgramHeader| (load.vaddr & !0xfff) <= at && at < load.vaddr.saturating_add(load.memory_size);
         loads.find(holds).map(|load| load.flags)
+    }
+
+    /// Where its first byte is mapped.
+    pub(super) fn base(&self) -> RemoteAddr {
+        self.base
     }
 
     /// Difference between run-time and link-time addresses.
@@ -153,33 +172,13 @@ impl Image {
     }
 
     fn read_symbols(&mut self, memory: &dyn Memory, limits: Option<&Limits>) -> Result<(), ImageError> {
-        let dynamic = self.of_kind(PT_DYNAMIC).next().map(|(addr, header)| (addr, header.memory_size));
-        let Some((dynamic, size)) = dynamic.filter(|_| !self.is_asked) else { return Ok(()) };
+        if self.is_asked {
+            return Ok(());
+        }
         self.is_asked = true;
-        if size > MAX_DYNAMIC {
-            return Err(Corrupt("size of the dynamic section"));
-        }
-        let entries = memory.read_vec(dynamic, size as usize)?;
-
-        let (mut strtab, mut strsz, mut symtab, mut gnu_hash, mut hash) = (None, 0, None, None, None);
-        let (mut imports, mut imports_size) = (None, 0);
-        for entry in entries.chunks_exact(16) {
-            let value = u64_at(entry, 8);
-            // The dynamic linker turns these into addresses in place; the vDSO keeps offsets.
-            let addr = RemoteAddr(if value < self.base.0 { value.wrapping_add(self.bias) } else { value });
-            match u64_at(entry, 0) {
-                0 => break,
-                2 => imports_size = value,
-                4 => hash = Some(addr),
-                5 => strtab = Some(addr),
-                6 => symtab = Some(addr),
-                10 => strsz = value,
-                23 => imports = Some(addr),
-                0x6fff_fef5 => gnu_hash = Some(addr),
-                _ => {}
-            }
-        }
-        let (Some(strtab), Some(symtab)) = (strtab, symtab) else { return Ok(()) };
+        let Some(dynamic) = Dynamic::read(self, memory)? else { return Ok(()) };
+        let Dynamic { strings: Some(strtab), symbols: Some(symtab), .. } = dynamic else { return Ok(()) };
+        let Dynamic { strings_size: strsz, gnu_hash, hash, imports, imports_size, .. } = dynamic;
         let count = match (gnu_hash, hash) {
             (Some(addr), _) => self.count_by_gnu_hash(memory, addr)?,
             (None, Some(addr)) => u64::from(memory.read_u32(addr.offset(4))?),
@@ -199,30 +198,50 @@ impl Image {
         }
         let mut symbols = vec![[0; SYMBOL]; count as usize];
         memory.read_exact(symtab, symbols.as_flattened_mut())?;
-        (self.strings, self.symbols) = (memory.read_vec(strtab, strsz as usize)?, symbols);
+        (self.strings, self.symbols) = ((strtab, strsz), symbols);
         // Without them only calls that were never made lack their names.
         let imports = imports.and_then(|imports| memory.read_vec(imports, imports_size as usize).ok());
         self.imports = imports.unwrap_or_default();
-
-        let mut left = (strsz + count + MAX_NAME as u64) * MAX_SHARING;
-        let mut by_hash = Vec::new();
-        let symbols = (0..).zip(self.symbols.iter().map(RawSymbol::of));
-        for (index, symbol) in symbols.filter(|(_, symbol)| symbol.is_defined()) {
-            let name = self.name_of(&symbol);
-            let searched = name.map_or(MAX_NAME, <[u8]>::len) as u64 + 1;
-            left = left.checked_sub(searched).ok_or(Corrupt("names that lie over one another"))?;
-            by_hash.extend(name.map(|name| (name_hash(name), index)));
-        }
-        by_hash.sort_unstable();
-        self.by_hash = by_hash;
-        self.by_start = OnceLock::new();
+        (self.names, self.by_start) = Default::default();
         Ok(())
     }
 
-    /// Whether the string table of its dynamic symbols has this name, exported or imported; [`Self::load_symbols`] must have
-    /// run.
-    pub fn mentions(&self, name: &str) -> bool {
-        memchr::memmem::find(&self.strings, name.as_bytes()).is_some()
+    /// Reads all names, for when the memory may be gone.
+    #[cfg(feature = "profile")]
+    pub(crate) fn hold_names(&self, memory: &dyn Memory) {
+        self.names(memory);
+    }
+
+    /// All names; none where they cannot be read.
+    fn names(&self, memory: &dyn Memory) -> &ImageNames {
+        self.names.get_or_init(|| self.read_names(memory).unwrap_or_default())
+    }
+
+    fn read_names(&self, memory: &dyn Memory) -> Option<ImageNames> {
+        let (at, size) = self.strings;
+        let strings = memory.read_vec(at, usize::try_from(size).ok()?).ok()?;
+        let mut left = (size + self.symbols.len() as u64 + MAX_NAME as u64) * MAX_SHARING;
+        let mut by_hash = Vec::new();
+        let symbols = (0..).zip(self.symbols.iter().map(RawSymbol::of));
+        for (index, symbol) in symbols.filter(|(_, symbol)| symbol.is_defined()) {
+            let name = name_at(&strings, symbol.name);
+            let searched = name.map_or(MAX_NAME, <[u8]>::len) as u64 + 1;
+            // Names that lie over one another.
+            left = left.checked_sub(searched)?;
+            by_hash.extend(name.map(|name| (name_hash(name), index)));
+        }
+        by_hash.sort_unstable();
+        Some(ImageNames { strings, by_hash })
+    }
+
+    /// Whether it uses the function or variable `name` of another object; its symbols must have been read.
+    pub(crate) fn uses(&self, memory: &dyn Memory, name: &str) -> bool {
+        let (strings, size) = self.strings;
+        let length = name.len() as u64 + 1;
+        let undefined = self.symbols.iter().map(RawSymbol::of).filter(|symbol| !symbol.is_defined());
+        let fitting = undefined.filter(|symbol| u64::from(symbol.name) + length <= size).take(MAX_IMPORTS);
+        let places = fitting.map(|symbol| (strings.offset(symbol.name.into()), name.len() + 1));
+        read_each(memory, places).iter().any(|bytes| bytes.strip_suffix(b"\0") == Some(name.as_bytes()))
     }
 
     /// A GNU hash table does not say how many symbols there are: the last chain's end does.
@@ -260,43 +279,50 @@ impl Image {
         self.symbols.get(index as usize).map(RawSymbol::of)
     }
 
-    /// All symbols that are defined here and have a name.
-    fn defined(&self) -> impl Iterator<Item = RawSymbol> {
-        self.by_hash.iter().filter_map(|(_, index)| self.symbol(*index))
+    /// The name of one symbol.
+    fn name_of(&self, memory: &dyn Memory, symbol: &RawSymbol) -> Option<Vec<u8>> {
+        if let Some(names) = self.names.get() {
+            return name_at(&names.strings, symbol.name).map(<[u8]>::to_vec);
+        }
+        let (strings, size) = self.strings;
+        let room = usize::try_from(size.checked_sub(symbol.name.into())?).ok()?.min(MAX_NAME);
+        let lengths = [USUAL_NAME.min(room), room];
+        lengths.into_iter().find_map(|length| {
+            let bytes = memory.read_up_to(strings.offset(symbol.name.into()), length).ok()?;
+            name_at(&bytes, 0).map(<[u8]>::to_vec)
+        })
     }
 
-    fn name_of(&self, symbol: &RawSymbol) -> Option<&[u8]> {
-        name_at(&self.strings, symbol.name)
+    /// Name, link-time address and size of every dynamic variable; its symbols must have been read.
+    pub fn data_symbols(&self, memory: &dyn Memory) -> impl Iterator<Item = (&[u8], u64, u64)> {
+        let names = self.names(memory);
+        let symbols = names.by_hash.iter().filter_map(|(_, index)| self.symbol(*index)).filter(RawSymbol::is_data);
+        symbols.filter_map(|symbol| Some((name_at(&names.strings, symbol.name)?, symbol.value, symbol.size)))
     }
 
-    /// Name, link-time address and size of every dynamic variable; [`Self::load_symbols`] must have run.
-    pub fn data_symbols(&self) -> impl Iterator<Item = (&[u8], u64, u64)> {
-        let data = self.defined().filter(RawSymbol::is_data);
-        data.filter_map(|symbol| Some((self.name_of(&symbol)?, symbol.value, symbol.size)))
-    }
-
-    /// Address of a dynamic symbol; [`Self::load_symbols`] must have run.
-    pub fn address_of(&self, name: &str) -> Option<RemoteAddr> {
+    /// Address of a dynamic symbol; its symbols must have been read.
+    pub fn address_of(&self, memory: &dyn Memory, name: &str) -> Option<RemoteAddr> {
+        let ImageNames { strings, by_hash } = self.names(memory);
         let hash = name_hash(name.as_bytes());
-        let from = self.by_hash.partition_point(|(other, _)| *other < hash);
-        let alike = self.by_hash[from..].iter().take_while(|(other, _)| *other == hash);
+        let from = by_hash.partition_point(|(other, _)| *other < hash);
+        let alike = by_hash[from..].iter().take_while(|(other, _)| *other == hash);
         let symbol = alike
             .filter_map(|(_, index)| self.symbol(*index))
-            .find(|symbol| self.name_of(symbol) == Some(name.as_bytes()))?;
+            .find(|symbol| name_at(strings, symbol.name) == Some(name.as_bytes()))?;
         Some(RemoteAddr(symbol.value.wrapping_add(self.bias)))
     }
 
     /// Name of the function that the procedure linkage table has for the slot at `addr`.
-    pub fn import_at(&self, addr: RemoteAddr) -> Option<String> {
+    pub fn import_at(&self, memory: &dyn Memory, addr: RemoteAddr) -> Option<String> {
         let value = addr.0.wrapping_sub(self.bias);
         let entry = self.imports.chunks_exact(24).find(|entry| u64_at(entry, 0) == value)?;
         let symbol = self.symbol(u32::try_from(u64_at(entry, 8) >> 32).ok()?)?;
-        Some(String::from_utf8_lossy(self.name_of(&symbol)?).into_owned())
+        Some(String::from_utf8_lossy(&self.name_of(memory, &symbol)?).into_owned())
     }
 
     /// The dynamic function that holds the run-time address `addr`; of several names, the one a program would
     /// call: that with the fewest underscores in front.
-    pub fn function_at(&self, addr: RemoteAddr) -> Option<Symbol> {
+    pub fn function_at(&self, memory: &dyn Memory, addr: RemoteAddr) -> Option<Symbol> {
         let addr = addr.0.wrapping_sub(self.bias);
         let functions = self.by_start.get_or_init(|| self.functions_by_start());
         let before = &functions[..functions.partition_point(|function| function.value <= addr)];
@@ -306,9 +332,10 @@ impl Image {
         let mut holding = symbols.filter(|symbol| holds(symbol.value, symbol.size, addr));
         let first = holding.next()?;
         let alike = holding.take_while(|symbol| symbol.value == first.value);
-        let plain = |symbol: &RawSymbol| self.name_of(symbol).map(plainness).map(Reverse);
-        let best = [first].into_iter().chain(alike).max_by_key(plain)?;
-        let name = String::from_utf8_lossy(self.name_of(&best)?).into_owned();
+        let named = [first].into_iter().chain(alike.take(MAX_NAMES_AT_ONE_PLACE));
+        let named = named.filter_map(|symbol| Some((symbol, self.name_of(memory, &symbol)?)));
+        let (best, name) = named.min_by(|(_, a), (_, b)| plainness(a).cmp(&plainness(b)))?;
+        let name = String::from_utf8_lossy(&name).into_owned();
         Some(Symbol { name, addr: RemoteAddr(best.value.wrapping_add(self.bias)), size: best.size })
     }
 
@@ -346,7 +373,7 @@ pub(super) fn build_id_in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-fn name_hash(name: &[u8]) -> u32 {
+pub(super) fn name_hash(name: &[u8]) -> u32 {
     name.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
 }
 

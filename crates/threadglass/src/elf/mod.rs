@@ -2,6 +2,7 @@
 
 mod data;
 mod demangle;
+mod dynamic;
 mod file;
 mod image;
 mod object_file;

@@ -261,6 +261,11 @@ impl ObjectFile {
         self.hold(self.table(table)?.0, MAX_TABLE, "symbols")
     }
 
+    /// The name that begins at `at` of those of a symbol table.
+    pub(super) fn name(&self, table: SymbolTable, at: u32) -> Option<Vec<u8>> {
+        Some(self.names_of(table)?.get(at)?.into_owned())
+    }
+
     /// The names of a symbol table, read one by one as they are wanted.
     pub(super) fn names_of(&self, table: SymbolTable) -> Option<SymbolNames<'_>> {
         Some(SymbolNames { file: &self.file, strings: self.table(table)?.1, whole: None })

@@ -1,53 +1,166 @@
-//! Which processes have a pipe or a socket open.
+//! Which processes have a pipe, a socket or a named file open.
 
-use super::of_all_descriptors;
+use super::processes;
 use crate::Pid;
 use crate::limits::Limits;
+use crate::sys::file;
+use nix::errno::Errno;
 use std::collections::HashMap;
+
+/// Descriptors that are kept.
+const MAX_ENTRIES: usize = 1 << 20;
+/// Files that everybody has open, and which nobody waits for.
+const OF_ALL: [&[u8]; 4] = [b"/dev/null", b"/dev/zero", b"/dev/urandom", b"/dev/random"];
+
+/// A descriptor of a process.
+pub(crate) type Place = (Pid, i32);
 
 /// A descriptor that leads to a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenEnd {
-    pub(crate) pid: Pid,
-    pub(crate) number: i32,
+    pub(crate) place: Place,
     pub(crate) reads: bool,
     pub(crate) writes: bool,
 }
 
-/// The descriptors of all processes that lead to pipes and sockets.
+/// The descriptors of all processes that lead to pipes, sockets and named files.
+#[derive(Default)]
 pub(super) struct OpenFiles {
-    /// By what the kernel calls them, such as `pipe:[123]`.
-    holders: HashMap<String, Vec<(Pid, i32)>>,
+    pipes: ByInode,
+    sockets: ByInode,
+    /// By the last part of the path: in another mount namespace the rest of it may be another one.
+    named: HashMap<Box<[u8]>, Vec<Place>>,
+    /// Whether all processes of the machine could be looked into.
     pub(super) is_whole: bool,
+}
+
+/// Descriptors by the inode that they lead to. There are very many, and few are ever asked for.
+#[derive(Default)]
+struct ByInode(Vec<(u64, Place)>);
+
+impl ByInode {
+    fn at(&self, inode: u64) -> impl Iterator<Item = Place> {
+        let from = self.0.partition_point(|(other, _)| *other < inode);
+        self.0[from..].iter().take_while(move |(other, _)| *other == inode).map(|(_, place)| *place)
+    }
 }
 
 impl OpenFiles {
     pub(super) fn read(limits: &Limits) -> Self {
-        let (found, is_whole) = of_all_descriptors(limits, "fd", |pid, entry| {
-            let link = std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok()?;
-            let number = entry.file_name().to_str()?.parse().ok()?;
-            (link.starts_with("pipe:[") || link.starts_with("socket:[")).then_some((link, (pid, number)))
-        });
-        let mut holders: HashMap<String, Vec<(Pid, i32)>> = HashMap::new();
-        for (file, holder) in found {
-            holders.entry(file).or_default().push(holder);
+        let mut open = Self { is_whole: sees_all_processes(), ..Self::default() };
+        open.is_whole &= open.read_all(limits);
+        open.pipes.0.sort_unstable();
+        open.sockets.0.sort_unstable();
+        open
+    }
+
+    /// Whether all processes could be looked into.
+    fn read_all(&mut self, limits: &Limits) -> bool {
+        let (mut buffer, mut numbers, mut entries, mut is_whole) = ([0; 4096], Vec::new(), 0, true);
+        for pid in processes() {
+            let dir = match file::open_dir(format!("/proc/{pid}/fd").as_ref()) {
+                Ok(dir) => dir,
+                // One that has ended meanwhile has nothing open.
+                Err(Errno::ENOENT | Errno::ESRCH) => continue,
+                Err(_) => {
+                    is_whole = false;
+                    continue;
+                }
+            };
+            numbers.clear();
+            // One that ends meanwhile has nothing open.
+            if file::read_numbers(&dir, &mut numbers).is_err() {
+                continue;
+            }
+            entries += numbers.len();
+            if limits.is_over() || entries > MAX_ENTRIES {
+                return false;
+            }
+            for number in &numbers {
+                if let Some(link) = file::read_number_link(&dir, *number, &mut buffer) {
+                    self.add(link, (pid, *number));
+                }
+            }
         }
-        Self { holders, is_whole }
+        is_whole
     }
 
-    pub(super) fn holders_of(&self, file: &str) -> &[(Pid, i32)] {
-        self.holders.get(file).map_or(&[], Vec::as_slice)
-    }
-
-    /// The ends of a pipe that are open.
-    pub(super) fn ends_of_pipe(&self, file: &str) -> Vec<OpenEnd> {
-        let end = |&(pid, number): &(Pid, i32)| {
-            let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
-            let access = access_in(&info)?;
-            Some(OpenEnd { pid, number, reads: access != libc::O_WRONLY, writes: access != libc::O_RDONLY })
+    fn add(&mut self, link: &[u8], place: Place) {
+        let inode = |prefix: &[u8]| {
+            let number = link.strip_prefix(prefix)?.strip_suffix(b"]")?;
+            std::str::from_utf8(number).ok()?.parse::<u64>().ok()
         };
-        self.holders_of(file).iter().filter_map(end).collect()
+        if let Some(inode) = inode(b"socket:[") {
+            self.sockets.0.push((inode, place));
+        } else if let Some(inode) = inode(b"pipe:[") {
+            self.pipes.0.push((inode, place));
+        } else if link.starts_with(b"/") && !OF_ALL.contains(&link) {
+            let name = last_part(link);
+            match self.named.get_mut(name) {
+                Some(places) => places.push(place),
+                None => drop(self.named.insert(name.into(), vec![place])),
+            }
+        }
     }
+
+    /// Who has the socket open.
+    pub(super) fn at_socket(&self, inode: u64) -> impl Iterator<Item = Place> {
+        self.sockets.at(inode)
+    }
+
+    /// Who has a file of this name open.
+    pub(super) fn named(&self, path: &str) -> &[Place] {
+        self.named.get(last_part(path.as_bytes())).map_or(&[], Vec::as_slice)
+    }
+
+    /// All that lead to named files.
+    pub(super) fn all_named(&self) -> impl Iterator<Item = &Place> {
+        self.named.values().flatten()
+    }
+
+    /// All that lead to sockets.
+    pub(super) fn all_sockets(&self) -> impl Iterator<Item = &Place> {
+        self.sockets.0.iter().map(|(_, place)| place)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.pipes.0.len() + self.sockets.0.len() + self.named.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// The ends of a pipe that are open: of `pipe:[123]`, or of the FIFO with a path that `place` leads to.
+    pub(super) fn ends_of_pipe(&self, link: &str, place: Place) -> Vec<OpenEnd> {
+        match link.strip_prefix("pipe:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok()) {
+            Some(inode) => self.pipes.at(inode).filter_map(end).collect(),
+            None => {
+                let Some(fifo) = fifo_at(place) else { return Vec::new() };
+                let is_it = |place: &&Place| fifo_at(**place) == Some(fifo);
+                self.named(link).iter().filter(is_it).filter_map(|place| end(*place)).collect()
+            }
+        }
+    }
+}
+
+/// The last part of a path; a file that was removed is the same one.
+fn last_part(path: &[u8]) -> &[u8] {
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+/// The FIFO that a descriptor leads to, if it is one: device and inode.
+fn fifo_at((pid, number): Place) -> Option<(u64, u64)> {
+    file::fifo_behind(&format!("/proc/{pid}/fd/{number}"))
+}
+
+/// What the kernel tells of a descriptor.
+pub(super) fn info_of((pid, number): Place) -> Option<String> {
+    let path = std::ffi::CString::new(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
+    String::from_utf8(file::read_stream(nix::fcntl::AT_FDCWD, &path).ok()?).ok()
+}
+
+fn end(place: Place) -> Option<OpenEnd> {
+    let access = access_in(&info_of(place)?)?;
+    Some(OpenEnd { place, reads: access != libc::O_WRONLY, writes: access != libc::O_RDONLY })
 }
 
 /// How a descriptor was opened, by its `fdinfo`.
@@ -56,22 +169,49 @@ fn access_in(info: &str) -> Option<i32> {
     Some(i32::from_str_radix(flags.trim(), 8).ok()? & libc::O_ACCMODE)
 }
 
+/// Whether our `/proc` is that of the first pid namespace, in which all processes are.
+fn sees_all_processes() -> bool {
+    /// The number that the kernel gives that namespace.
+    const FIRST: &str = "pid:[4026531836]";
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == FIRST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
 
+    fn me() -> Pid {
+        Pid(std::process::id() as i32)
+    }
+
+    fn own_ends(link: &str, number: i32) -> Vec<OpenEnd> {
+        let ends = OpenFiles::read(&Limits::default()).ends_of_pipe(link, (me(), number));
+        ends.into_iter().filter(|end| end.place.0 == me()).collect()
+    }
+
     #[test]
     fn the_ends_of_a_pipe_of_ours() {
         let (reader, writer) = std::io::pipe().unwrap();
-        let file = std::fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap();
-        let me = Pid(std::process::id() as i32);
-        let ends = OpenFiles::read(&Limits::default()).ends_of_pipe(file.to_str().unwrap());
-        let ends: Vec<OpenEnd> = ends.into_iter().filter(|end| end.pid == me).collect();
-        let end = |number, reads| OpenEnd { pid: me, number, reads, writes: !reads };
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap();
+        let ends = own_ends(link.to_str().unwrap(), reader.as_raw_fd());
+        let end = |number, reads| OpenEnd { place: (me(), number), reads, writes: !reads };
         assert!(ends.contains(&end(reader.as_raw_fd(), true)), "{ends:?}");
         assert!(ends.contains(&end(writer.as_raw_fd(), false)), "{ends:?}");
         assert_eq!(access_in("pos:\t0\nflags:\t0100002\nmnt_id:\t9\n"), Some(libc::O_RDWR));
         assert_eq!(access_in("pos:\t0\n"), None);
+    }
+
+    #[test]
+    fn the_ends_of_a_fifo_and_no_other_file_of_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("queue");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let both = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        std::fs::create_dir(dir.path().join("other")).unwrap();
+        let decoy = std::fs::File::create(dir.path().join("other/queue")).unwrap();
+        let ends = own_ends(path.to_str().unwrap(), both.as_raw_fd());
+        assert_eq!(ends, [OpenEnd { place: (me(), both.as_raw_fd()), reads: true, writes: true }]);
+        assert_eq!(fifo_at((me(), decoy.as_raw_fd())), None);
     }
 }

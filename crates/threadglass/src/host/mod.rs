@@ -5,75 +5,110 @@
 mod descriptors;
 mod file_locks;
 mod sockets;
+mod tcp;
 
-pub(crate) use descriptors::OpenEnd;
-pub(crate) use sockets::Socket;
+pub(crate) use crate::sys::sock_diag::{TcpTimes, unix_name};
+use descriptors::info_of;
+pub(crate) use descriptors::{OpenEnd, Place};
+pub(crate) use sockets::{OtherEnd, Socket};
 
 use crate::Pid;
 use crate::limits::Limits;
-use crate::model::Evidence;
 use descriptors::OpenFiles;
 use file_locks::FileLocks;
 use sockets::Sockets;
 use std::cell::OnceCell;
 
-/// Entries of one sort that are kept: descriptors, or locks.
-const MAX_ENTRIES: usize = 1 << 20;
-
 /// The processes of this machine, as far as they can be seen from here. Each part is read when it is asked for, once.
 pub(crate) struct Host {
     limits: Limits,
     open: OnceCell<OpenFiles>,
-    locks: OnceCell<FileLocks>,
     sockets: Sockets,
+    file_locks: FileLocks,
 }
 
 /// Processes that were found, and whether there can be no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holders {
-    pub(crate) pids: Vec<(Pid, Evidence)>,
+    /// With the descriptor, where it is by one.
+    pub(crate) places: Vec<(Pid, Option<i32>)>,
+    /// Whether the kernel says which one it is.
+    pub(crate) is_recorded: bool,
     /// Whether all processes of the machine were looked at.
     pub(crate) is_whole: bool,
 }
 
 impl Holders {
-    /// Those of `pids` but for `own`: several that could be meant are each inferred, and so is one if others were not seen.
-    fn others(own: Pid, mut pids: Vec<Pid>, is_whole: bool) -> Self {
-        pids.retain(|pid| *pid != own);
+    /// Those that have these descriptors.
+    fn of(places: Vec<Place>, is_whole: bool) -> Self {
+        let places = places.into_iter().map(|(pid, number)| (pid, Some(number))).collect();
+        Self { places, is_recorded: false, is_whole }
+    }
+
+    /// The processes, each once.
+    pub(crate) fn pids(&self) -> Vec<Pid> {
+        let mut pids: Vec<Pid> = self.places.iter().map(|(pid, _)| *pid).collect();
         pids.sort_unstable();
         pids.dedup();
-        let evidence = if pids.len() == 1 && is_whole { Evidence::Derived } else { Evidence::Inferred };
-        Self { pids: pids.into_iter().map(|pid| (pid, evidence)).collect(), is_whole }
+        pids
+    }
+
+    /// The descriptors by which `pid` is one of them.
+    pub(crate) fn numbers_of(&self, pid: Pid) -> Vec<i32> {
+        self.places.iter().filter(|(holder, _)| *holder == pid).filter_map(|(_, number)| *number).collect()
     }
 }
 
 impl Host {
     /// For a look with these limits.
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { limits: limits.clone(), open: OnceCell::new(), locks: OnceCell::new(), sockets: Sockets::default() }
+        Self {
+            limits: limits.clone(),
+            open: OnceCell::new(),
+            sockets: Sockets::default(),
+            file_locks: FileLocks::default(),
+        }
     }
 
-    /// Who else has an end of the pipe `file` (`pipe:[123]`) open that is `wanted`.
-    pub(crate) fn at_pipe(&self, own: Pid, file: &str, wanted: impl Fn(&OpenEnd) -> bool) -> Holders {
+    /// Who has an end of the pipe or FIFO `link` open that is `wanted`; `place` is a descriptor that leads to it.
+    pub(crate) fn at_pipe(&self, link: &str, place: Place, wanted: impl Fn(&OpenEnd) -> bool) -> Holders {
         let open = self.open_files();
-        let ends = open.ends_of_pipe(file).into_iter().filter(wanted).map(|end| end.pid);
-        Holders::others(own, ends.collect(), open.is_whole)
+        let ends = open.ends_of_pipe(link, place).into_iter().filter(wanted).map(|end| end.place);
+        Holders::of(ends.collect(), open.is_whole)
     }
 
-    /// The socket `file` (`socket:[123]`) of `pid`.
-    pub(crate) fn socket(&self, pid: Pid, file: &str) -> Option<Socket> {
-        self.sockets.find(pid, file)
+    /// The socket `link` (`socket:[123]`) of `pid`.
+    pub(crate) fn socket(&self, pid: Pid, link: &str) -> Option<Socket> {
+        self.sockets.find(pid, link)
     }
 
-    /// Who else has the socket `file` open.
-    pub(crate) fn at_socket(&self, own: Pid, file: &str) -> Holders {
+    /// What a socket of `pid` is that waits to be connected to the unix socket `name`, or to send a datagram there.
+    pub(crate) fn unix_socket_to(&self, pid: Pid, name: &str, sends: bool) -> Option<Socket> {
+        if sends { self.sockets.sending_to(pid, name) } else { self.sockets.connecting_to(pid, name) }
+    }
+
+    /// Who has one of the sockets with these inodes open.
+    pub(crate) fn at_sockets(&self, inodes: &[u64]) -> Holders {
         let open = self.open_files();
-        Holders::others(own, open.holders_of(file).iter().map(|(pid, _)| *pid).collect(), open.is_whole)
+        Holders::of(inodes.iter().flat_map(|inode| open.at_socket(*inode)).collect(), open.is_whole)
     }
 
     /// Who holds the lock on the file behind `descriptor` that a thread of `pid` waits for.
-    pub(crate) fn lock_holders(&self, pid: Pid, descriptor: i32) -> Option<Holders> {
-        file_locks::holders(pid, descriptor, || self.locks.get_or_init(|| FileLocks::read(&self.limits)))
+    pub(crate) fn lock_holders(&self, pid: Pid, descriptor: i32, path: Option<&str>) -> Option<Holders> {
+        self.file_locks.holders(pid, descriptor, path, || self.open_files())
+    }
+
+    /// Whether descriptors are on their way from one process to another, in messages that nobody has received yet: those
+    /// that have them cannot be found.
+    pub(crate) fn has_descriptors_under_way(&self) -> bool {
+        let is_none =
+            |info: &str| info.lines().find_map(|it| it.strip_prefix("scm_fds:")).is_none_or(|it| it.trim() == "0");
+        self.open_files().all_sockets().any(|place| info_of(*place).is_some_and(|info| !is_none(&info)))
+    }
+
+    /// How many descriptors were found, of pipes, sockets and named files.
+    pub(crate) fn descriptors(&self) -> usize {
+        self.open.get().map_or(0, OpenFiles::len)
     }
 
     fn open_files(&self) -> &OpenFiles {
@@ -96,41 +131,6 @@ pub(crate) fn children(pid: Pid) -> Vec<Pid> {
         found.extend(text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).map(Pid));
     }
     found
-}
-
-/// What `one` gives for each entry of the directory `name` (`fd`, `fdinfo`) of every process, and whether that is all there is:
-/// not where a process may not be looked into, or lives outside of our namespace, nor when the look has used its time.
-fn of_all_descriptors<T>(
-    limits: &Limits,
-    name: &str,
-    mut one: impl FnMut(Pid, &std::fs::DirEntry) -> Option<T>,
-) -> (Vec<T>, bool) {
-    let mut found = Vec::new();
-    let mut is_whole = sees_all_processes();
-    for pid in processes() {
-        let entries = match std::fs::read_dir(format!("/proc/{pid}/{name}")) {
-            Ok(entries) => entries.flatten(),
-            Err(error) => {
-                // One that has ended meanwhile has nothing open.
-                is_whole &= error.kind() == std::io::ErrorKind::NotFound;
-                continue;
-            }
-        };
-        for entry in entries {
-            if limits.is_over() || found.len() >= MAX_ENTRIES {
-                return (found, false);
-            }
-            found.extend(one(pid, &entry));
-        }
-    }
-    (found, is_whole)
-}
-
-/// Whether our `/proc` is that of the first pid namespace, in which all processes are.
-fn sees_all_processes() -> bool {
-    /// The number that the kernel gives that namespace.
-    const FIRST: &str = "pid:[4026531836]";
-    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == FIRST)
 }
 
 /// All processes that can be seen from here.

@@ -55,10 +55,11 @@ fn check_target(pid: Pid) -> Result<Vec<Check>, TargetError> {
             "glibc in a program without symbols: threads are found, thread-specific data is not",
             "keep the program's symbols (do not strip it)",
         ),
+        Libc::Musl => Check::ok("libc", "musl: threads and locks are found by their shape"),
         Libc::Other { name } => limited(
             "libc",
             format!("{}: only what the kernel knows is shown", name.as_deref().unwrap_or("not glibc")),
-            "nothing to do: thread IDs and locks need glibc",
+            "nothing to do: thread IDs and locks need glibc or musl",
         ),
         Libc::Unread => {
             Check::bad("libc", CheckVerdict::No, "unknown, because memory cannot be read", "see memory above")

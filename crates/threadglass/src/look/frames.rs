@@ -9,13 +9,14 @@ use crate::target::Library;
 const STARTS: [&str; 8] =
     ["_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "clone3", "__clone", "__clone3"];
 /// How files of other libraries are called.
-const OBJECTS: [(&str, &str); 7] = [
+const OBJECTS: [(&str, &str); 8] = [
     ("libgcc_s.so", "std"),
     ("libglib-2.0.so", "GLib"),
     ("libgthread-2.0.so", "GLib"),
     ("libQt5Core.so", "Qt"),
     ("libQt6Core.so", "Qt"),
     ("libgomp.so", "libgomp"),
+    ("libtbb.so", "TBB"),
     ("linux-vdso", "the kernel's page"),
 ];
 
@@ -40,11 +41,20 @@ pub fn library_of(frame: &Frame) -> Option<&'static str> {
             return Some(name);
         }
     }
+    // Of an inlined function there is only the plain name.
+    if frame.file.as_deref().is_some_and(is_of_std) {
+        return Some("std");
+    }
     let function = frame.function.as_deref()?;
     if STARTS.contains(&function) {
         return Some("libc");
     }
     library_by_name(function)
+}
+
+/// Whether a source file is one of the standard library of C++ or Rust.
+fn is_of_std(file: &str) -> bool {
+    file.contains("/include/c++/") || file.starts_with("/rustc/") && file.contains("/library/")
 }
 
 /// The frames that are the program's own, the innermost first.
@@ -55,6 +65,19 @@ pub(crate) fn own_frames(frames: &[Frame]) -> impl Iterator<Item = &Frame> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_std() {
+        let frame = |file: &str| Frame {
+            function: Some("operator()".to_owned()),
+            file: Some(file.to_owned()),
+            ..Frame::default()
+        };
+        assert_eq!(library_of(&frame("/usr/include/c++/12/bits/std_thread.h")), Some("std"));
+        assert_eq!(library_of(&frame("/rustc/0123abcd/library/core/src/ops/function.rs")), Some("std"));
+        assert_eq!(library_of(&frame("/home/me/rustc/library/mine.rs")), None);
+        assert_eq!(library_of(&frame("/src/include/pool.h")), None);
+    }
 
     #[test]
     fn libraries_and_the_rest() {

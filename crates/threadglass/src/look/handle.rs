@@ -4,7 +4,7 @@ use super::Stacks;
 use super::threads::{Collected, collect_threads};
 use super::waits::{add_descriptors, collect};
 use crate::Lwp;
-use crate::model::Snapshot;
+use crate::model::{Libc, Snapshot};
 use crate::runtimes::Types;
 use crate::runtimes::glibc::Layout;
 use crate::symbols::{DataNames, LockVariable, Objects, Symbolizer};
@@ -47,6 +47,8 @@ pub struct Look<'t> {
     facts: Mutex<Arc<BTreeMap<Lwp, LwpFacts>>>,
     /// Where things are in the target's memory, if that was known before.
     pub(crate) layout: Option<Layout>,
+    /// The C library of the target, once it is known.
+    libc: OnceLock<Libc>,
     /// All locks in variables, once they are known.
     variables: OnceLock<Arc<Vec<LockVariable>>>,
 }
@@ -56,7 +58,15 @@ impl<'t> Look<'t> {
     pub fn new(target: &'t dyn Target) -> Self {
         let objects = Objects::new(target, &Types);
         let space = Arc::new(Space::of_objects(&objects));
-        Self { target, objects, space, facts: Mutex::default(), layout: None, variables: OnceLock::new() }
+        Self {
+            target,
+            objects,
+            space,
+            facts: Mutex::default(),
+            layout: None,
+            libc: OnceLock::new(),
+            variables: OnceLock::new(),
+        }
     }
 
     /// The same look, by one who knows where things are in the target's memory.
@@ -112,6 +122,15 @@ impl<'t> Look<'t> {
     /// All locks in variables.
     pub fn lock_variables(&self) -> &Arc<Vec<LockVariable>> {
         self.variables.get_or_init(|| Arc::new(self.data_names().lock_variables()))
+    }
+
+    /// The C library of the target, as the last look found it.
+    pub(crate) fn libc(&self) -> &Libc {
+        self.libc.get().unwrap_or(&Libc::Unread)
+    }
+
+    pub(crate) fn keep_libc(&self, libc: &Libc) {
+        let _ = self.libc.set(libc.clone());
     }
 
     /// What the kernel told of the threads when they were looked at last.

@@ -1,16 +1,14 @@
 //! All processes of the machine in one look: those that are worth another.
 
-use super::waits::{Follower, add_descriptors_of, count, doing, glance, stand_still};
+use super::waits::{Net, Stuck, circles_of, count, glance, rests, waits_for_child, waits_of};
 use crate::host::{self, Host};
 use crate::limits::Limits;
-use crate::model::{
-    Certainty, Gap, Machine, OutsideKind, OutsideWait, ProcessToSee, SignalSet, Snapshot, Verdict, VerdictKind,
-};
-use crate::proc::KernelState;
+use crate::model::{Certainty, FindingKind, Gap, Machine, OutsideKind, ProcessToSee, Snapshot, Verdict, VerdictKind};
+use crate::proc::{KernelState, SyscallFile};
 use crate::sys::clock::all_own_cpu;
-use crate::target::{KernelFacts, Live, LwpFacts, Target, TargetError};
+use crate::target::{KernelFacts, Live, LwpFacts, Target, TargetError, calls_of_all};
 use crate::{Lwp, Pid};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -40,7 +38,8 @@ pub fn machine(options: &MachineOptions<'_>) -> Machine {
     let begun = all_own_cpu();
     let limits = Limits::default();
     let _look = limits.begin();
-    let mut survey = MachineSurvey::new(Host::new(&limits));
+    let host = Rc::new(Host::new(&limits));
+    let mut survey = MachineSurvey::new(&host);
     let own = Pid(std::process::id() as i32);
     let wanted = |pid: &Pid| *pid != own && options.wanted.is_none_or(|wanted| wanted(*pid));
     for pid in host::processes().filter(wanted) {
@@ -48,8 +47,13 @@ pub fn machine(options: &MachineOptions<'_>) -> Machine {
     }
     let surveyed = all_own_cpu();
     survey.open_suspects(surveyed + MOST_TIME);
+    // Other processes are opened by way of our own.
+    if let Ok(eye) = Live::open(own) {
+        survey.find_circles(&eye.with_limits(&limits));
+    }
     let mut machine = survey.finish(options.all);
     limits.report(&mut machine.gaps);
+    machine.descriptors = host.descriptors();
     machine.survey_us = (surveyed - begun).as_micros() as u64;
     machine.locks_us = (all_own_cpu() - surveyed).as_micros() as u64;
     machine
@@ -57,41 +61,46 @@ pub fn machine(options: &MachineOptions<'_>) -> Machine {
 
 struct MachineSurvey {
     machine: Machine,
-    host: Rc<Host>,
+    /// All threads, and who waits for whom.
+    net: Net,
     /// What was found of processes.
     found: BTreeMap<Pid, ProcessToSee>,
     /// Processes whose locks are to be read.
     suspects: Vec<Pid>,
+    /// Processes whose threads were looked at.
+    surveyed: Vec<Pid>,
     /// Which process waits for which.
     edges: BTreeMap<Pid, BTreeSet<Pid>>,
+    /// What threads sleep in, as far as the kernel tells that of all at once.
+    calls: HashMap<(Pid, Lwp), SyscallFile>,
     /// Why processes may not be looked into.
     denied: Vec<String>,
     left_out: usize,
 }
 
 impl MachineSurvey {
-    fn new(host: Host) -> Self {
-        let (machine, found, suspects, edges) = Default::default();
-        Self { machine, host: Rc::new(host), found, suspects, edges, denied: Vec::new(), left_out: 0 }
+    fn new(host: &Rc<Host>) -> Self {
+        let (machine, found, suspects, edges, surveyed) = Default::default();
+        let calls = calls_of_all().unwrap_or_default();
+        Self { machine, net: Net::new(host), found, suspects, edges, surveyed, calls, denied: Vec::new(), left_out: 0 }
     }
 
     /// Looks at the threads of one process.
     fn add(&mut self, pid: Pid) {
-        let live = match Live::open(pid) {
+        let live = match Live::open_listed(pid) {
             Ok(live) => live,
             Err(TargetError::KernelThread(_) | TargetError::Zombie(..) | TargetError::NoSuchProcess(_)) => return,
             Err(error) => return self.denied.push(error.to_string()),
         };
         let Ok(lwps) = live.lwps() else { return };
-        let facts: Vec<LwpFacts> = live.facts(&lwps).into_iter().flatten().collect();
+        let facts = self.facts_of(&live, &lwps);
         self.machine.processes += 1;
         self.machine.threads += facts.len();
         if let Some(denial) = live.denial() {
             self.denied.push(denial.to_string());
             return;
         }
-        let deep: Vec<Lwp> =
-            facts.iter().filter(|it| it.state == KernelState::DiskSleep).map(|facts| facts.lwp).collect();
+        let deep: Vec<Lwp> = facts.iter().filter(|it| is_deep(it)).map(|facts| facts.lwp).collect();
         let ages = live.idle_ms(&deep);
         if let Some(oldest) = ages.into_iter().flatten().max().filter(|age| *age >= LONG_MS) {
             let text = format!(
@@ -104,40 +113,73 @@ impl MachineSurvey {
                 Verdict { kind: VerdictKind::Unkillable, certainty: Certainty::Certain, text, way_out: None },
             );
         }
-        let is_futex = |facts: &LwpFacts| facts.syscall.is_some_and(|call| call.is_futex());
-        match facts.as_slice() {
-            [one] if !one.state.is_stopped() => self.follow(&live, one),
-            _ if facts.iter().any(|facts| is_futex(facts) || facts.state.is_stopped()) => self.suspects.push(pid),
-            _ => {}
+        let is_suspect =
+            |facts: &LwpFacts| facts.state.is_stopped() || facts.syscall.is_some_and(|call| call.is_futex());
+        if facts.iter().any(is_suspect) {
+            self.suspects.push(pid);
         }
+        self.surveyed.push(pid);
+        self.net.add(&live, facts);
     }
 
-    /// A process with one thread: where its wait leads.
-    fn follow(&mut self, live: &Live, facts: &LwpFacts) {
-        let Some(mut call) = facts.syscall.and_then(|call| call.call()) else { return };
-        if facts.syscall.is_some_and(|call| call.is_futex()) {
-            return self.suspects.push(live.pid());
-        }
-        add_descriptors_of(live, &mut call);
-        let Some(followed) = Follower::new(live, &self.host, &[]).follow(&call, false) else { return };
-        let pid = live.pid();
-        self.add_edges(pid, &followed.wait);
-        let kind = match followed.path.as_slice() {
-            path @ [first, .., last] if first == last && stand_still(live, path) => VerdictKind::Deadlock,
-            // A handler may write to a pipe of its own process.
-            _ if followed.is_alone && live.handled_signals().is_some_and(SignalSet::is_empty) => {
-                VerdictKind::NobodyLeft
+    /// What tells where threads wait. Of those that wait for a time or a signal the call says all: most threads do.
+    fn facts_of(&self, live: &Live, lwps: &[Lwp]) -> Vec<LwpFacts> {
+        let is_stopped = live.leader_stat().state.is_stopped();
+        let rests = |call: &SyscallFile| !is_stopped && call.call().is_some_and(|call| rests(&call));
+        let known = |lwp: &Lwp| self.calls.get(&(live.pid(), *lwp)).copied();
+        let unknown: Vec<Lwp> = lwps.iter().filter(|lwp| known(lwp).is_none()).copied().collect();
+        let read = unknown.iter().copied().zip(live.wait_calls(&unknown));
+        let calls = lwps.iter().map(|lwp| (*lwp, known(lwp))).filter(|(_, call)| call.is_some()).chain(read);
+        let (mut facts, mut others) = (Vec::with_capacity(lwps.len()), Vec::new());
+        for (lwp, call) in calls {
+            match call.filter(rests) {
+                Some(_) => facts.push(LwpFacts { syscall: call, ..LwpFacts::bare(lwp, KernelState::Sleeping) }),
+                None => others.push(lwp),
             }
-            _ => VerdictKind::OtherProcess,
-        };
-        let text = format!("it is {}: {}", doing(&call), followed.wait.text);
-        self.tell(pid, Verdict { kind, certainty: Certainty::Likely, text, way_out: None });
+        }
+        facts.extend(live.brief_facts(&others).into_iter().flatten());
+        facts
     }
 
-    /// Notes whom a process waits for. Every shell waits for its child: that makes no process worth a look.
-    fn add_edges(&mut self, pid: Pid, wait: &OutsideWait) {
-        if wait.kind != OutsideKind::Child {
-            self.edges.entry(pid).or_default().extend(wait.partners.iter().map(|partner| partner.pid));
+    /// Follows waits from process to process, and tells of those that are in a circle or that nobody is left to end.
+    fn find_circles(&mut self, eye: &Live) {
+        // Who waits for a process that is none of those that were asked for.
+        self.net.explore(eye);
+        let stuck = self.net.stuck();
+        for pid in std::mem::take(&mut self.surveyed) {
+            self.tell_waits(eye, &stuck, pid);
+        }
+    }
+
+    fn tell_waits(&mut self, eye: &Live, stuck: &Stuck, pid: Pid) {
+        let circles = if stuck.concerns(pid) { circles_of(eye, &self.net, stuck, pid) } else { Vec::new() };
+        for finding in circles {
+            let kind = match finding.kind {
+                FindingKind::ProcessCircle => VerdictKind::Deadlock,
+                _ => VerdictKind::NobodyLeft,
+            };
+            self.tell(pid, Verdict { kind, certainty: finding.certainty, text: finding.text, way_out: None });
+        }
+        let waits = waits_of(&self.net, pid);
+        // Every shell waits for its child: that makes no process worth a look.
+        let edges = waits.iter().filter(|(.., wait)| wait.kind != OutsideKind::Child).flat_map(|it| &it.2.partners);
+        let partners: BTreeSet<Pid> = edges.map(|partner| partner.pid).collect();
+        if !partners.is_empty() {
+            self.edges.entry(pid).or_default().extend(partners);
+        }
+        if let [(_, doing, wait), rest @ ..] = waits.as_slice() {
+            let more = match rest.len() {
+                0 => String::new(),
+                more => format!(
+                    "; {}",
+                    count(more, "more thread waits for another process", "more threads wait for others")
+                ),
+            };
+            let text = format!("it is {doing}: {}{more}", wait.text);
+            self.tell(
+                pid,
+                Verdict { kind: VerdictKind::OtherProcess, certainty: Certainty::Likely, text, way_out: None },
+            );
         }
     }
 
@@ -163,7 +205,7 @@ impl MachineSurvey {
             let Some(snapshot) = self.glance(pid) else { continue };
             self.machine.opened += 1;
             let Some(verdict) = snapshot.verdict.clone() else { continue };
-            snapshot.threads.iter().filter_map(|it| it.waits_outside.as_ref()).for_each(|it| self.add_edges(pid, it));
+            self.net.add_locks(&snapshot);
             match verdict.certainty {
                 Certainty::Certain if verdict.kind != VerdictKind::Behind => self.tell(pid, verdict),
                 _ => passing.push((pid, verdict)),
@@ -184,7 +226,7 @@ impl MachineSurvey {
     fn glance(&self, pid: Pid) -> Option<Snapshot> {
         let live = Live::open(pid).ok()?;
         let _look = live.limits().begin_within(TIME_OF_ONE);
-        glance(&live, &self.host, &[])
+        glance(&live)
     }
 
     fn finish(mut self, all: bool) -> Machine {
@@ -232,6 +274,12 @@ impl MachineSurvey {
         }
         behind
     }
+}
+
+/// Whether a thread is where no signal wakes it. There is, too, who waits for a child that uses its memory: that is told as such.
+fn is_deep(facts: &LwpFacts) -> bool {
+    let call = facts.syscall.and_then(|call| call.call());
+    facts.state == KernelState::DiskSleep && !call.is_some_and(|call| waits_for_child(&call))
 }
 
 /// Whether a process of which this is said is worth a look by itself.

@@ -28,7 +28,7 @@ const ALL_NAMES: usize = 192 << 20;
 
 const WHAT: &str = "stack";
 /// Why a thread has no stack while it runs.
-const RUNS: (&str, Option<Remedy>) = ("it runs on a CPU", Some(Remedy::StopThread));
+const RUNS: (&str, Option<Remedy>) = ("it was running or about to run", Some(Remedy::StopThread));
 const MOVES: (&str, Option<Remedy>) = ("it ran while its stack was read", Some(Remedy::RetryOrStop));
 
 /// Reads the stacks of a target's threads.

@@ -37,6 +37,8 @@ pub enum FindingKind {
     CondWithoutSignaller,
     /// Anything else that threads wait for inside the process, while no thread is left that could wake them.
     NobodyLeft,
+    /// All workers of a pool of threads wait inside tasks, so that nobody is left to run another task.
+    PoolStarved,
     /// Processes that wait for each other in a circle, through pipes, sockets, file locks or children.
     ProcessCircle,
     /// Threads that wait, directly or not, for one that waits for nobody we know: a root, with the longest chain to it.
@@ -68,7 +70,7 @@ impl FindingKind {
 
     /// Whether it means that nobody is left to wake threads.
     pub fn is_unwoken(self) -> bool {
-        matches!(self, Self::CondWithoutSignaller | Self::NobodyLeft)
+        matches!(self, Self::CondWithoutSignaller | Self::NobodyLeft | Self::PoolStarved)
     }
 }
 

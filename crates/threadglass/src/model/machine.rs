@@ -13,6 +13,8 @@ pub struct Machine {
     pub processes: usize,
     /// Number of their threads.
     pub threads: usize,
+    /// Number of descriptors of pipes, sockets and files that were looked at: none where no wait led to any.
+    pub descriptors: usize,
     /// Number of processes whose locks were read, because threads of them wait on locks.
     pub opened: usize,
     /// CPU time of the look at all processes, in microseconds.
@@ -27,9 +29,9 @@ pub struct Machine {
 
 impl Default for Machine {
     fn default() -> Self {
-        let (processes, threads, opened, survey_us, locks_us) = Default::default();
+        let (processes, threads, descriptors, opened, survey_us, locks_us) = Default::default();
         let (processes_to_see, gaps) = Default::default();
-        Self { schema: SCHEMA, processes, threads, opened, survey_us, locks_us, processes_to_see, gaps }
+        Self { schema: SCHEMA, processes, threads, descriptors, opened, survey_us, locks_us, processes_to_see, gaps }
     }
 }
 

@@ -6,6 +6,7 @@ mod evidence;
 pub mod filter;
 mod finding;
 mod frame;
+mod language;
 mod machine;
 mod outside;
 mod profile;
@@ -27,8 +28,9 @@ pub use doctor::{Check, CheckVerdict, Doctor};
 pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind, Member};
 pub use frame::{CallSite, Frame, StackEnd};
+pub use language::LanguageRuntime;
 pub use machine::{Machine, ProcessToSee};
-pub use outside::{OutsideKind, OutsideWait, Partner};
+pub use outside::{Direction, OutsideKind, OutsideWait, Partner, Stranger};
 pub use profile::{
     FunctionShare, Histogram, HolderShare, Mapped, Profile, ProfileClock, ProfileEnd, ProfileKind, ProfiledProcess,
     RangeShare, StackShare, WaitShare,

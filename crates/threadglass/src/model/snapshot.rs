@@ -1,6 +1,6 @@
 //! A look at a whole target.
 
-use super::{Finding, Gap, SignalSet, SyncObject, Thread, Verdict, WaitGroup};
+use super::{Finding, Gap, LanguageRuntime, SignalSet, Stranger, SyncObject, Thread, Verdict, WaitGroup};
 use crate::{Lwp, Pid, RemoteAddr};
 
 /// Version of the JSON that the model serialises to.
@@ -28,9 +28,11 @@ pub enum Libc {
         /// How its layout was learned.
         layout: Provenance,
     },
+    /// musl.
+    Musl,
     /// Another one, or none: only what the kernel knows is shown.
     Other {
-        /// What it seems to be, such as `musl`.
+        /// What it seems to be, such as `musl` of a version that cannot be read.
         name: Option<String>,
     },
     /// The target's memory may not be read, so it cannot be told.
@@ -116,6 +118,10 @@ pub struct Snapshot {
     pub findings: Vec<Finding>,
     /// What threads wait for or do, by groups, the ones that wait for work last; where it was asked for.
     pub groups: Vec<WaitGroup>,
+    /// Threads of other processes that waits lead to, with their stacks, where that was asked for.
+    pub strangers: Vec<Stranger>,
+    /// Languages with threads or locks of their own that the target runs, where they were looked for.
+    pub runtimes: Vec<LanguageRuntime>,
     /// How many looks the findings are taken from.
     pub looks: u32,
     /// What could not be seen.

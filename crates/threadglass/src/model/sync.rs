@@ -40,6 +40,10 @@ pub enum Family {
     Pthread,
     /// A lock that libc keeps for itself: of a stream, of the allocator.
     Libc,
+    /// POSIX threads of musl, and what is built on them.
+    Musl,
+    /// A lock that musl keeps for itself.
+    MuslInside,
     /// Rust's standard library.
     RustStd,
     /// The `parking_lot` crate.
@@ -54,6 +58,18 @@ pub enum Family {
     Qt,
     /// Abseil.
     Absl,
+    /// oneTBB.
+    Tbb,
+    /// A lock of Python's module `threading`, or one that the interpreter is built with.
+    Python,
+    /// The lock of a Python interpreter, which one of its threads has at a time.
+    Gil,
+    /// A Java monitor, or where Java code has parked a thread.
+    Java,
+    /// Where JavaScript code waits.
+    JavaScript,
+    /// Where a language's runtime lets its own threads wait for work.
+    Runtime,
     /// Not known.
     #[default]
     Other,
@@ -305,6 +321,24 @@ pub struct SyncObject {
 }
 
 impl SyncObject {
+    /// What it is called, where its kind is not what a user of it knows.
+    pub fn noun(&self) -> Option<&'static str> {
+        Some(match (self.family, self.kind) {
+            (Family::Gil, ..) => "the GIL",
+            (Family::Python, SyncKind::Mutex) => "Python RLock",
+            (Family::Python, SyncKind::Cond) => "Python queue",
+            (Family::Python, ..) => "Python lock",
+            (Family::Java, SyncKind::Mutex | SyncKind::Cond) => "Java monitor",
+            (Family::Runtime, _) => "work of the runtime's own",
+            _ => return None,
+        })
+    }
+
+    /// Whether its noun tells all that a person wants to know: there is no other one.
+    pub fn is_known_by_noun(&self) -> bool {
+        matches!(self.family, Family::Gil | Family::Runtime)
+    }
+
     /// An object of which no more than this is known yet.
     pub fn bare(address: RemoteAddr, kind: SyncKind, family: Family, evidence: Evidence) -> Self {
         Self {
@@ -334,6 +368,8 @@ pub struct WaitsFor {
     pub kind: SyncKind,
     /// Its name.
     pub name: Option<String>,
+    /// What it waits for in words, where functions on its stack tell more than the kind: `to receive from a channel ..`.
+    pub how: Option<&'static str>,
     /// Of a rwlock: what it wants.
     pub side: Option<Side>,
     /// Whether the wait ends by itself.

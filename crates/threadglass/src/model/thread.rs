@@ -1,5 +1,6 @@
 //! One thread.
 
+use super::SyncKind;
 use super::words::words;
 use super::{CallSite, Evidence, Frame, Holds, OutsideWait, SignalSet, StackEnd, WaitsFor};
 use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
@@ -148,16 +149,22 @@ pub struct Descriptor {
     pub file: Option<String>,
 }
 
-/// A wait without sleep: in a loop that does nothing else.
+/// A wait in a loop that does nothing else than read a word again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Spin {
-    /// Whether it yields the CPU each time.
+    /// Whether it yields the CPU in between.
     pub yields: bool,
+    /// Whether it sleeps for a time in between.
+    pub sleeps: bool,
     /// The word that it reads again and again.
     pub word: Option<RemoteAddr>,
     /// A name for the word.
     pub name: Option<String>,
+    /// What the word is of, where the loop tries to take a lock of libc.
+    pub kind: Option<SyncKind>,
+    /// The thread that holds that lock.
+    pub held_by: Option<Lwp>,
 }
 
 /// A running thread that was watched for a moment by samples of its CPU.
@@ -281,6 +288,15 @@ pub struct Thread {
     pub frames_end: Option<StackEnd>,
     /// Of a thread that runs: its frames are those of the place where samples found it most often.
     pub watched: Option<Box<Watched>>,
+    /// Of a thread that sleeps for a time, again and again, until a word changes: that word.
+    pub polls: Option<Box<Spin>>,
     /// Of a thread blocked in libc whose stack was read: which function of libc its program called.
     pub call_site: Option<CallSite>,
+}
+
+impl Thread {
+    /// What the thread reads again and again, with a CPU or with sleeps in between.
+    pub fn spin(&self) -> Option<&Spin> {
+        self.watched.as_ref().and_then(|watched| watched.spins.as_ref()).or(self.polls.as_deref())
+    }
 }

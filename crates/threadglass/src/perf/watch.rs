@@ -16,9 +16,11 @@ pub(crate) struct Watch(Sampler);
 impl Watch {
     /// Begins to sample `lwps`, threads of `pid`.
     pub(crate) fn begin(pid: Pid, lwps: &[Lwp]) -> Result<Self, SamplingError> {
-        let options = Options { inherit: false, remove_on_exec: true, stack: Some(STACK), ..Options::new(RATE) };
+        let user = Options { inherit: false, remove_on_exec: true, stack: Some(STACK), ..Options::new(RATE) };
         let tids: Vec<i32> = lwps.iter().map(|lwp| lwp.0).collect();
-        match Sampler::of_threads(&tids, options) {
+        // A thread that calls the kernel again and again is hardly ever seen outside of it.
+        let sampler = Sampler::of_threads(&tids, Options { kernel: true, ..user });
+        match sampler.or_else(|_| Sampler::of_threads(&tids, user)) {
             Ok(sampler) => Ok(Self(sampler)),
             Err(error) => Err(SamplingError::of_sampler(error, pid)),
         }

@@ -12,6 +12,8 @@ pub enum Owner {
     Tid(InnerTid),
     /// By its descriptor.
     Thread(RemoteAddr),
+    /// A thread that has ended; which one it was is not recorded.
+    Ended,
 }
 
 /// What an object's bytes say.
@@ -54,7 +56,7 @@ impl Content {
     pub fn owner_tid(&self) -> Option<InnerTid> {
         match self.owner {
             Owner::Tid(tid) => Some(tid),
-            Owner::None | Owner::Thread(_) => None,
+            Owner::None | Owner::Thread(_) | Owner::Ended => None,
         }
     }
 }

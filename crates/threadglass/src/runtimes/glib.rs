@@ -13,6 +13,10 @@ impl Runtime for Glib {
         &[Family::Glib]
     }
 
+    fn awaits_work(&self, name: &str) -> bool {
+        name.starts_with("g_cond_wait") || name.starts_with("g_async_queue_") && name.contains("pop")
+    }
+
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {
         let Spot::Outer { function, depth, evidence } = spot else { return None };
         let kind = match function {

@@ -2,7 +2,8 @@
 
 use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, u32_at};
 use crate::RemoteAddr;
-use crate::model::{Detail, Family, SyncKind, SyncState};
+use crate::model::{Detail, Family, SyncKind, SyncObject, SyncState};
+use crate::target::Target;
 
 /// A lock that is taken and waited for.
 const CONTENDED: u32 = u32::MAX;
@@ -13,6 +14,9 @@ const AWAITED: usize = 64;
 const BARRIER: usize = AWAITED + 4;
 /// No program has more threads in a team.
 const MOST_THREADS: u32 = 1 << 22;
+
+/// How its file is called.
+const LIBRARY: &str = "libgomp.so";
 
 pub(crate) struct Gomp;
 
@@ -65,8 +69,19 @@ impl Runtime for Gomp {
                 Some(Function::Lock(Effect::Take))
             }
             "omp_unset_lock" | "omp_unset_nest_lock" => Some(Function::Lock(Effect::Release)),
+            // A critical section with a name has a word of the program for it; all others share one of the library.
+            "GOMP_critical_name_start" => Some(Function::Lock(Effect::Take)),
+            "GOMP_critical_name_end" => Some(Function::Lock(Effect::Release)),
+            "GOMP_critical_start" => Some(Function::OnlyLock(Effect::Take, LIBRARY)),
+            "GOMP_critical_end" => Some(Function::OnlyLock(Effect::Release, LIBRARY)),
             _ => None,
         }
+    }
+
+    fn own_name(&self, object: &SyncObject, _: Option<&str>, target: &dyn Target) -> Option<String> {
+        let is_inside = || target.module_at(object.address).is_some_and(|it| it.name().starts_with(LIBRARY));
+        let is_only = object.kind == SyncKind::Mutex && is_inside();
+        is_only.then(|| "the lock of all critical sections without a name".to_owned())
     }
 
     fn lock_word(&self, _: SyncKind, _: Family) -> LockWord {

@@ -3,6 +3,8 @@
 /// What the word of a lock says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockWord {
+    /// Where in the lock the word is.
+    pub(crate) at: u64,
     /// Bytes that an instruction can change at once that changes the word.
     pub(crate) sizes: &'static [u8],
     /// How much a word says that it is held.
@@ -16,6 +18,6 @@ pub(crate) struct LockWord {
 
 impl Default for LockWord {
     fn default() -> Self {
-        Self { sizes: &[1, 2, 4, 8], held: |word| u64::from(word != 0), added: |by| by, is_called: false }
+        Self { at: 0, sizes: &[1, 2, 4, 8], held: |word| u64::from(word != 0), added: |by| by, is_called: false }
     }
 }

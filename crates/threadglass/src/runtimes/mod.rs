@@ -5,39 +5,50 @@
 
 mod absl;
 mod content;
+mod cpython;
 mod cxx;
 mod futex;
 mod glib;
 pub mod glibc;
 mod gomp;
+mod hotspot;
+mod languages;
 mod lock_word;
+pub mod musl;
+mod node;
 mod parking_lot;
 mod plan;
 mod qt;
 mod recipe;
 mod rust_std;
+mod tbb;
+mod threads;
 mod wait;
 
 pub(crate) use crate::memory::{u32_at, u64_at};
 pub(crate) use crate::model::SetPlan;
 pub use content::{Content, Owner};
 pub use futex::{FutexOp, FutexWait};
+pub(crate) use languages::{described as languages_of, name_of as language_of};
 pub(crate) use lock_word::LockWord;
 #[cfg(feature = "internals")]
 pub use parking_lot::parked_at;
 pub use plan::{SetError, plan};
 pub(crate) use recipe::empty_plan;
+pub use threads::LibcLayout;
+pub(crate) use threads::ThreadRecord;
 pub(crate) use wait::{Class, Context, SeenWait, Spot};
 
-use crate::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState};
+use crate::model::{Detail, Evidence, Family, Libc, SyncKind, SyncObject, SyncState};
 use crate::symbols::LockTypes;
-use crate::target::LwpFacts;
+use crate::target::{LwpFacts, Target};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 
 /// Those that are known. Where two could explain a wait, the first decides.
-static ALL: [&dyn Runtime; 8] = [
+static ALL: [&dyn Runtime; 13] = [
     &glibc::Glibc,
+    &musl::Musl,
     &cxx::Cxx,
     &rust_std::RustStd,
     &parking_lot::ParkingLot,
@@ -45,6 +56,10 @@ static ALL: [&dyn Runtime; 8] = [
     &gomp::Gomp,
     &qt::Qt,
     &absl::Absl,
+    &tbb::Tbb,
+    &cpython::CPython,
+    &hotspot::HotSpot,
+    &node::Node,
 ];
 
 /// What one system that makes locks knows of them.
@@ -61,6 +76,21 @@ pub(crate) trait Runtime: Sync {
     /// function tells.
     fn by_numbers(&self, _seen: &SeenWait<'_>, _context: &Context<'_>) -> Option<Class> {
         None
+    }
+
+    /// What a thread waits for that is known to wait for `class`, where this runtime has built something of its own on that.
+    fn known_better(&self, _class: &Class, _seen: &SeenWait<'_>, _context: &Context<'_>) -> Option<Class> {
+        None
+    }
+
+    /// Whether a time limit ends no wait for such an object: the thread looks, and goes on waiting.
+    fn keeps_waiting(&self, _kind: SyncKind, _family: Family) -> bool {
+        false
+    }
+
+    /// What is particular about waits for such an object.
+    fn nature(&self, _kind: SyncKind, _family: Family) -> Nature {
+        Nature::Plain
     }
 
     /// Whether `function` only passes a system call on, so that its caller tells what it is for.
@@ -115,13 +145,39 @@ pub(crate) trait Runtime: Sync {
         false
     }
 
+    /// Whether only the C library takes and releases an object, so that the frames of the C library tell who holds it.
+    fn is_inside_libc(&self, _family: Family) -> bool {
+        false
+    }
+
+    /// What people call an object that is no variable of the program. `entry` is the function of the C library that wants
+    /// it, where that is known.
+    fn own_name(&self, _object: &SyncObject, _entry: Option<&str>, _target: &dyn Target) -> Option<String> {
+        None
+    }
+
     /// What a call of the function `name` means for the code that follows.
     fn function(&self, _name: &str) -> Option<Function> {
         None
     }
 
+    /// What the function `name` takes, or tries to take, without ever sleeping.
+    fn tries(&self, _name: &str) -> Option<SyncKind> {
+        None
+    }
+
     /// Whether the function `name` calls another one back, once, while its first argument is in progress.
     fn executes_once(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// What a thread waits for that is asleep in the function `name`, demangled, or in one that this function called.
+    fn waits_in(&self, _name: &str) -> Option<WaitWords> {
+        None
+    }
+
+    /// Whether the function `name`, demangled, waits until another thread has something for its caller.
+    fn awaits_work(&self, _name: &str) -> bool {
         false
     }
 
@@ -166,15 +222,37 @@ pub(crate) trait Runtime: Sync {
     }
 }
 
+/// What is particular about the waits for an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nature {
+    /// Nothing.
+    Plain,
+    /// A thread of a language's runtime itself waits for work.
+    OwnWork,
+    /// Who could end the wait only the language knows. What a thread does there, where the object does not say it.
+    Unseen(Option<&'static str>),
+}
+
 /// What a call of a function means for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     /// Takes or releases the lock that is its first argument.
     Lock(Effect),
+    /// Takes or releases the one lock that is a variable of its library, of which the file is called so.
+    OnlyLock(Effect, &'static str),
     /// Does not come back; also where an exception is caught, or goes on to the next frame.
     Never,
     /// Nothing that matters.
     Plain,
+}
+
+/// What a function on the stack of a waiting thread says of the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitWords {
+    /// It is a part of a wait: its caller may tell more.
+    Part,
+    /// What the thread waits for: `to receive from a channel`.
+    Named(&'static str),
 }
 
 /// What something does to a lock.
@@ -214,6 +292,16 @@ pub(crate) fn function(name: &str) -> Function {
     ALL.iter().find_map(|runtime| runtime.function(name)).unwrap_or(Function::Plain)
 }
 
+/// What the function `name` takes, or tries to take, without ever sleeping.
+pub(crate) fn tries(name: &str) -> Option<SyncKind> {
+    ALL.iter().find_map(|runtime| runtime.tries(name))
+}
+
+/// Whether the function `name`, which takes a lock, may come back without the lock: it tries, or has a time limit.
+pub(crate) fn may_fail(name: &str) -> bool {
+    ["try", "Try", "timed", "clock", "test", "Until", "For"].iter().any(|word| name.contains(word))
+}
+
 /// Whether the function `name` calls another one back, once.
 pub(crate) fn executes_once(name: &str) -> bool {
     ALL.iter().any(|runtime| runtime.executes_once(name))
@@ -229,9 +317,62 @@ pub(crate) fn by_function(seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context
     ALL.iter().find_map(|runtime| runtime.by_function(seen, spot, context))
 }
 
+/// What a thread waits for, by the functions that it is in, demangled, the innermost first: as the outermost of those tells
+/// that wait.
+pub(crate) fn waits_in<'f>(functions: impl IntoIterator<Item = &'f str>) -> Option<&'static str> {
+    let words = |name: &str| ALL.iter().find_map(|runtime| runtime.waits_in(plain_name(name)));
+    let named = |words| match words {
+        WaitWords::Named(words) => Some(words),
+        WaitWords::Part => None,
+    };
+    functions.into_iter().map_while(words).filter_map(named).last()
+}
+
+/// Whether the function `name`, demangled, waits until another thread has something for its caller: it wakes for work.
+pub(crate) fn awaits_work(name: &str) -> bool {
+    ALL.iter().any(|runtime| runtime.awaits_work(plain_name(name)))
+}
+
+/// In the names of functions that wake another thread, or hand it something.
+const WAKES: [&str; 10] = [
+    "cond_signal",
+    "cond_broadcast",
+    "cnd_signal",
+    "notify_one",
+    "notify_all",
+    "sem_post",
+    "::send",
+    "unpark",
+    "wakeOne",
+    "async_queue_push",
+];
+
+/// Whether the function `name`, demangled, wakes a thread that waits for work.
+pub(crate) fn wakes(name: &str) -> bool {
+    // A signature may have anything in it.
+    let name = name.split('(').find(|part| !part.is_empty()).unwrap_or(name);
+    WAKES.iter().any(|part| name.contains(part))
+}
+
+/// A name without what templates of functions return, and without what surrounds the name of a method of Rust.
+fn plain_name(name: &str) -> &str {
+    let name = ["void ", "bool "].iter().find_map(|returned| name.strip_prefix(returned)).unwrap_or(name);
+    name.trim_start_matches(['<', '&'])
+}
+
 /// What a thread waits for, by its numbers.
 pub(crate) fn by_numbers(seen: &SeenWait<'_>, context: &Context<'_>) -> Option<Class> {
     ALL.iter().find_map(|runtime| runtime.by_numbers(seen, context))
+}
+
+/// What a thread waits for that is known to wait for `class`, by the runtime that knows it best.
+pub(crate) fn known_better(class: Class, seen: &SeenWait<'_>, context: &Context<'_>) -> Class {
+    ALL.iter().find_map(|runtime| runtime.known_better(&class, seen, context)).unwrap_or(class)
+}
+
+/// What is particular about waits for an object of `kind` and `family`.
+pub(crate) fn nature(kind: SyncKind, family: Family) -> Nature {
+    of(family).nature(kind, family)
 }
 
 /// All objects that threads have registered as theirs.
@@ -256,9 +397,22 @@ pub(crate) fn held_by_content(
     })
 }
 
-/// Whose an object of `kind` is that a user names without saying whose.
-pub(crate) fn usual(kind: SyncKind) -> Option<Family> {
+/// Whose an object of `kind` is that the agent counts.
+pub(crate) fn counted(kind: SyncKind) -> Option<Family> {
     glibc::locks::size_of(kind).map(|_| Family::Pthread)
+}
+
+/// Whose an object of `kind` is that a user names without saying whose, in a program with this C library.
+pub(crate) fn usual(kind: SyncKind, libc: &Libc) -> Option<Family> {
+    counted(kind).map(|family| own_family(family, libc))
+}
+
+/// Whose an object of `family` is in a program with this C library: types have the same names in all of them.
+pub(crate) fn own_family(family: Family, libc: &Libc) -> Family {
+    match (family, libc) {
+        (Family::Pthread, Libc::Musl) => Family::Musl,
+        (family, _) => family,
+    }
 }
 
 /// The types of all runtimes.

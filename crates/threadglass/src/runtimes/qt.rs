@@ -14,6 +14,10 @@ impl Runtime for Qt {
         &[Family::Qt]
     }
 
+    fn awaits_work(&self, name: &str) -> bool {
+        name.starts_with("QWaitCondition::wait") || name.starts_with("QSemaphore::acquire")
+    }
+
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {
         let Spot::Outer { function, evidence, .. } = spot else { return None };
         let kind = match function.split('(').next()? {

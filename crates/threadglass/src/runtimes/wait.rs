@@ -1,14 +1,16 @@
 //! A wait as it was seen, and what a runtime makes of it.
 
 use super::FutexWait;
+use super::hotspot::JavaThreads;
+use super::languages::{Loaded, loaded};
 use super::parking_lot::TablePointers;
 use crate::model::{CallSite, Evidence, Family, Side, SyncKind, Thread};
-use crate::runtimes::glibc::Layout;
 use crate::runtimes::glibc::locks::CondLayout;
-use crate::target::Target;
-use crate::{InnerTid, RemoteAddr};
+use crate::runtimes::{LibcLayout, glibc, musl};
+use crate::target::{Language, Target};
+use crate::{InnerTid, Lwp, RemoteAddr};
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,17 @@ impl Class {
         Self::new(SyncKind::Mutex, Family::Other, address, Evidence::Inferred)
     }
 
+    /// Whether a time limit does not end a wait for the object.
+    pub(crate) fn keeps_waiting(&self) -> bool {
+        super::of(self.family).keeps_waiting(self.kind, self.family)
+    }
+
+    /// Whether `word` is a part of the object.
+    pub(crate) fn contains(&self, word: RemoteAddr) -> bool {
+        let size = super::of(self.family).bytes_of(self.kind, self.family) as u64;
+        word.0.wrapping_sub(self.address.0) < size
+    }
+
     /// A word of which nothing is known.
     pub(crate) fn word(address: RemoteAddr, evidence: Evidence) -> Self {
         Self::new(SyncKind::Futex, Family::Other, address, evidence)
@@ -41,6 +54,7 @@ impl Class {
 /// A wait of one thread.
 pub(crate) struct SeenWait<'a> {
     pub(crate) futex: FutexWait,
+    pub(crate) lwp: Lwp,
     /// The call by which the program entered the C library.
     pub(crate) call: Option<&'a CallSite>,
     /// Whether the system call was made past the C library.
@@ -52,6 +66,10 @@ pub(crate) struct SeenWait<'a> {
     pub(crate) words: &'a [u64],
     /// The first argument of that call, as far as code and registers tell.
     pub(crate) first_argument: &'a dyn Fn() -> Option<RemoteAddr>,
+    /// The second one.
+    pub(crate) second_argument: &'a dyn Fn() -> Option<RemoteAddr>,
+    /// Where the thread is in functions outside of the C library, the innermost first.
+    pub(crate) frames: &'a dyn Fn() -> Vec<RemoteAddr>,
 }
 
 /// A function that a waiting thread is in, and the evidence for that.
@@ -71,30 +89,50 @@ pub(crate) enum Spot<'a> {
 /// What is known of the target.
 pub(crate) struct Context<'a> {
     pub(crate) target: &'a dyn Target,
-    pub(crate) layout: Option<&'a Layout>,
-    threads: HashSet<InnerTid>,
+    /// Where its C library keeps what, if that is known.
+    pub(crate) libc: Option<LibcLayout<'a>>,
+    threads: HashMap<InnerTid, Option<Lwp>>,
     /// Descriptors, by which a join and a stream's owner are known.
     ids: HashSet<RemoteAddr>,
     /// Searched for when the first thread waits that may stand in such a table.
     tables: OnceCell<TablePointers>,
+    languages: OnceCell<Vec<Loaded>>,
+    java: OnceCell<Option<JavaThreads>>,
 }
 
 impl<'a> Context<'a> {
     /// Of `target`, whose threads are these.
-    pub(crate) fn new(target: &'a dyn Target, layout: Option<&'a Layout>, threads: &[Thread]) -> Self {
+    pub(crate) fn new(target: &'a dyn Target, libc: Option<LibcLayout<'a>>, threads: &[Thread]) -> Self {
         let ids = threads.iter().filter_map(|thread| Some(thread.id?.0)).collect();
-        let threads = threads.iter().filter_map(|thread| thread.inner_lwp).collect();
-        Self { target, layout, threads, ids, tables: OnceCell::new() }
+        let threads = threads.iter().filter_map(|thread| Some((thread.inner_lwp?, thread.lwp))).collect();
+        Self { target, libc, threads, ids, tables: OnceCell::new(), languages: OnceCell::new(), java: OnceCell::new() }
     }
 
     /// Whether the target has a thread of this id.
     pub(crate) fn has_thread(&self, inner: InnerTid) -> bool {
-        self.threads.contains(&inner)
+        self.threads.contains_key(&inner)
     }
 
     /// Whether a thread's descriptor begins there.
     pub(crate) fn is_descriptor(&self, addr: RemoteAddr) -> bool {
         self.ids.contains(&addr)
+    }
+
+    /// The thread of this id.
+    pub(super) fn lwp_of(&self, inner: InnerTid) -> Option<Lwp> {
+        self.threads.get(&inner).copied().flatten()
+    }
+
+    /// A language that the target has loaded.
+    pub(super) fn language(&self, language: Language) -> Option<&Loaded> {
+        let loaded = self.languages.get_or_init(|| loaded(self.target));
+        loaded.iter().find(|it| it.language == language)
+    }
+
+    /// The threads that Java knows.
+    pub(super) fn java_threads(&self) -> Option<&JavaThreads> {
+        let find = || JavaThreads::find(self, self.language(Language::Java)?);
+        self.java.get_or_init(find).as_ref()
     }
 
     /// Where the target keeps its tables of parked threads.
@@ -103,6 +141,22 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn cond(&self) -> CondLayout {
-        self.layout.map_or(CondLayout::Unknown, |layout| layout.cond)
+        self.glibc().map_or(CondLayout::Unknown, |layout| layout.cond)
+    }
+
+    /// The layout of its glibc, if it has that.
+    pub(crate) fn glibc(&self) -> Option<&'a glibc::Layout> {
+        match self.libc {
+            Some(LibcLayout::Glibc(layout)) => Some(layout),
+            _ => None,
+        }
+    }
+
+    /// The layout of its musl, if it has that.
+    pub(crate) fn musl(&self) -> Option<&'a musl::Layout> {
+        match self.libc {
+            Some(LibcLayout::Musl(layout)) => Some(layout),
+            _ => None,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Which library a function or a type belongs to, by its name: libraries are compiled into programs, too.
 
 /// How names begin, and whose they are.
-const BEGINNINGS: [(&str, &str); 27] = [
+const BEGINNINGS: [(&str, &str); 28] = [
     ("std::", "std"),
     ("core::", "std"),
     ("alloc::", "std"),
@@ -15,6 +15,7 @@ const BEGINNINGS: [(&str, &str); 27] = [
     ("lock_api::", "parking_lot"),
     ("crossbeam", "crossbeam"),
     ("absl::", "absl"),
+    ("tbb::", "TBB"),
     ("boost::", "boost"),
     ("folly::", "folly"),
     ("g_mutex_", "GLib"),

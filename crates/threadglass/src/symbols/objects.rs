@@ -5,7 +5,7 @@ use super::debug_info::has_debug_info;
 use super::object_names::{LazyDebugInfo, ObjectNames};
 use super::{FunctionAt, LockTypes};
 use crate::RemoteAddr;
-use crate::elf::{DataSymbols, FileSymbols, Image, ObjectFile, Symbol};
+use crate::elf::{DataSymbols, FileSymbols, Image, Symbol};
 use crate::target::{Module, Target};
 use std::fs::File;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -61,8 +61,8 @@ struct ReadParts {
     build_id: OnceLock<Option<Vec<u8>>>,
     file: OnceLock<Option<File>>,
     debug_file: OnceLock<Option<File>>,
-    functions: OnceLock<Option<FileSymbols>>,
-    split_functions: OnceLock<Option<FileSymbols>>,
+    functions: OnceLock<Option<Arc<FileSymbols>>>,
+    split_functions: OnceLock<Option<Arc<FileSymbols>>>,
     debug: OnceLock<Arc<Mutex<LazyDebugInfo>>>,
     names: OnceLock<ObjectNames>,
 }
@@ -82,6 +82,16 @@ impl<'t> MappedObject<'t> {
     pub(crate) fn exports(&self) -> Option<&Image> {
         let load = || Image::with_symbols(self.target, self.module.base, self.target.limits()).ok();
         self.read.exports.get_or_init(load).as_ref()
+    }
+
+    /// The exported function that holds `addr`.
+    pub(crate) fn exported_at(&self, addr: RemoteAddr) -> Option<Symbol> {
+        self.exports()?.function_at(self.target, addr)
+    }
+
+    /// Whether it uses the function `name` of another object.
+    pub(crate) fn uses(&self, name: &str) -> bool {
+        self.exports().is_some_and(|image| image.uses(self.target, name))
     }
 
     /// Its file, if that can be shown to be the one that is mapped.
@@ -104,22 +114,21 @@ impl<'t> MappedObject<'t> {
     }
 
     /// The symbols of its file.
-    fn functions(&self) -> Option<&FileSymbols> {
-        let open = || Some(FileSymbols::new(self.file()?, self.target.limits()));
+    fn functions(&self) -> Option<&Arc<FileSymbols>> {
+        let open = || Some(Arc::new(FileSymbols::new(self.file()?, self.target.limits())));
         self.read.functions.get_or_init(open).as_ref()
     }
 
     /// Whether its own file has the full symbol table.
     pub(crate) fn has_full_symbols(&self) -> bool {
-        let limits = self.target.limits();
-        self.file().is_some_and(|file| ObjectFile::open(file, limits).is_some_and(|object| object.has_symbols()))
+        self.functions().is_some_and(|symbols| symbols.has_full_table())
     }
 
     /// The full symbol table that was split off into its debug file. Only of a file without one of its own.
-    fn split_functions(&self) -> Option<&FileSymbols> {
+    fn split_functions(&self) -> Option<&Arc<FileSymbols>> {
         let open = || {
             let debug = if self.has_full_symbols() { None } else { self.debug_file() };
-            Some(FileSymbols::new(debug?, self.target.limits()))
+            Some(Arc::new(FileSymbols::new(debug?, self.target.limits())))
         };
         self.read.split_functions.get_or_init(open).as_ref()
     }
@@ -127,13 +136,10 @@ impl<'t> MappedObject<'t> {
     /// The function that holds each of the link-time addresses `offsets`, as the symbol tables of its files have it.
     pub(crate) fn functions_at(&self, offsets: &[u64]) -> Vec<Option<Symbol>> {
         let mut found = vec![None; offsets.len()];
-        let tables: [fn(&Self) -> Option<&FileSymbols>; 2] = [Self::split_functions, Self::functions];
-        for table in tables {
+        for table in [self.split_functions(), self.functions()].into_iter().flatten() {
             let missing: Vec<usize> = (0..offsets.len()).filter(|index| found[*index].is_none()).collect();
             let wanted: Vec<u64> = missing.iter().map(|index| offsets[*index]).collect();
-            if let Some(table) = Some(self).filter(|_| !wanted.is_empty()).and_then(table) {
-                missing.into_iter().zip(table.functions_at(&wanted)).for_each(|(index, symbol)| found[index] = symbol);
-            }
+            missing.into_iter().zip(table.functions_at(&wanted)).for_each(|(index, symbol)| found[index] = symbol);
         }
         found
     }
@@ -141,7 +147,8 @@ impl<'t> MappedObject<'t> {
     /// The functions of this name in its files, at link-time addresses.
     #[cfg(feature = "profile")]
     pub(crate) fn functions_named(&self, name: &str) -> Vec<Symbol> {
-        let named = |table: Option<&FileSymbols>| table.map(|table| table.functions_named(name)).unwrap_or_default();
+        let named =
+            |table: Option<&Arc<FileSymbols>>| table.map(|table| table.functions_named(name)).unwrap_or_default();
         let found = named(self.functions());
         if found.is_empty() { named(self.split_functions()) } else { found }
     }
@@ -151,7 +158,7 @@ impl<'t> MappedObject<'t> {
         let bias = self.image()?.bias();
         let symbol = self.functions_at(&[addr.0.wrapping_sub(bias)]).pop().flatten();
         if symbol.is_none() && self.file().is_none() {
-            return self.exports()?.function_at(addr);
+            return self.exported_at(addr);
         }
         symbol.map(|symbol| Symbol { addr: symbol.addr.offset(bias), ..symbol })
     }
@@ -184,20 +191,12 @@ impl<'t> MappedObject<'t> {
     }
 
     fn data_symbols(&self) -> DataSymbols {
-        let limits = self.target.limits();
-        let mut symbols = self.file().map(|file| DataSymbols::read(file, limits)).unwrap_or_default();
-        if !self.has_full_symbols()
-            && let Some(debug) = self.debug_file()
-        {
-            let full = DataSymbols::read(debug, limits);
-            symbols = if full.is_empty() { symbols } else { full };
-        }
-        if symbols.is_empty()
-            && let Some(exports) = self.exports()
-        {
-            symbols = DataSymbols::from_symbols(exports.data_symbols(), limits);
-        }
-        symbols
+        let tables = [self.split_functions(), self.functions()].into_iter().flatten();
+        let from_files = tables.map(DataSymbols::of).find(|symbols| !symbols.is_empty());
+        from_files.unwrap_or_else(|| match self.exports() {
+            Some(exports) => DataSymbols::from_symbols(exports.data_symbols(self.target), self.target.limits()),
+            None => DataSymbols::default(),
+        })
     }
 
     /// Takes what is needed to name its functions later, when its process may have ended. Quick: nothing is
@@ -205,8 +204,10 @@ impl<'t> MappedObject<'t> {
     #[cfg(feature = "profile")]
     pub(crate) fn pin(&self) {
         self.build_id();
-        if self.file().is_none() {
-            self.exports();
+        if self.file().is_none()
+            && let Some(exports) = self.exports()
+        {
+            exports.hold_names(self.target);
         }
     }
 }

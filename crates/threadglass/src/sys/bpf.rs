@@ -106,6 +106,11 @@ pub(crate) fn attach_to_process(program: &OwnedFd, tgid: u32) -> Result<OwnedFd,
     attach(program, &TaskLinkInfo { pid: tgid, ..TaskLinkInfo::default() })
 }
 
+/// The same for all threads of our pid namespace.
+pub(crate) fn attach_to_all(program: &OwnedFd) -> Result<OwnedFd, Errno> {
+    attach(program, &TaskLinkInfo::default())
+}
+
 /// The same for the one thread `tid`.
 pub(crate) fn attach_to_thread(program: &OwnedFd, tid: u32) -> Result<OwnedFd, Errno> {
     attach(program, &TaskLinkInfo { tid, ..TaskLinkInfo::default() })

@@ -1,6 +1,5 @@
 //! Opening and reading small kernel files, and opening files that a target names.
 
-use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat};
@@ -16,6 +15,11 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, Errno> {
     open(path, OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
+/// The same of the directory `name` below `dir`.
+pub(crate) fn open_dir_at(dir: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    openat(dir, name, OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+}
+
 /// Opens the file `name` below `dir` for reading.
 pub(crate) fn open_at(dir: impl AsFd, name: &CStr) -> Result<File, Errno> {
     openat(dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
@@ -23,20 +27,24 @@ pub(crate) fn open_at(dir: impl AsFd, name: &CStr) -> Result<File, Errno> {
 
 /// Reads the one-record kernel file `name` (stat, status, syscall ..) below `dir` into `buf`, reusing
 /// its memory. Such a file comes in one piece when the buffer has room for it.
-pub(crate) fn read_record(dir: impl AsFd, name: &CStr, buf: &mut Vec<u8>) -> Result<(), Errno> {
-    read_until(&open_at(dir, name)?, buf, |got, room| got < room)
+pub(crate) fn read_record<'a>(dir: impl AsFd, name: &CStr, buf: &'a mut Vec<u8>) -> Result<&'a [u8], Errno> {
+    let length = read_until(&open_at(dir, name)?, buf, |got, room| got < room)?;
+    Ok(&buf[..length])
 }
 
 /// Reads a kernel file that comes in pieces (maps, auxv): only an empty read is its end.
 pub(crate) fn read_stream(dir: impl AsFd, name: &CStr) -> Result<Vec<u8>, Errno> {
     let mut buf = Vec::new();
-    read_until(&open_at(dir, name)?, &mut buf, |got, _| got == 0)?;
+    let length = read_until(&open_at(dir, name)?, &mut buf, |got, _| got == 0)?;
+    buf.truncate(length);
     Ok(buf)
 }
 
-fn read_until(file: &File, buf: &mut Vec<u8>, is_end: impl Fn(usize, usize) -> bool) -> Result<(), Errno> {
+/// How many bytes were read to the beginning of `buf`, which keeps its length.
+fn read_until(file: &File, buf: &mut Vec<u8>, is_end: impl Fn(usize, usize) -> bool) -> Result<usize, Errno> {
     let mut len = 0;
-    buf.resize(buf.capacity().max(4096), 0);
+    // What is there already is written over: to clear it would cost as much as the call.
+    buf.resize(buf.len().max(4096), 0);
     loop {
         let room = buf.len() - len;
         let got = match read(file, &mut buf[len..]) {
@@ -45,8 +53,7 @@ fn read_until(file: &File, buf: &mut Vec<u8>, is_end: impl Fn(usize, usize) -> b
         };
         len += got;
         if is_end(got, room) {
-            buf.truncate(len);
-            return Ok(());
+            return Ok(len);
         }
         if len == buf.len() {
             buf.resize(len * 2, 0);
@@ -57,19 +64,71 @@ fn read_until(file: &File, buf: &mut Vec<u8>, is_end: impl Fn(usize, usize) -> b
 /// The entries of a directory that are numbers (the threads in `/proc/PID/task`).
 pub(crate) fn list_numbers(dir: &OwnedFd) -> Result<Vec<i32>, Errno> {
     // A fresh handle: the position of `dir` itself is shared with everyone who uses it.
-    let mut entries = Dir::openat(dir, c".", OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let entries = open_dir_at(dir, c".")?;
     let mut numbers = Vec::new();
-    for entry in entries.iter() {
-        if let Ok(number) = entry?.file_name().to_str().unwrap_or_default().parse() {
-            numbers.push(number);
+    read_numbers(&entries, &mut numbers)?;
+    Ok(numbers)
+}
+
+/// Adds the entries of a directory that nobody has read from yet, as far as they are numbers. Directories of `/proc` are read
+/// by the thousand, so the kernel's records are taken as they are.
+pub(crate) fn read_numbers(dir: &OwnedFd, numbers: &mut Vec<i32>) -> Result<(), Errno> {
+    /// Where the length of a record and its name are.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let mut room = [0u8; 16384];
+    loop {
+        // SAFETY: the kernel writes at most as many bytes as there is room for.
+        let got =
+            unsafe { libc::syscall(crate::arch::syscall::GETDENTS64, dir.as_raw_fd(), room.as_mut_ptr(), room.len()) };
+        let mut rest = room.get(..Errno::result(got)? as usize).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        while let Some(length) = rest.get(LENGTH..LENGTH + 2).map(|it| usize::from(u16::from_ne_bytes([it[0], it[1]])))
+        {
+            numbers.extend(rest.get(NAME..length).and_then(number_in));
+            rest = rest.get(length.max(NAME)..).unwrap_or_default();
         }
     }
-    Ok(numbers)
+}
+
+/// The number that a name is, up to its zero byte.
+fn number_in(name: &[u8]) -> Option<i32> {
+    let name = name.split(|byte| *byte == 0).next()?;
+    name.first().filter(|first| first.is_ascii_digit())?;
+    std::str::from_utf8(name).ok()?.parse().ok()
 }
 
 /// [`list_numbers`] of the directory at `path`; none where it cannot be read.
 pub(crate) fn numbers_in(path: &str) -> Vec<i32> {
     open_dir(path.as_ref()).and_then(|dir| list_numbers(&dir)).unwrap_or_default()
+}
+
+/// What the link `number` below `dir` (`/proc/PID/fd`) leads to, as far as it fits into `buffer`.
+pub(crate) fn read_number_link<'a>(dir: &OwnedFd, number: i32, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let mut name = [0; 16];
+    // Eleven bytes at most, so that a zero is left.
+    std::io::Write::write_fmt(&mut &mut name[..15], format_args!("{number}")).ok()?;
+    // SAFETY: a string that ends with a zero, and room for as many bytes as are said.
+    let length =
+        unsafe { libc::readlinkat(dir.as_raw_fd(), name.as_ptr().cast(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    buffer.get(..usize::try_from(length).ok()?)
+}
+
+/// Device and inode of the FIFO that the magic link `path` leads to; `None` if that is none. The FIFO is not opened, and no
+/// server is asked about it.
+pub(crate) fn fifo_behind(path: &str) -> Option<(u64, u64)> {
+    let path = std::ffi::CString::new(path).ok()?;
+    let mut found = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    let wanted = libc::STATX_TYPE | libc::STATX_INO;
+    // SAFETY: a string that lives through the call, and room for one `statx`, which is plain numbers.
+    let found = unsafe {
+        let answer = libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, wanted, found.as_mut_ptr());
+        (answer == 0).then(|| found.assume_init())?
+    };
+    let is_fifo = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFIFO;
+    is_fifo.then(|| (libc::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
 }
 
 /// Opens a file that the *target* named, without being tricked by it: no FIFO that never answers,
@@ -128,6 +187,25 @@ pub(crate) fn has_capabilities(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_a_directory_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        // More than fit into one answer of the kernel.
+        for number in 0..1000 {
+            std::fs::write(dir.path().join(number.to_string()), "").unwrap();
+        }
+        for name in ["+1", "-7", "12a", "99999999999", "x"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let handle = open_dir(dir.path()).unwrap();
+        for _ in 0..2 {
+            let mut numbers = list_numbers(&handle).unwrap();
+            numbers.sort_unstable();
+            assert_eq!(numbers, (0..1000).collect::<Vec<i32>>());
+        }
+        assert_eq!(list_numbers(&std::fs::File::open(dir.path().join("1")).unwrap().into()), Err(Errno::ENOTDIR));
+    }
 
     #[test]
     fn a_fifo_or_device_under_a_librarys_name_is_refused_at_once() {

@@ -72,7 +72,7 @@ pub struct Agent {
 impl Agent {
     /// The agent of `target`, if it has one.
     pub fn find(target: &dyn Target) -> Result<Option<Self>, TrackError> {
-        let address = images(target).find_map(|image| image.address_of(table::HEADER_SYMBOL));
+        let address = images(target).find_map(|image| image.address_of(target, table::HEADER_SYMBOL));
         address.map(|address| Self::of(target, address)).transpose()
     }
 
@@ -148,7 +148,7 @@ pub(crate) fn images(target: &dyn Target) -> impl Iterator<Item = Image> {
 /// in memory of the injection, which the agent has given back.
 pub(crate) fn agent_thread(target: &dyn Target) -> Option<InnerTid> {
     let mut bytes = [0; CONTROL_SIZE];
-    let address = images(target).find_map(|image| image.address_of(CONTROL_SYMBOL))?;
+    let address = images(target).find_map(|image| image.address_of(target, CONTROL_SYMBOL))?;
     target.read_exact(address, &mut bytes).ok()?;
     let view = ControlView::read(&bytes)?;
     let is_there = matches!(view.state, attached::WAITING | attached::YES | attached::LEAVING);

@@ -5,6 +5,10 @@
 
 /// Every symbol that may be looked up.
 pub const SYMBOLS: &[&str] = &[
+    "_IO_2_1_stderr_",
+    "_IO_2_1_stdin_",
+    "_IO_2_1_stdout_",
+    "_IO_list_all",
     "__libc_stack_end",
     "__nptl_create_event",
     "__nptl_death_event",

@@ -144,6 +144,15 @@ pub enum Elsewhere {
     Unknown,
 }
 
+/// Somebody outside of the target's threads who could wake them by the memory that they wait on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutsideWaker {
+    /// A process that works in the same memory.
+    Process(Pid),
+    /// The kernel, by a request in a ring that the target has made.
+    Ring,
+}
+
 /// What the kernel (or a core's notes) knows about the target's LWPs.
 pub trait KernelFacts {
     /// The LWPs that exist now, in the kernel's order.
@@ -151,6 +160,12 @@ pub trait KernelFacts {
 
     /// Facts of each of `lwps`; `None` for one that has gone.
     fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>>;
+
+    /// The least of what tells whether threads move: of each its name, state and call, and how often it has been on a CPU, which
+    /// stands for its switches. To be compared with what this gives later, and with nothing else.
+    fn brief_facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
+        self.facts(lwps)
+    }
 
     /// Number of threads now, where that can be had without listing them.
     fn thread_count(&self) -> Option<usize> {
@@ -190,9 +205,30 @@ pub trait KernelFacts {
         None
     }
 
+    /// What the kernel tells of descriptor `number`, as its `fdinfo`.
+    fn descriptor_info(&self, _number: i32) -> Option<String> {
+        None
+    }
+
+    /// Whether descriptor `number` leads to a FIFO, with a name or without.
+    fn is_fifo(&self, _number: i32) -> bool {
+        false
+    }
+
+    /// The function of the kernel that thread `lwp` sleeps in, where the kernel tells.
+    fn wait_channel(&self, _lwp: Lwp) -> Option<String> {
+        None
+    }
+
     /// Signals from others for which the process has a handler, which could wake a thread although no thread of the process
     /// runs; a timer can do it no other way. `None` where that cannot be told.
     fn handled_signals(&self) -> Option<SignalSet> {
+        None
+    }
+
+    /// Who else could wake threads of the process by its memory, beside those who share a part of it; `None` where that
+    /// cannot be told.
+    fn outside_wakers(&self) -> Option<Vec<OutsideWaker>> {
         None
     }
 

@@ -19,7 +19,7 @@ pub use crate::arch::GeneralRegisters;
 #[doc(hidden)]
 pub use crate::proc::SchedCounters;
 #[doc(hidden)]
-pub use ::table::Library;
+pub use ::table::{Language, Library};
 pub use access::Denial;
 pub(crate) use access::{
     CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, yama_scope,
@@ -29,8 +29,9 @@ pub use announced::SYMBOLS;
 #[doc(hidden)]
 pub use bytes::Bytes;
 #[doc(hidden)]
-pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts};
+pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, OutsideWaker};
 pub use live::Live;
+pub(crate) use live::calls_of_all;
 pub use module::Module;
 pub use service::{KnownProcess, ProcService, RoutineFailed, Service, ThreadList};
 

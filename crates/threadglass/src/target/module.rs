@@ -37,6 +37,11 @@ impl Module {
         self.started_as.clone().unwrap_or_else(|| String::from_utf8_lossy(last_part(&self.path)).into_owned())
     }
 
+    /// Last component of the path.
+    pub(crate) fn file_name(&self) -> String {
+        String::from_utf8_lossy(last_part(&self.path)).into_owned()
+    }
+
     /// What it is, by the name of its file.
     pub fn library(&self) -> Library {
         Library::of(&String::from_utf8_lossy(last_part(&self.path)))

@@ -30,7 +30,7 @@ impl GlibcSymbols {
                 continue;
             }
             for name in SYMBOLS {
-                if let Some(addr) = image.address_of(name) {
+                if let Some(addr) = image.address_of(target, name) {
                     found.entry((*name).to_owned()).or_insert(addr);
                 }
             }

@@ -2,13 +2,15 @@
 //!
 //! No thread is stopped here, and no walk goes on by a guess: a frame that cannot be undone by its own unwind rule ends
 //! the stack. Tables are read from the target's memory, where language run-times need them: no file has to be found. Code
-//! that has none there may have one in its file; where there is no rule at all, frame pointers lead to inferred frames.
+//! that has none there may have one in its file. Where there is no rule at all, a function is followed to its return, or
+//! frame pointers lead to inferred frames.
 
 mod call;
 mod cfi;
 mod debug_frame;
 mod entries;
 mod expression;
+mod follow;
 mod infer;
 mod libc_site;
 mod names;

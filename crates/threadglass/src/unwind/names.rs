@@ -115,7 +115,7 @@ fn functions_at(
         }
         let start = |symbol: &Symbol| symbol.addr.0.wrapping_sub(bias);
         let named = symbol.map(|symbol| (symbol.addr.0, symbol.name));
-        let named = named.or_else(|| object.exports()?.function_at(addrs[index]).map(|it| (start(&it), it.name)));
+        let named = named.or_else(|| object.exported_at(addrs[index]).map(|it| (start(&it), it.name)));
         let Some((start, name)) = named else { continue };
         if described[index].is_empty() {
             described[index].push(FunctionAt::default());

@@ -4,6 +4,7 @@ use super::call::{Call, call_before};
 use super::cfi::{TableInput, UnwindRow, UnwindTable};
 use super::debug_frame::DebugFrameTable;
 use super::entries::Fault;
+use super::follow::{FollowedFrame, follow};
 use super::walk::Walk;
 use crate::RemoteAddr;
 use crate::arch::Registers;
@@ -131,6 +132,11 @@ impl<'a> Space<'a> {
         self.limits.is_over()
     }
 
+    /// Name of the file that the object at `addr` is from.
+    pub(crate) fn file_name_at(&self, addr: u64) -> Option<String> {
+        self.object_at(addr).map(|object| object.module.name())
+    }
+
     /// Name of the exported function that begins at `addr`.
     pub(crate) fn exported(&self, addr: u64) -> Option<String> {
         self.exported_around(addr).filter(|(_, start)| start.0 == addr).map(|(name, _)| name)
@@ -138,12 +144,12 @@ impl<'a> Space<'a> {
 
     /// Name and first address of the exported function that holds `addr`.
     pub(crate) fn exported_around(&self, addr: u64) -> Option<(String, RemoteAddr)> {
-        self.names_at(addr)?.function_at(RemoteAddr(addr)).map(|symbol| (symbol.name, symbol.addr))
+        self.names_at(addr)?.function_at(self.memory, RemoteAddr(addr)).map(|symbol| (symbol.name, symbol.addr))
     }
 
     /// Name of the function that is bound to the slot of a procedure linkage table.
     pub(crate) fn import_at(&self, slot: u64) -> Option<String> {
-        self.names_at(slot)?.import_at(RemoteAddr(slot))
+        self.names_at(slot)?.import_at(self.memory, RemoteAddr(slot))
     }
 
     /// Remembers a stack that was walked to its start.
@@ -243,6 +249,7 @@ const MAX_KNOWN: usize = 1 << 15;
 pub(crate) struct Known {
     rows: HashMap<u64, Option<Rc<UnwindRow>>>,
     calls: HashMap<u64, Option<Call>>,
+    followed: HashMap<u64, Rc<FollowedFrame>>,
     /// By return address into the program: the exported function of libc that is called there.
     pub(crate) sites: HashMap<u64, Option<(String, Evidence)>>,
     /// Places that have been given away to be named.
@@ -256,6 +263,14 @@ impl Known {
             self.rows.clear();
         }
         self.rows.entry(addr).or_insert_with(|| space.row(addr).map(Rc::new)).clone()
+    }
+
+    /// What the code from `pc` on, which has no unwind rule, does to its frame.
+    pub(super) fn followed(&mut self, space: &Space<'_>, pc: u64) -> Rc<FollowedFrame> {
+        if self.followed.len() >= MAX_KNOWN {
+            self.followed.clear();
+        }
+        self.followed.entry(pc).or_insert_with(|| Rc::new(follow(space, pc))).clone()
     }
 
     /// The call that returns to `back`.

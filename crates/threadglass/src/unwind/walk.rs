@@ -3,8 +3,9 @@
 //! Written on `gimli` and not with `framehop`: that one goes on by frame pointers, without a word, where
 //! a rule cannot be found or followed (signal frames, realigned stacks, no table), and takes every
 //! register for known. Here a frame that cannot be undone by its own rule ends the stack, and a register
-//! that is not known is not used. Frame pointers are followed only where there is no rule at all (generated code, code
-//! without tables), and what is found by them is inferred.
+//! that is not known is not used. Where there is no rule at all (code without tables), the function itself is followed to
+//! its return. Frame pointers are followed only where that leads nowhere (generated code), and what is found by them is
+//! inferred.
 
 use super::call::Call;
 use super::cfi::{Cfa, Rule, UnwindRow};
@@ -96,6 +97,8 @@ impl<'w, 'a> Walker<'w, 'a> {
         let mut jumps = 0;
         let mut outside = 0;
         let mut firm = true;
+        // Where the function of the frame before begins.
+        let mut inner = None;
         loop {
             if count >= self.most.min(MAX_FRAMES) {
                 return StackEnd::Limit;
@@ -118,6 +121,20 @@ impl<'w, 'a> Walker<'w, 'a> {
                 if self.space.is_late() {
                     return unknown(NO_TIME.into());
                 }
+                // What called the start routine is not called by anybody.
+                if inner.take().is_some_and(|inner| self.start_routine == Some(inner)) {
+                    return StackEnd::Start;
+                }
+                match self.caller_by_code(&registers, exact, stack) {
+                    Some(Followed::Caller(caller, is_firm)) => {
+                        evidence = evidence.max(if is_firm { Evidence::Derived } else { Evidence::Inferred });
+                        (firm, exact) = (firm && is_firm, false);
+                        registers = *caller;
+                        continue;
+                    }
+                    Some(Followed::Start) => return StackEnd::Start,
+                    None => {}
+                }
                 if let Some(caller) = self.caller_by_frame_pointer(&registers, exact, stack) {
                     (evidence, firm, exact) = (Evidence::Inferred, false, false);
                     registers = caller;
@@ -128,6 +145,7 @@ impl<'w, 'a> Walker<'w, 'a> {
                     false => format!("{} is in no mapped file (generated code?)", registers.pc),
                 });
             };
+            inner = Some(row.function.0);
             if matches!(row.rule(RETURN), Some(Rule::Undefined)) {
                 return StackEnd::Start;
             }
@@ -168,6 +186,25 @@ impl<'w, 'a> Walker<'w, 'a> {
             exact = row.signal;
             registers = caller;
         }
+    }
+
+    /// The caller of a function of an object that has no unwind rule, by how the function goes on to its return. Of
+    /// several frames only one may be left from which there is a call.
+    fn caller_by_code(&mut self, registers: &Registers, exact: bool, stack: &mut StackWords<'_>) -> Option<Followed> {
+        let pc = registers.pc.0;
+        if self.space.has_faulty_table(pc) || !self.space.is_in_object(pc) {
+            return None;
+        }
+        let found = self.known.followed(self.space, pc);
+        // A thread that has called nobody stands in a function that somebody called.
+        if found.is_start && !exact {
+            return Some(Followed::Start);
+        }
+        let callers = found.rows.iter().filter_map(|row| step(row, registers, stack));
+        let callers: Vec<Registers> = callers.filter(|caller| caller.sp > registers.sp).collect();
+        let mut callers = callers.into_iter().filter(|caller| self.is_called(caller.pc.0));
+        let caller = callers.next()?;
+        callers.next().is_none().then_some(Followed::Caller(Box::new(caller), found.rows.len() == 1))
     }
 
     /// The caller of a function that has no unwind rule, if it keeps a frame pointer: the register leads to a frame on this
@@ -233,6 +270,14 @@ impl<'w, 'a> Walker<'w, 'a> {
         self.known.call(self.space, back).is_some()
             || self.known.row(self.space, back.wrapping_sub(1)).is_some_and(|row| row.signal)
     }
+}
+
+/// What a function without an unwind rule leads to.
+enum Followed {
+    /// The registers of its caller, and whether nothing else was possible.
+    Caller(Box<Registers>, bool),
+    /// Nothing: it does not return.
+    Start,
 }
 
 /// The caller's registers.

@@ -132,7 +132,7 @@ fn own_malloc(live: &Live) -> Option<String> {
     });
     let has_one = |module: &&Module| {
         let image = Image::with_symbols(live, module.base, live.limits()).ok();
-        image.is_some_and(|image| image.address_of("malloc").is_some())
+        image.is_some_and(|image| image.address_of(live, "malloc").is_some())
     };
     others.into_iter().find(has_one).map(Module::name)
 }

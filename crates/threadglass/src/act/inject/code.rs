@@ -39,19 +39,19 @@ pub(super) fn find(live: &Live, layout: &Layout) -> Result<LibcCode, InjectError
         Some((module, Image::with_symbols(live, module.base, live.limits()).ok()?))
     };
     let (module, libc) = image(&[Library::Libc, Library::PlainLibc]).ok_or(InjectError::NoGlibc)?;
-    if libc.address_of("gnu_get_libc_version").is_none() {
+    if libc.address_of(live, "gnu_get_libc_version").is_none() {
         return Err(InjectError::NoGlibc);
     }
     // Until 2.33 threads were a library of their own.
     let threads = image(&[Library::Threads]).map(|(_, image)| image);
     let in_threads = |name: &'static str| {
-        let own = threads.as_ref().and_then(|image| image.address_of(name));
-        own.or_else(|| libc.address_of(name)).ok_or(InjectError::Missing(name))
+        let own = threads.as_ref().and_then(|image| image.address_of(live, name));
+        own.or_else(|| libc.address_of(live, name)).ok_or(InjectError::Missing(name))
     };
     const NOW: u64 = 2;
     // How libc called itself: as if `dlopen` had been called.
     const OLD_NOW: u64 = NOW | 0x8000_0000;
-    let loader = |open, symbol, mode| Some((libc.address_of(open)?, libc.address_of(symbol)?, mode));
+    let loader = |open, symbol, mode| Some((libc.address_of(live, open)?, libc.address_of(live, symbol)?, mode));
     let (open, symbol, open_mode) = loader("dlopen", "dlsym", NOW)
         .or_else(|| loader("__libc_dlopen_mode", "__libc_dlsym", OLD_NOW))
         .ok_or(InjectError::Missing("dlopen"))?;
@@ -74,7 +74,7 @@ pub(super) fn find(live: &Live, layout: &Layout) -> Result<LibcCode, InjectError
             (offset_of!(Mail, open_mode), open_mode),
             (offset_of!(Mail, symbol), symbol.0),
             // Ends C++'s thread-local objects; null where libc does not have it.
-            (offset_of!(Mail, end_objects), libc.address_of("__call_tls_dtors").map_or(0, |at| at.0)),
+            (offset_of!(Mail, end_objects), libc.address_of(live, "__call_tls_dtors").map_or(0, |at| at.0)),
             (offset_of!(Mail, keys), keys.0),
         ],
         syscall_ret: sequence(SYSCALL_RETURN, "a system call")?,

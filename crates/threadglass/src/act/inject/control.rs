@@ -32,7 +32,10 @@ impl Control {
     /// That of the agent in the process, if one is loaded that can be attached.
     pub(super) fn find(live: &Live) -> Option<Self> {
         crate::table::images(live).find_map(|image| {
-            Some(Self { address: image.address_of(CONTROL_SYMBOL)?, attach: image.address_of(ATTACH_SYMBOL)? })
+            Some(Self {
+                address: image.address_of(live, CONTROL_SYMBOL)?,
+                attach: image.address_of(live, ATTACH_SYMBOL)?,
+            })
         })
     }
 

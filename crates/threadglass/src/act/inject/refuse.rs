@@ -123,7 +123,7 @@ fn check_filters(live: &Live, threads: &[(Lwp, Option<(u32, u32)>)]) -> Result<(
 fn has_own_threads(live: &Live) -> bool {
     let program = live.modules().iter().find(|module| live.is_program(module));
     let image = program.and_then(|module| Image::with_symbols(live, module.base, live.limits()).ok());
-    image.is_some_and(|image| ["pthread_create", "malloc"].iter().all(|name| image.address_of(name).is_some()))
+    image.is_some_and(|image| ["pthread_create", "malloc"].iter().all(|name| image.address_of(live, name).is_some()))
 }
 
 /// Where libc keeps whether there is but one thread: in the program, if that refers to it.
@@ -132,5 +132,5 @@ fn single_thread_word(live: &Live) -> Option<RemoteAddr> {
     modules.sort_by_key(|module| !live.is_program(module));
     let named = modules.into_iter().filter(|module| live.is_program(module) || module.library().is_libc());
     let image = |module: &Module| Image::with_symbols(live, module.base, live.limits()).ok();
-    named.take(8).find_map(|module| image(module)?.address_of("__libc_single_threaded"))
+    named.take(8).find_map(|module| image(module)?.address_of(live, "__libc_single_threaded"))
 }

@@ -137,7 +137,7 @@ fn assume(
     kind: SyncKind,
 ) -> Result<SyncObject, FindError> {
     let implausible = || FindError::Implausible(address, kind);
-    let family = runtimes::usual(kind).ok_or_else(implausible)?;
+    let family = runtimes::usual(kind, &snapshot.target.libc).ok_or_else(implausible)?;
     let align = runtimes::of(family).alignment(family);
     if !address.0.is_multiple_of(align) {
         return Err(FindError::Unaligned(address, align, kind));

@@ -20,6 +20,12 @@ fn i32_at(code: &[u8], at: usize) -> Option<i64> {
     Some(i32::from_le_bytes(*code.get(at..)?.first_chunk()?).into())
 }
 
+/// Where the system call begins that goes on at `after`: at `mov $number,%eax; syscall`. `read` reads code.
+pub(crate) fn call_before(read: impl FnOnce(u64, &mut [u8]) -> usize, after: u64) -> Option<u64> {
+    let (mut code, at) = ([0; 7], after.checked_sub(7)?);
+    (read(at, &mut code) == code.len() && code[0] == 0xb8 && code[5..] == [0x0f, 0x05]).then_some(at)
+}
+
 /// Where the call that returns to `back` leads, if `code` before that ends in `call rel32`.
 pub(crate) fn direct_call(code: &[u8; LONGEST_CALL], back: u64) -> Option<u64> {
     (code[3] == 0xe8).then(|| i32_at(code, 4)).flatten().map(|to| back.wrapping_add_signed(to))

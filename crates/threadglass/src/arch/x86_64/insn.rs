@@ -27,6 +27,7 @@ pub mod table {
     pub const STACK_POINTER: usize = register::STACK_POINTER as usize;
     pub const FRAME_POINTER: usize = register::FRAME_POINTER as usize;
     pub const FIRST_ARGUMENT: usize = register::FIRST_ARGUMENT as usize;
+    pub const SECOND_ARGUMENT: usize = register::SECOND_ARGUMENT as usize;
     /// Those that a function gives back as it found them, besides the stack pointer.
     pub const PRESERVED: [usize; 6] = [3, FRAME_POINTER, 12, 13, 14, 15];
     /// The same with the stack pointer.

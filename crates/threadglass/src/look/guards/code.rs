@@ -2,6 +2,7 @@
 
 use super::addresses::ByAddress;
 use super::pages::Pages;
+use crate::RemoteAddr;
 use crate::arch::insn::{Insn, LONGEST, decode};
 use crate::runtimes::{self, Function};
 use crate::unwind::{Known, Space, through_stubs, unbound_import};
@@ -19,8 +20,8 @@ const BETWEEN_CLOCKS: usize = 256;
 /// What is at the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Callee {
-    /// A function of another library, known by its name.
-    Named(Function),
+    /// A function of another library, known by its name; whether it may come back without having taken its lock.
+    Named(Function, bool),
     /// Code to go into.
     Code(u64),
     /// Something else.
@@ -28,6 +29,11 @@ pub(super) enum Callee {
 }
 
 impl Callee {
+    /// The function `name`.
+    fn named(name: &str) -> Self {
+        Self::Named(runtimes::function(name), runtimes::may_fail(name))
+    }
+
     /// What is at `target`.
     fn of(space: &Space<'_>, target: u64) -> Self {
         if !space.is_code(target) {
@@ -38,12 +44,12 @@ impl Callee {
         if function == target
             && let Some(name) = unbound_import(space, target)
         {
-            return Self::Named(runtimes::function(&name));
+            return Self::named(&name);
         }
-        match space.exported(function).map(|name| runtimes::function(&name)) {
-            Some(Function::Plain) | None if !space.is_libc(function) => Self::Code(function),
+        match space.exported(function).map(|name| Self::named(&name)) {
+            Some(Self::Named(Function::Plain, _)) | None if !space.is_libc(function) => Self::Code(function),
             None => Self::Opaque,
-            Some(named) => Self::Named(named),
+            Some(named) => named,
         }
     }
 }
@@ -93,6 +99,11 @@ impl<'c> Code<'c> {
         self.budget = self.budget.min(self.spent.saturating_add(steps));
     }
 
+    /// Allows as many instructions from now on, also where others were not enough.
+    pub(super) fn allow(&mut self, steps: usize) {
+        self.budget = self.spent.saturating_add(steps);
+    }
+
     pub(super) fn insn(&mut self, addr: u64) -> Option<Insn> {
         let Self { insns, pages, space, .. } = self;
         remembered(insns, addr, || {
@@ -105,6 +116,11 @@ impl<'c> Code<'c> {
     /// What a call of `target` leads to.
     pub(super) fn callee(&mut self, target: u64) -> Callee {
         remembered(&mut self.callees, target, || Callee::of(self.space, target))
+    }
+
+    /// Whether `addr` is in the object whose file is called `library`.
+    pub(super) fn is_variable_of(&self, addr: RemoteAddr, library: &str) -> bool {
+        self.space.file_name_at(addr.0).is_some_and(|name| name.starts_with(library))
     }
 
     /// Begin and end of the function around `addr`.

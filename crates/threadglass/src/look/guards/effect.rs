@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 /// What `atomic` does to `wanted`, if it is about that lock.
 pub(super) fn of_atomic(wanted: &WantedLock, atomic: &Atomic) -> Option<Effect> {
     let word = word_of(wanted);
-    if atomic.addr? != wanted.address.0 || !word.sizes.contains(&atomic.size) {
+    if atomic.addr? != wanted.address.0.wrapping_add(word.at) || !word.sizes.contains(&atomic.size) {
         return None;
     }
     match change_of(&word, atomic.change)? {
@@ -39,7 +39,7 @@ pub(super) fn may_take(wanted: &WantedLock, atomic: &Atomic) -> bool {
     let word = word_of(wanted);
     // Called by name, where that is not linked in.
     let is_inlined = !word.is_called && word.sizes == [atomic.size];
-    atomic.addr.is_none_or(|addr| addr == wanted.address.0)
+    atomic.addr.is_none_or(|addr| addr == wanted.address.0.wrapping_add(word.at))
         && is_inlined
         && matches!(atomic.change, Change::Exchange(..))
         && change_of(&word, atomic.change).is_none_or(Ordering::is_gt)

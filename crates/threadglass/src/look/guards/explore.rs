@@ -64,6 +64,8 @@ struct Entered {
     back: u64,
     sp: u64,
     preserved: [Value; 6],
+    /// Which of the locks it was called for, counted from one; 0 for none. The same function does the same to another one.
+    about: u64,
 }
 
 /// The exploration from one place.
@@ -71,7 +73,7 @@ pub(super) struct Explorer<'e, 'c> {
     code: &'e mut Code<'c>,
     wanted: &'e [&'e WantedLock],
     seen: [LockUse; MAX_LOCKS],
-    visited: ByWords<(u64, u64, u64), u8>,
+    visited: ByWords<(u64, u64, u64, u64), u8>,
     /// How often a way may come to the same place.
     rounds: u8,
     steps_in_call: usize,
@@ -87,11 +89,24 @@ pub(super) struct Explorer<'e, 'c> {
     owed: [i8; MAX_LOCKS],
 }
 
-/// A place that the thread is known to have come to, and the registers it can have had there.
+/// A place that the thread is known to have come to, and what it can have had there.
 struct Arrival {
     pc: u64,
     sp: u64,
     registers: Option<[Value; 16]>,
+    /// What was done to the first lock on the way.
+    done: Option<Done>,
+}
+
+/// What a thread has done to a lock on its way to where it stands, whichever way that was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// Nothing.
+    Nothing,
+    /// Taken, and not released.
+    Taken,
+    /// That is not known, or is something else.
+    Unclear,
 }
 
 impl<'e, 'c> Explorer<'e, 'c> {
@@ -136,16 +151,33 @@ impl<'e, 'c> Explorer<'e, 'c> {
     pub(super) fn arrival(
         code: &'e mut Code<'c>,
         machine: Machine,
-        (pc, sp): (u64, u64),
+        place: (u64, u64),
         base: usize,
     ) -> Option<[Value; 16]> {
-        let arrival = Some(Arrival { pc, sp, registers: None });
-        let (rounds, steps_in_call) = (ROUNDS, STEPS_IN_CALL_TO_ARRIVE);
         let new = Self::new(code, machine, [0; MAX_LOCKS]);
-        let mut explorer = Self { rounds, steps_in_call, base, arrival, ..new };
-        explorer.go_all();
+        let explorer = Self { rounds: ROUNDS, steps_in_call: STEPS_IN_CALL_TO_ARRIVE, base, ..new };
+        explorer.arrive_at(place)?.registers
+    }
+
+    /// What a thread has done to `lock`, which functions are called for, when it comes from `machine` to `pc` with the stack
+    /// pointer `sp`.
+    pub(super) fn done_before(
+        code: &'e mut Code<'c>,
+        lock: &'e [&'e WantedLock; 1],
+        machine: Machine,
+        place: (u64, u64),
+        base: usize,
+    ) -> Done {
+        let new = Self::new(code, machine, [0; MAX_LOCKS]);
+        let arrival = Self { wanted: lock, base, ..new }.arrive_at(place);
+        arrival.and_then(|arrival| arrival.done).unwrap_or(Done::Unclear)
+    }
+
+    fn arrive_at(mut self, (pc, sp): (u64, u64)) -> Option<Arrival> {
+        self.arrival = Some(Arrival { pc, sp, registers: None, done: None });
+        self.go_all();
         // What was not gone to the end may have had other values.
-        explorer.arrival.filter(|_| explorer.steps <= STEPS)?.registers
+        self.arrival.filter(|_| self.steps <= STEPS)
     }
 
     fn go_all(&mut self) {
@@ -174,7 +206,7 @@ impl<'e, 'c> Explorer<'e, 'c> {
                 }
             }
             if let Some(arrival) = self.arrival.as_mut().filter(|arrival| arrival.pc == way.machine.pc) {
-                arrival.see(&way.machine);
+                arrival.see(&way);
             }
             if way.calls.is_empty() && self.until == Some(way.machine.pc) {
                 return self.ended(&way);
@@ -185,7 +217,10 @@ impl<'e, 'c> Explorer<'e, 'c> {
             if let Some(atomic) = atomic {
                 self.change(&mut way, &atomic);
             }
-            if !self.wanted.is_empty() && way.locks[..self.wanted.len()].iter().all(|lock| *lock == Standing::Released)
+            let is_released = |lock: &Standing| *lock == Standing::Released;
+            if self.arrival.is_none()
+                && !self.wanted.is_empty()
+                && way.locks[..self.wanted.len()].iter().all(is_released)
             {
                 // Nothing more can be learned on this way.
                 return;
@@ -214,14 +249,21 @@ impl<'e, 'c> Explorer<'e, 'c> {
 
     /// Whether a way that is here now has not been gone before.
     fn arrive(&mut self, way: &Way) -> bool {
-        let place = (way.machine.pc, way.machine.sp().unwrap_or(0), packed(&way.locks[..self.wanted.len()]));
+        let about = way.calls.last().map_or(0, |call| call.about);
+        let standings = packed(&way.locks[..self.wanted.len()]);
+        let place = (way.machine.pc, way.machine.sp().unwrap_or(0), standings, about);
         let visits = self.visited.entry(place).or_default();
         *visits = visits.saturating_add(1);
         *visits <= self.rounds
     }
 
     fn fork(&mut self, way: &Way, target: u64) {
-        if self.ways.len() < MAX_WAYS {
+        if self.ways.len() >= MAX_WAYS {
+            // All ways count there, and this one is not gone.
+            if self.counts_to_arrive() {
+                self.steps = STEPS;
+            }
+        } else {
             let mut other = way.clone();
             other.machine.pc = target;
             if self.arrive(&other) {
@@ -233,10 +275,10 @@ impl<'e, 'c> Explorer<'e, 'c> {
     fn jump(&mut self, way: &mut Way, at: u64, target: u64, insn: &Insn) -> bool {
         // A jump to a function's beginning is a call whose return is ours.
         if self.code.leaves(at, target)
-            && let Callee::Named(named) = self.code.callee(target)
+            && let Callee::Named(named, may_fail) = self.code.callee(target)
         {
             let back = way.calls.is_empty();
-            let going = self.named(way, named);
+            let going = self.named(way, named, may_fail);
             if back {
                 self.ended(way);
             }
@@ -257,34 +299,57 @@ impl<'e, 'c> Explorer<'e, 'c> {
         let last = self.code.ends_at(back);
         let callee = target.map_or(Callee::Opaque, |target| self.code.callee(target));
         match callee {
-            Callee::Named(named) => {
-                if !self.named(way, named) || last {
+            Callee::Named(named, may_fail) => {
+                if !self.named(way, named, may_fail) || last {
                     return false;
                 }
             }
             Callee::Code(target) if way.calls.len() < MAX_DEPTH && way.machine.sp().is_some() => {
                 let sp = way.machine.sp().unwrap_or(0);
-                way.calls.push(Entered { back, sp, preserved: PRESERVED.map(|number| way.machine.regs[number]) });
+                let preserved = PRESERVED.map(|number| way.machine.regs[number]);
+                let about = self.about(way);
+                way.calls.push(Entered { back, sp, preserved, about });
                 way.machine.push(&mut self.code.pages, Value::of(back));
                 way.machine.pc = target;
                 return self.arrive(way) || self.come_back(way);
             }
             _ if last => return false,
-            _ => way.machine.after_call(),
+            _ => {
+                self.lose(way);
+                way.machine.after_call();
+            }
         }
         true
     }
 
+    /// Which lock a call is for: the one that is its first argument, or that of the call it is in.
+    fn about(&self, way: &Way) -> u64 {
+        let argument = way.machine.regs[FIRST_ARGUMENT].get(8);
+        let is_lock = |lock: &&WantedLock| Some(lock.address.0) == argument;
+        let lock = self.wanted.iter().position(is_lock).map(|index| index as u64 + 1);
+        lock.unwrap_or_else(|| way.calls.last().map_or(0, |call| call.about))
+    }
+
     /// The effect of a call of a known function; whether it comes back.
-    fn named(&mut self, way: &mut Way, named: Function) -> bool {
+    fn named(&mut self, way: &mut Way, named: Function, may_fail: bool) -> bool {
         match named {
             Function::Never => return false,
             Function::Plain => way.machine.after_call(),
+            Function::OnlyLock(effect, library) => {
+                for (index, wanted) in self.wanted.iter().enumerate() {
+                    if self.code.is_variable_of(wanted.address, library) {
+                        self.note(way, index, effect);
+                    }
+                }
+                way.machine.after_call();
+            }
+            Function::Lock(Effect::Take) if may_fail && self.counts_to_arrive() => way.machine.after_call(),
             Function::Lock(effect) => {
                 let argument = way.machine.regs[FIRST_ARGUMENT].get(8);
                 for (index, wanted) in self.wanted.iter().enumerate() {
                     match argument {
                         Some(addr) if addr == wanted.address.0 => self.note(way, index, effect),
+                        None if self.counts_to_arrive() => self.lose(way),
                         None if effect == Effect::Take && word_of(wanted).is_called => self.unclear(way, index),
                         _ => {}
                     }
@@ -366,6 +431,20 @@ impl<'e, 'c> Explorer<'e, 'c> {
         };
     }
 
+    /// Whether what matters is which locks a thread has at its arrival.
+    fn counts_to_arrive(&self) -> bool {
+        self.arrival.is_some() && !self.wanted.is_empty()
+    }
+
+    /// Something on the way to an arrival that may have released any lock.
+    fn lose(&self, way: &mut Way) {
+        for standing in way.locks.iter_mut().filter(|standing| matches!(standing, Standing::Taken(_))) {
+            if self.counts_to_arrive() {
+                *standing = Standing::Released;
+            }
+        }
+    }
+
     /// Something that may have taken the lock.
     fn unclear(&mut self, way: &mut Way, index: usize) {
         if let Standing::Open(_) = way.locks[index] {
@@ -395,7 +474,8 @@ fn packed(locks: &[Standing]) -> u64 {
 }
 
 impl Arrival {
-    fn see(&mut self, machine: &Machine) {
+    fn see(&mut self, way: &Way) {
+        let machine = &way.machine;
         if machine.sp() != Some(self.sp) {
             return;
         }
@@ -404,6 +484,15 @@ impl Arrival {
             if *known != now {
                 *known = Value::UNKNOWN;
             }
+        }
+        let done = match way.locks[0] {
+            Standing::Open(0) => Done::Nothing,
+            Standing::Taken(1..) => Done::Taken,
+            _ => Done::Unclear,
+        };
+        let before = self.done.get_or_insert(done);
+        if *before != done {
+            *before = Done::Unclear;
         }
     }
 }

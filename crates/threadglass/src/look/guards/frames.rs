@@ -2,14 +2,16 @@
 
 use super::addresses::ByAddress;
 use super::code::{Code, MAX_FUNCTION};
+use super::effect::word_of;
 use super::explore::{Explorer, LockUse, MAX_LOCKS};
 use super::lsda::{MAX_LSDA, landing_pad};
 use super::machine::{Machine, Value};
+use super::pages::Pages;
 use super::recover::{argument, block_before, set_up};
 use super::relevance::{References, is_near};
 use super::{Clue, Grade, RestingThread, WantedLock, shape};
 use crate::arch::Registers;
-use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT};
+use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT, RESULT as RESULT_REGISTER, SECOND_ARGUMENT};
 use crate::arch::insn::{Insn, Op};
 use crate::memory::read_each;
 use crate::model::SyncKind;
@@ -29,6 +31,8 @@ const FIRST: u64 = 8 << 10;
 const BATCH: usize = 2048;
 /// Instructions of the second look.
 const SECOND_LOOK: usize = 300_000;
+/// Instructions of the look at the ways here.
+const WAY_HERE: usize = 300_000;
 /// Bytes of a result that a call is given a place for: of what locks give (a guard, and whether it is one).
 const RESULT: u64 = 32;
 /// Bytes of the longest lock that has the word on which its waiters sleep.
@@ -50,26 +54,62 @@ pub(super) fn search(
 ) -> Vec<Clue> {
     let mut search = Search::new(target, space);
     search.wanted = wanted.iter().map(|lock| lock.address).collect();
-    search.pass(wanted, resting, false);
-    // Of locks without any suspect, again where their address does not show: in what frames point to.
-    let missing = |lock: &&WantedLock| search.found.iter().all(|clue| clue.object != lock.address);
+    let is_inside = |lock: &WantedLock| runtimes::of(lock.family).is_inside_libc(lock.family);
+    let (inside, wanted): (Vec<WantedLock>, Vec<WantedLock>) = wanted.iter().partition(|lock| is_inside(lock));
+    search.is_inside = true;
+    search.pass(&inside, resting, Pass::Near);
+    search.is_inside = false;
+    search.pass(&wanted, resting, Pass::Near);
+    // Of locks without any suspect, again where their address does not show: in what frames point to. An empty semaphore
+    // mostly has no holder at all.
+    let missing = |lock: &&WantedLock| {
+        lock.kind != SyncKind::Semaphore && search.found.iter().all(|clue| clue.object != lock.address)
+    };
     let rest: Vec<WantedLock> = wanted.iter().filter(missing).copied().collect();
     if !rest.is_empty() {
         search.code.limit(SECOND_LOOK);
-        search.pass(&rest, resting, true);
+        search.pass(&rest, resting, Pass::All);
+        let missing = |lock: &&WantedLock| {
+            lock.kind != SyncKind::Once && search.found.iter().all(|clue| clue.object != lock.address)
+        };
+        let rest: Vec<WantedLock> =
+            rest.iter().filter(missing).filter(|lock| word_of(lock).is_called).copied().collect();
+        search.code.allow(WAY_HERE);
+        search.pass(&rest, resting, Pass::WayHere);
     }
     search.found
 }
 
-/// The first argument of the call by which a blocked thread's program entered the C library, as far as its code
-/// and registers tell.
-pub(crate) fn first_argument(
+/// What is looked for in a pass over all stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// Releases ahead of frames that show an address of a lock.
+    Near,
+    /// Releases ahead of all frames.
+    All,
+    /// Locks taken on the way here.
+    WayHere,
+}
+
+/// Which argument of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Argument {
+    First,
+    Second,
+}
+
+/// An argument of the call by which a blocked thread's program entered the C library, as far as its code and registers
+/// tell.
+pub(crate) fn argument_of_call(
     target: &dyn Target,
     space: &Space<'_>,
-    lwp: Lwp,
-    sp: RemoteAddr,
-    pc: RemoteAddr,
+    (lwp, sp, pc): (Lwp, RemoteAddr, RemoteAddr),
+    which: Argument,
 ) -> Option<RemoteAddr> {
+    let which = match which {
+        Argument::First => FIRST_ARGUMENT,
+        Argument::Second => SECOND_ARGUMENT,
+    };
     let thread = RestingThread { lwp, sp, pc, stack_base: None, start: None, waits_on: None, futex: None };
     let mut search = Search::new(target, space);
     let stack = stacks(target, &[thread]).pop()?;
@@ -78,15 +118,35 @@ pub(crate) fn first_argument(
     search.replay(&mut frames, &[], None);
     let frame = frames.first().filter(|frame| !frame.place.exact)?;
     let call = search.at_call(frame)?;
-    let argument = call.regs[FIRST_ARGUMENT].get(8).or_else(|| {
+    let argument = call.regs[which].get(8).or_else(|| {
         // Not set just before the call: it may be what the function itself was given.
         let mut start = search.at_call(&frames[frame.caller?])?;
         start.pc = search.code.function(frame.place.lookup().0)?.0;
         start.set_sp(frame.top?.wrapping_sub(8));
         let here = (call.pc, frame.registers.sp.0);
-        Explorer::arrival(&mut search.code, start, here, 0)?[FIRST_ARGUMENT].get(8)
+        Explorer::arrival(&mut search.code, start, here, 0)?[which].get(8)
     });
     argument.map(RemoteAddr)
+}
+
+/// Where a blocked thread goes on when its call of the C library returns, with the registers that it has then, as far as code
+/// and memory tell.
+pub(crate) fn after_call(
+    target: &dyn Target,
+    space: &Space<'_>,
+    (lwp, sp, pc): (Lwp, RemoteAddr, RemoteAddr),
+    start: Option<RemoteAddr>,
+) -> Option<(u64, [Option<u64>; 16])> {
+    let thread = RestingThread { lwp, sp, pc, stack_base: None, start, waits_on: None, futex: None };
+    let mut search = Search::new(target, space);
+    let stack = stacks(target, &[thread]).pop()?;
+    let mut frames = search.frames(&thread, &stack);
+    search.code.pages.set_stack(sp.0, stack);
+    search.replay(&mut frames, &[], start);
+    let frame = frames.first().filter(|frame| !frame.place.exact)?;
+    let mut registers = machine(frame, frame.place.pc.0).regs.map(|value| value.get(8));
+    registers[RESULT_REGISTER] = Some(0);
+    Some((frame.place.pc.0, registers))
 }
 
 /// Whether a thread that sleeps on the word of `class` goes on to take it, as one that wants a lock does.
@@ -106,6 +166,9 @@ pub(crate) fn will_take(
     search.code.limit(TO_TAKE);
     search.replay(&mut frames, &[lock], None);
     frames.iter().take(TAKERS).any(|frame| {
+        if search.code.ends_at(frame.place.pc.0) {
+            return false;
+        }
         let onwards = search.onwards(frame);
         Explorer::run(&mut search.code, &[&lock], onwards, [0; MAX_LOCKS], None)[0].takes_for_sure
     })
@@ -127,38 +190,42 @@ fn stacks(target: &dyn Target, resting: &[RestingThread]) -> Vec<Vec<u8>> {
 }
 
 /// Whether the word that the thread's system call waits on belongs to `lock`.
-fn sleeps_on(thread: &RestingThread, lock: &WantedLock) -> bool {
+pub(super) fn sleeps_on(thread: &RestingThread, lock: &WantedLock) -> bool {
     let at = thread.futex.and_then(|word| word.0.checked_sub(lock.address.0));
     at.is_some_and(|at| at < lock.size)
 }
 
 /// Instructions, with their addresses.
-type Block = Rc<[(u64, Insn)]>;
+pub(super) type Block = Rc<[(u64, Insn)]>;
 
-struct Search<'s> {
+pub(super) struct Search<'s> {
     target: &'s dyn Target,
     space: &'s Space<'s>,
-    code: Code<'s>,
+    pub(super) code: Code<'s>,
     /// By call: its landing pad.
     pads: HashMap<u64, Option<u64>>,
     references: References,
     /// All locks whose holders are looked for.
     wanted: HashSet<RemoteAddr>,
+    /// Whether the locks at hand are the C library's own, so that its frames count.
+    is_inside: bool,
     /// By return address: the instructions that lead to the call.
     blocks: ByAddress<Option<Block>>,
-    found: Vec<Clue>,
+    pub(super) found: Vec<Clue>,
 }
 
 /// A frame from which a thread goes on.
-struct FrameState {
-    place: Place,
-    registers: Registers,
+pub(super) struct FrameState {
+    pub(super) place: Place,
+    pub(super) registers: Registers,
     /// The frame that called it; `None` where that is not known, or is the C library.
     caller: Option<usize>,
     /// Stack pointer of the caller.
     top: Option<u64>,
     /// For each lock at hand: whether the frame can have to do with it.
     about: [bool; MAX_LOCKS],
+    /// Where the signal handler is that has interrupted the function of the frame.
+    pub(super) handler: Option<RemoteAddr>,
 }
 
 impl<'s> Search<'s> {
@@ -170,13 +237,18 @@ impl<'s> Search<'s> {
             pads: HashMap::new(),
             references: References::default(),
             wanted: HashSet::new(),
+            is_inside: false,
             blocks: ByAddress::default(),
             found: Vec::new(),
         }
     }
 
-    /// Looks at all stacks, at `all` their frames or at those that show an address of a lock.
-    fn pass(&mut self, wanted: &[WantedLock], resting: &[RestingThread], all: bool) {
+    /// Looks at all stacks.
+    fn pass(&mut self, wanted: &[WantedLock], resting: &[RestingThread], pass: Pass) {
+        let all = pass != Pass::Near;
+        if wanted.is_empty() {
+            return;
+        }
         let mut without = HashSet::new();
         for part in resting.chunks(BATCH) {
             for (thread, stack) in part.iter().zip(stacks(self.target, part)) {
@@ -202,7 +274,10 @@ impl<'s> Search<'s> {
                     }
                     self.mark_relevant(thread, &stack, &mut frames, part, all);
                     self.replay(&mut frames, part, thread.start);
-                    self.look(thread, &frames, part);
+                    match pass {
+                        Pass::WayHere => self.look_behind(thread, &frames, part),
+                        _ => self.look(thread, &frames, part),
+                    }
                 }
                 if self.found.len() == before {
                     without.insert(shape);
@@ -247,12 +322,18 @@ impl<'s> Search<'s> {
         let registers = registers.unwrap_or_else(|| Registers::blocked(thread.pc, thread.sp));
         let mut words = StackWords::begun(self.target, thread.sp, stack.to_vec());
         let (mut frames, mut places): (Vec<FrameState>, _) = (Vec::new(), Vec::new());
-        let space = self.space;
+        let (space, is_inside) = (self.space, self.is_inside);
+        let (mut last, mut handler) = (None, None);
         let mut walker = Walker::whole(space, &mut self.code.known, thread.start);
         let end = walker.frames(&mut words, registers, &mut |place, registers| {
             places.push(place);
-            // Frames of the C library are left out: it calls nobody back with a lock held.
-            let ours = frames.len() < MAX_FRAMES && !place.signal && !space.is_libc(place.lookup().0);
+            match place.signal {
+                true => handler = last,
+                false => last = Some(place.pc),
+            }
+            // Frames of the C library are left out: it calls nobody back with a lock of the program held.
+            let is_libc = !is_inside && space.is_libc(place.lookup().0);
+            let ours = frames.len() < MAX_FRAMES && !place.signal && !is_libc;
             let index = frames.len();
             if let Some(inner) = frames.last_mut().filter(|inner| inner.top.is_none() && !place.exact) {
                 inner.top = Some(registers.sp.0);
@@ -260,7 +341,7 @@ impl<'s> Search<'s> {
             }
             if ours {
                 let about = [true; MAX_LOCKS];
-                frames.push(FrameState { place, registers: *registers, caller: None, top: None, about });
+                frames.push(FrameState { place, registers: *registers, caller: None, top: None, about, handler });
             }
         });
         space.remember(&registers, &Arc::new(Walk { places, end }));
@@ -280,19 +361,12 @@ impl<'s> Search<'s> {
                 continue;
             }
             let unknown = |number: &usize| frame.registers.get(DWARF[*number]).is_none();
-            let (Some(top), true) = (frame.top, KEPT.iter().any(unknown)) else { continue };
-            let Some((function, _)) = self.code.function(frame.place.lookup().0) else { continue };
-            let start = match frame.caller.map(|caller| &frames[caller]) {
-                Some(caller) => self.at_call(caller),
-                // The start routine may have jumped to the function instead of calling it.
-                None => {
-                    let start = start_routine.map_or(function, |start| start.0);
-                    Some(Machine::at(start, top.wrapping_sub(8)))
-                }
-            };
-            let Some(start) = start else { continue };
-            let base = usize::from(frame.caller.is_some());
+            if !KEPT.iter().any(unknown) {
+                continue;
+            }
             let here = (frame.place.pc.0, frame.registers.sp.0);
+            let Some((mut start, base)) = self.entry(frames, index, start_routine) else { continue };
+            forget_words(&mut start, &mut self.code.pages, wanted);
             let Some(found) = Explorer::arrival(&mut self.code, start, here, base) else { continue };
             let FrameState { registers, about, .. } = &mut frames[index];
             for number in KEPT {
@@ -305,8 +379,26 @@ impl<'s> Search<'s> {
         }
     }
 
+    /// The way to a frame begins here, with as many calls before it.
+    pub(super) fn entry(
+        &mut self,
+        frames: &[FrameState],
+        index: usize,
+        start_routine: Option<RemoteAddr>,
+    ) -> Option<(Machine, usize)> {
+        let frame = &frames[index];
+        let top = frame.top?;
+        if let Some(caller) = frame.caller {
+            return Some((self.at_call(&frames[caller])?, 1));
+        }
+        // The start routine may have jumped to the function instead of calling it.
+        let function = || self.code.function(frame.place.lookup().0).map(|(function, _)| function);
+        let start = start_routine.map(|start| start.0).or_else(function)?;
+        Some((Machine::at(start, top.wrapping_sub(8)), 0))
+    }
+
     /// The instructions that lead to the frame's call.
-    fn block(&mut self, frame: &FrameState) -> Option<Block> {
+    pub(super) fn block(&mut self, frame: &FrameState) -> Option<Block> {
         let back = frame.place.pc.0;
         let block = self.blocks.entry(back).or_insert_with(|| {
             let (start, _) = self.code.function(frame.place.lookup().0)?;
@@ -348,8 +440,14 @@ impl<'s> Search<'s> {
             for (owed, index) in owed.iter_mut().zip(&chosen) {
                 *owed = debts[*index];
             }
-            let onwards = self.onwards(frame);
-            let ahead = Explorer::run(&mut self.code, &wanted, onwards, owed, None);
+            // Behind a call that does not return begins another function.
+            let ahead = match self.code.ends_at(frame.place.pc.0) && !frame.place.exact {
+                true => [LockUse::default(); MAX_LOCKS],
+                false => {
+                    let onwards = self.onwards(frame);
+                    Explorer::run(&mut self.code, &wanted, onwards, owed, None)
+                }
+            };
             let unwound = self.pad(frame).map(|pad| {
                 // What it waits for has not been taken when the wait is left by an exception.
                 for (owed, lock) in owed.iter_mut().zip(&wanted) {
@@ -383,8 +481,21 @@ impl<'s> Search<'s> {
                 if lock.kind == SyncKind::Semaphore && grade == Grade::Releases {
                     continue;
                 }
+                // Whoever waits for a mutex goes on to release it. In a loop whose conditions are not known that looks like
+                // two releases, so only a guard, a frame further out, or one that a signal handler has interrupted shows that
+                // the thread has the mutex already.
+                let is_interrupted = frame.handler.is_some();
+                if lock.kind == SyncKind::Mutex
+                    && grade < Grade::Unwinds
+                    && waits(lock)
+                    && owed[at] > 0
+                    && !is_interrupted
+                {
+                    continue;
+                }
                 named[*index] = true;
-                self.found.push(Clue { object: lock.address, lwp: thread.lwp, grade, frame: frame.place.pc });
+                let (frame, handler) = (frame.place.pc, frame.handler);
+                self.found.push(Clue { object: lock.address, lwp: thread.lwp, grade, frame, handler });
             }
         }
     }
@@ -415,6 +526,7 @@ impl<'s> Search<'s> {
                 lwp: thread.lwp,
                 grade: Grade::TakesAndReleases,
                 frame: frame.place.pc,
+                handler: None,
             });
             self.found.extend(clues);
         }
@@ -487,11 +599,22 @@ impl<'s> Search<'s> {
     }
 }
 
+/// Makes the words of onces unknown to `state`: they were others when the thread came by.
+fn forget_words(state: &mut Machine, pages: &mut Pages<'_>, wanted: &[WantedLock]) {
+    for lock in wanted.iter().filter(|lock| lock.kind == SyncKind::Once) {
+        state.store(pages, lock.address.0, lock.size.min(8) as u8, Value::UNKNOWN);
+    }
+}
+
 /// The frame's registers when it goes on at `pc`: those that the call has given back.
 fn machine(frame: &FrameState, pc: u64) -> Machine {
     let mut regs = [Value::UNKNOWN; 16];
     for number in KEPT {
         regs[number] = frame.registers.get(DWARF[number]).into();
+    }
+    // What a signal has interrupted goes on with all of its registers.
+    if frame.place.exact && frame.handler.is_some() && pc == frame.place.pc.0 {
+        regs = DWARF.map(|number| frame.registers.get(number).into());
     }
     Machine::new(pc, regs)
 }

@@ -31,6 +31,17 @@ impl Value {
         (self.known & need == need).then_some(self.bits & bit_mask(size))
     }
 
+    /// The bytes that are the same in both.
+    fn common(self, other: Self) -> Self {
+        let is_same = |byte: &u8| {
+            let both = self.known & other.known & 1 << byte != 0;
+            both && (self.bits ^ other.bits) >> (8 * u32::from(*byte)) & 0xff == 0
+        };
+        let known = (0..8).filter(is_same).fold(0, |known, byte| known | 1 << byte);
+        let bits = (0..8).filter(is_same).fold(0, |bits, byte| bits | self.bits & 0xff << (8 * u32::from(byte)));
+        Self { bits, known }
+    }
+
     /// Its lowest `size` bytes replaced; a write of four clears the rest, as registers have it.
     fn replaced(self, new: Self, size: u8) -> Self {
         match size {
@@ -59,7 +70,7 @@ fn bit_mask(size: u8) -> u64 {
 }
 
 /// What the last comparison said.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Flags {
     zero: bool,
     sign: bool,
@@ -77,6 +88,10 @@ pub(super) struct Machine {
     flags: Option<Flags>,
     /// Words written on the way, by address.
     writes: Vec<(u64, Value)>,
+    /// Whether memory is taken to stay as it is.
+    pub(super) is_exact: bool,
+    /// Where thread-local data is counted from, if that is known.
+    pub(super) thread_pointer: Option<u64>,
 }
 
 /// A change of memory that other threads may notice: what locks are taken and released by.
@@ -113,7 +128,7 @@ pub(super) enum Next {
 
 impl Machine {
     pub(super) fn new(pc: u64, regs: [Value; 16]) -> Self {
-        Self { pc, regs, vectors: [None; 16], flags: None, writes: Vec::new() }
+        Self { pc, regs, vectors: [None; 16], flags: None, writes: Vec::new(), is_exact: false, thread_pointer: None }
     }
 
     /// Of which nothing but the stack pointer is known.
@@ -140,10 +155,10 @@ impl Machine {
 
     /// Where an operand is, of the instruction that `pc` is behind.
     fn address(&self, mem: &Mem) -> Option<u64> {
-        if mem.segment {
-            return None;
-        }
         let mut addr = if mem.pc_relative { self.pc } else { 0 };
+        if mem.segment {
+            addr = self.thread_pointer?;
+        }
         if let Some(base) = mem.base {
             addr = addr.wrapping_add(self.regs[usize::from(base)].get(8)?);
         }
@@ -151,6 +166,47 @@ impl Machine {
             addr = addr.wrapping_add(self.regs[usize::from(index)].get(8)?.wrapping_mul(u64::from(scale)));
         }
         Some(addr.wrapping_add_signed(mem.disp))
+    }
+
+    /// Where an operand of `insn` is, which `pc` is at.
+    pub(super) fn address_of(&self, insn: &Insn, mem: &Mem) -> Option<u64> {
+        let behind = if mem.pc_relative { u64::from(insn.len) } else { 0 };
+        Some(self.address(mem)?.wrapping_add(behind))
+    }
+
+    /// Whether words can still be written.
+    pub(super) fn has_room(&self) -> bool {
+        self.writes.len() + 2 <= MAX_WRITES
+    }
+
+    /// Whether this machine is where `other` is, in the same frame.
+    pub(super) fn is_at(&self, other: &Self) -> bool {
+        self.pc == other.pc && self.sp() == other.sp()
+    }
+
+    /// What this machine and `other`, which is at the same place, have in common: all else is unknown.
+    pub(super) fn widened(&self, pages: &mut Pages<'_>, other: &Self) -> Self {
+        let mut wider = self.clone();
+        wider.vectors = [None; 16];
+        wider.flags = self.flags.filter(|_| self.flags == other.flags);
+        for (register, other) in wider.regs.iter_mut().zip(other.regs) {
+            *register = register.common(other);
+        }
+        for (addr, value) in &mut wider.writes {
+            *value = value.common(other.word(pages, *addr));
+        }
+        for (addr, value) in &other.writes {
+            if self.writes.iter().all(|(own, _)| own != addr) {
+                wider.writes.push((*addr, value.common(self.word(pages, *addr))));
+            }
+        }
+        wider
+    }
+
+    /// Whether this machine and `other`, which is at the same place and has written no other words, know the same.
+    pub(super) fn is_like(&self, pages: &mut Pages<'_>, other: &Self) -> bool {
+        let same = self.regs == other.regs && self.flags == other.flags;
+        same && self.writes.iter().all(|(addr, value)| *value == other.word(pages, *addr))
     }
 
     pub(super) fn load(&self, pages: &mut Pages<'_>, addr: u64, size: u8) -> Value {
@@ -238,7 +294,7 @@ impl Machine {
         }
     }
 
-    fn pop(&mut self, pages: &mut Pages<'_>) -> Value {
+    pub(super) fn pop(&mut self, pages: &mut Pages<'_>) -> Value {
         let Some(sp) = self.sp() else { return Value::UNKNOWN };
         self.set_sp(sp.wrapping_add(8));
         self.load(pages, sp, 8)
@@ -321,13 +377,23 @@ impl Machine {
                 let most = if size == 8 { 63 } else { 31 };
                 let count = self.read(pages, src, 1).get(1).map(|count| count as u32 & most);
                 let value = self.read(pages, dst, size).get(size);
-                // The carry is not worth its trouble: none of the conditions that follow shifts here need it.
-                self.flags = None;
                 let shifted = value.zip(count).map(|(value, count)| match insn.op {
                     Op::Shl => value << count,
                     Op::Shr => value >> count,
                     _ => (sign_extended(value, size) >> count) as u64,
                 });
+                // The last bit that leaves is the carry. No condition that compilers make of a shift asks for its overflow.
+                let bits = 8 * u32::from(size.min(8));
+                let last = value.zip(count).and_then(|(value, count)| match insn.op {
+                    Op::Shl => Some(value.checked_shr(bits.checked_sub(count)?).unwrap_or(0) & 1 == 1),
+                    _ => Some(value.checked_shr(count.checked_sub(1)?).unwrap_or(0) & 1 == 1),
+                });
+                // Of a thread at rest, what it shifts is mostly the count of a lock, which will be another one when it goes on.
+                if !self.is_exact {
+                    self.flags = None;
+                } else if count != Some(0) {
+                    self.flags = shifted.zip(last).map(|(new, carry)| Flags { carry, ..logic(new, size) });
+                }
                 shifted.into()
             }
             Op::Push => {

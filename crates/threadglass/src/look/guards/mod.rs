@@ -5,6 +5,7 @@
 //! registers and memory that it has: nothing is run, and nothing is written to the target.
 
 mod addresses;
+mod calls;
 mod code;
 mod effect;
 mod explore;
@@ -14,11 +15,15 @@ mod machine;
 mod pages;
 mod recover;
 mod relevance;
+mod rounds;
 mod shape;
+mod way_here;
 
+pub(crate) use calls::CallReader;
 pub use frames::follow_bytes;
-pub(crate) use frames::{first_argument, will_take};
+pub(crate) use frames::{Argument, after_call, argument_of_call, will_take};
 pub use lsda::landing_pad;
+pub(crate) use rounds::{Round, RunningThread, STEPS, round};
 
 use crate::look::Look;
 use crate::model::{Family, SyncKind};
@@ -79,12 +84,18 @@ pub fn suspects(look: &Look<'_>, wanted: &[WantedLock], resting: &[RestingThread
     let mut names = HashMap::new();
     let suspects = found.into_iter().map(|clue| {
         let function = names.entry(clue.frame).or_insert_with(|| function_of(&symbols, clue.frame));
+        let handler = clue.handler.map(|frame| function_of(&symbols, frame));
         let is_once = wanted.iter().any(|lock| lock.address == clue.object && lock.kind == SyncKind::Once);
         let why = match clue.grade {
-            Grade::Releases | Grade::TakesAndReleases if is_once => format!("{function} executes it"),
+            Grade::Takes | Grade::Releases | Grade::TakesAndReleases if is_once => format!("{function} executes it"),
+            Grade::Takes => format!("{function} took it, and was not seen to release it"),
             Grade::Releases => format!("{function} will release it"),
             Grade::TakesAndReleases => format!("{function} took it and will release it"),
             Grade::Unwinds => format!("{function} has a guard of it"),
+        };
+        let why = match handler {
+            Some(handler) => format!("{why} when the signal handler {handler} has returned"),
+            None => why,
         };
         Suspect { object: clue.object, lwp: clue.lwp, why }
     });
@@ -94,6 +105,8 @@ pub fn suspects(look: &Look<'_>, wanted: &[WantedLock], resting: &[RestingThread
 /// How strong the reason is for a suspicion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Grade {
+    /// Its code took the lock, whichever way it came.
+    Takes,
     /// Its code goes on to release the lock.
     Releases,
     /// And the function that does took it.
@@ -110,6 +123,8 @@ struct Clue {
     grade: Grade,
     /// Where the frame that gives the thread away goes on.
     frame: RemoteAddr,
+    /// Where the signal handler is that has interrupted this frame.
+    handler: Option<RemoteAddr>,
 }
 
 /// An exclusive lock has one holder: weaker reasons than the best are mistakes.
@@ -123,14 +138,9 @@ fn keep_the_best(found: &mut Vec<Clue>, wanted: &[WantedLock]) {
     found.retain(|clue| !exclusive(clue.object) || best.get(&clue.object) == Some(&clue.grade));
 }
 
-/// The function that a frame belongs to.
+/// The function that a frame belongs to. Where in it does not matter; where in a module without symbols does.
 fn function_of(symbols: &Symbolizer<'_>, frame: RemoteAddr) -> String {
-    let name = symbols.function_at(RemoteAddr(frame.0.wrapping_sub(1))).unwrap_or_else(|| frame.to_string());
-    // Where in the function does not matter; where in a module without symbols does.
-    match name.rsplit_once("+0x") {
-        Some((function, _)) if !function.contains('.') && function.contains(|c: char| !c.is_ascii_digit()) => {
-            function.to_owned()
-        }
-        _ => name,
-    }
+    let at = RemoteAddr(frame.0.wrapping_sub(1));
+    let function = symbols.enclosing_function(at).or_else(|| symbols.function_at(at));
+    function.unwrap_or_else(|| frame.to_string())
 }

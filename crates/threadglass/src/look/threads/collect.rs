@@ -1,12 +1,14 @@
 //! One look at the threads of a target.
 
 use super::describe::Describer;
+use super::musl::MuslThreads;
 use super::pairing::{self, Pairs};
 use super::running;
 use crate::Lwp;
 use crate::look::Look;
 use crate::model::{Gap, Libc, SCHEMA, Snapshot, Stop, StopKind, TargetInfo, Thread};
 use crate::runtimes::glibc::{Layout, LayoutError};
+use crate::runtimes::{LibcLayout, ThreadRecord, musl};
 use crate::target::{Identity, Library, LwpFacts, Target, TargetError};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -27,8 +29,18 @@ pub struct Collected {
     pub snapshot: Snapshot,
     /// glibc's layout in this target, where it has one.
     pub layout: Option<Layout>,
+    /// musl's, where it has that.
+    pub musl: Option<musl::Layout>,
     /// What the kernel told of each thread.
     pub facts: BTreeMap<Lwp, LwpFacts>,
+}
+
+impl Collected {
+    /// The layout of its C library, whichever that is.
+    pub fn libc(&self) -> Option<LibcLayout<'_>> {
+        let glibc = self.layout.as_ref().map(LibcLayout::Glibc);
+        glibc.or(self.musl.as_ref().map(LibcLayout::Musl))
+    }
 }
 
 /// Looks at threads, without stopping the target.
@@ -66,6 +78,7 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
             return Err(TargetError::Exited(target.pid()));
         }
     }
+    let mut musl = None;
     let layout = match layout {
         Some(Ok(layout)) => {
             let refs: Vec<_> = facts.values().collect();
@@ -73,10 +86,14 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
             Some(layout)
         }
         Some(Err(error)) => {
-            gaps.push(Gap::whole(
-                "thread ids, stacks, start functions, thread-specific data",
-                describe_libc(target, &error),
-            ));
+            musl = MuslThreads::find(target, &facts.values().cloned().collect::<Vec<_>>())
+                .filter(|_| error == LayoutError::NoGlibc);
+            if musl.is_none() {
+                gaps.push(Gap::whole(
+                    "thread ids, stacks, start functions, thread-specific data",
+                    describe_libc(target, &error),
+                ));
+            }
             None
         }
         None => None,
@@ -97,22 +114,32 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
     if let Some(layout) = &layout {
         pairs.confirm(target, layout);
     }
+    if let Some(musl) = &mut musl {
+        musl.confirm(target, &mut gaps);
+    }
     target.check_identity()?;
     let leader = target.pid().leader();
     // A thread other than the leader that the kernel calls ended is only waiting to be removed.
     let is_there = |lwp: Lwp, facts: &LwpFacts| (lwp == leader || !facts.state.has_ended()) && target.has_thread(lwp);
     facts.retain(|lwp, facts| pairs.of_lwp.contains_key(lwp) || is_there(*lwp, facts));
+    let record = |lwp: Lwp, facts: &LwpFacts| match (&layout, &musl) {
+        (Some(layout), _) => pairs.of_lwp.get(&lwp).map(|thread| thread.record(layout)),
+        (None, Some(musl)) => musl.record(target, facts.inner),
+        (None, None) => None,
+    };
 
-    let mut describer = Describer::new(layout.as_ref(), Some(target), Some(&symbolizer));
+    let mut describer = Describer::new(Some(target), Some(&symbolizer));
     let mut threads: Vec<Thread> = Vec::with_capacity(facts.len() + pairs.zombies.len());
     for (lwp, facts) in &facts {
-        let descriptor = pairs.of_lwp.get(lwp);
-        if descriptor.is_none() && layout.is_some() {
+        let record: Option<ThreadRecord> = record(*lwp, facts);
+        if record.is_none() && (layout.is_some() || musl.is_some()) {
             Gap::of_thread(&mut gaps, "thread id", why_no_descriptor(target, facts), *lwp);
         }
-        threads.push(describer.living(facts, descriptor, &mut gaps));
+        threads.push(describer.living(facts, record.as_ref(), &mut gaps));
     }
-    threads.extend(pairs.zombies.iter().map(|zombie| describer.zombie(zombie)));
+    if let Some(layout) = &layout {
+        threads.extend(pairs.zombies.iter().map(|zombie| describer.zombie(&zombie.record(layout))));
+    }
     if let Some(thaw) = target.frozen() {
         for thread in threads.iter_mut().filter(|thread| thread.stop.is_none() && thread.lwp.is_some()) {
             thread.stop = Some(Stop { kind: StopKind::Frozen, by: Some(thaw.clone()), pid: None });
@@ -123,7 +150,7 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
 
     let snapshot = Snapshot {
         schema: SCHEMA,
-        target: target_info(target, denial.is_some(), layout.as_ref()),
+        target: target_info(target, denial.is_some(), layout.as_ref(), musl.is_some()),
         taken_at_ms,
         pause_us: 0,
         longest_pause_us: 0,
@@ -132,13 +159,16 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
         verdict: None,
         findings: Vec::new(),
         groups: Vec::new(),
+        runtimes: Vec::new(),
+        strangers: Vec::new(),
         looks: 1,
         gaps,
     };
-    Ok(Collected { snapshot, layout, facts })
+    look.keep_libc(&snapshot.target.libc);
+    Ok(Collected { snapshot, layout, musl: musl.map(|it| it.layout), facts })
 }
 
-/// Why a living thread of a process with glibc has no descriptor of its own.
+/// Why a living thread of a process whose C library is known has no descriptor of its own.
 fn why_no_descriptor(target: &dyn Target, facts: &LwpFacts) -> &'static str {
     match facts.thread_pointer.map(|pointer| target.read_u64(pointer)) {
         Some(Err(_)) => "the core lacks the memory that holds it",
@@ -148,10 +178,11 @@ fn why_no_descriptor(target: &dyn Target, facts: &LwpFacts) -> &'static str {
     }
 }
 
-fn target_info(target: &dyn Target, denied: bool, layout: Option<&Layout>) -> TargetInfo {
+fn target_info(target: &dyn Target, denied: bool, layout: Option<&Layout>, is_musl: bool) -> TargetInfo {
     let libc = match layout {
         Some(layout) => Libc::Glibc { version: layout.version.clone(), layout: layout.provenance },
         None if denied => Libc::Unread,
+        None if is_musl => Libc::Musl,
         None => Libc::Other { name: other_libc(target).map(str::to_owned) },
     };
     let Identity { name, exe, uid, in_pid_namespace, shared_pending, tracer, core } = target.identity();

@@ -4,7 +4,7 @@ use super::collect::SUSPENDER;
 use super::main_stack::main_stack;
 use super::state::{state_of, stop_of};
 use crate::model::{Cpu, Evidence, Gap, Stack, Thread, ThreadState, ThreadType};
-use crate::runtimes::glibc::{Descriptor, Layout};
+use crate::runtimes::ThreadRecord;
 use crate::symbols::Symbolizer;
 use crate::table::{agent_thread, is_in_agent};
 use crate::target::{LwpFacts, Target};
@@ -19,7 +19,6 @@ const MS_PER_TICK: u64 = 10;
 
 /// What is the same for all threads of a look.
 pub(super) struct Describer<'a> {
-    layout: Option<&'a Layout>,
     target: Option<&'a dyn Target>,
     symbolizer: Option<&'a Symbolizer<'a>>,
     /// Names of start functions and of tracers, each looked up once.
@@ -30,16 +29,12 @@ pub(super) struct Describer<'a> {
 }
 
 impl<'a> Describer<'a> {
-    pub(super) fn new(
-        layout: Option<&'a Layout>,
-        target: Option<&'a dyn Target>,
-        symbolizer: Option<&'a Symbolizer<'a>>,
-    ) -> Self {
-        Self { layout, target, symbolizer, functions: HashMap::new(), tracers: HashMap::new(), agent_thread: None }
+    pub(super) fn new(target: Option<&'a dyn Target>, symbolizer: Option<&'a Symbolizer<'a>>) -> Self {
+        Self { target, symbolizer, functions: HashMap::new(), tracers: HashMap::new(), agent_thread: None }
     }
 
     /// A thread with an LWP.
-    pub(super) fn living(&mut self, facts: &LwpFacts, descriptor: Option<&Descriptor>, gaps: &mut Vec<Gap>) -> Thread {
+    pub(super) fn living(&mut self, facts: &LwpFacts, record: Option<&ThreadRecord>, gaps: &mut Vec<Gap>) -> Thread {
         let target = self.target;
         let name_of = |tracer| target.filter(|_| tracer != 0).and_then(|target| target.tracer_name(tracer));
         let tracer = self.tracers.entry(facts.tracer).or_insert_with(|| name_of(facts.tracer)).clone();
@@ -48,7 +43,7 @@ impl<'a> Describer<'a> {
             Gap::of_thread(gaps, "state", reason, facts.lwp);
             (ThreadState::Unknown, Evidence::Unknown)
         });
-        let mut thread = self.by_descriptor(descriptor);
+        let mut thread = self.by_record(record);
         let (sp, pc) = facts.syscall.and_then(|call| call.registers()).unzip();
         thread.lwp = Some(facts.lwp);
         thread.inner_lwp = Some(facts.inner);
@@ -58,8 +53,8 @@ impl<'a> Describer<'a> {
         thread.stop = stop_of(facts, suspended, tracer.as_deref());
         thread.db_suspended = suspended;
         // What libc recorded has to do where the kernel is not there to be asked.
-        thread.priority = facts.priority.or(descriptor.and_then(Descriptor::recorded_priority));
-        thread.policy = facts.policy.or(descriptor.and_then(|thread| thread.scheduling).map(|(policy, _)| policy));
+        thread.priority = facts.priority.or(record.and_then(ThreadRecord::priority));
+        thread.policy = facts.policy.or(record.and_then(|thread| thread.scheduling).map(|(policy, _)| policy));
         thread.nice = facts.nice;
         thread.inherited_priority = facts.boosted;
         // A thread that sleeps gave the CPU up by itself, one that runs has it. Of a queued one that is not recorded.
@@ -83,15 +78,15 @@ impl<'a> Describer<'a> {
         let led = target.filter(|target| facts.lwp == target.pid().leader() && target.denial().is_none());
         if let Some(target) = led {
             // A process forked by another thread than main is led by that one, on its own stack.
-            let end = descriptor.and_then(|thread| thread.stack_end);
+            let end = record.and_then(|thread| thread.stack_end);
             thread.stack = thread.stack.or_else(|| main_stack(target, end));
         }
         thread
     }
 
     /// A thread that has exited and was not joined: libc alone knows of it.
-    pub(super) fn zombie(&mut self, descriptor: &Descriptor) -> Thread {
-        Thread { exiting: false, preempted: Some(false), ..self.by_descriptor(Some(descriptor)) }
+    pub(super) fn zombie(&mut self, record: &ThreadRecord) -> Thread {
+        Thread { exiting: false, preempted: Some(false), ..self.by_record(Some(record)) }
     }
 
     /// Whether a thread that began at `start` is libc's own or the agent's.
@@ -105,33 +100,32 @@ impl<'a> Describer<'a> {
         agent == Some(InnerTid(tid))
     }
 
-    pub(super) fn by_descriptor(&mut self, descriptor: Option<&Descriptor>) -> Thread {
-        let start = descriptor.and_then(|thread| thread.start_routine).filter(|start| !start.is_null());
-        let detached = descriptor.and_then(Descriptor::is_detached);
-        let kind = descriptor.map(|thread| match start.is_some_and(|start| self.is_system(start, thread.tid)) {
+    pub(super) fn by_record(&mut self, record: Option<&ThreadRecord>) -> Thread {
+        let start = record.and_then(|thread| thread.start);
+        let detached = record.and_then(|thread| thread.detached);
+        let kind = record.map(|thread| match start.is_some_and(|start| self.is_system(start, thread.tid)) {
             true => ThreadType::System,
             false => ThreadType::User,
         });
-        let layout = descriptor.and(self.layout);
         let start_function = start.zip(self.symbolizer).and_then(|(start, symbolizer)| {
             self.functions.entry(start).or_insert_with(|| symbolizer.function_at(start)).clone()
         });
         Thread {
-            id: descriptor.map(|thread| thread.id),
+            id: record.map(|thread| thread.id),
             state: ThreadState::Zombie,
             state_evidence: Evidence::Recorded,
             kind,
             detached,
             user_flags: detached.map(|detached| if detached { THR_DETACHED } else { 0 }),
-            exiting: descriptor.is_some_and(Descriptor::is_exiting),
+            exiting: record.is_some_and(|thread| thread.is_exiting),
             start,
             start_function,
-            stack: descriptor.and_then(Descriptor::stack).map(|(base, size, guard)| Stack { base, size, guard }),
-            descriptor_size: layout.and_then(|layout| layout.size),
-            flags: descriptor.map(|thread| thread.cancel),
-            specific: layout.zip(descriptor).map(|(layout, thread)| thread.id.0.offset(layout.specific)),
-            traced_events: descriptor.and_then(|thread| thread.report_events),
-            events: descriptor.and_then(|thread| thread.events),
+            stack: record.and_then(|thread| thread.stack).map(|(base, size, guard)| Stack { base, size, guard }),
+            descriptor_size: record.and_then(|thread| thread.size),
+            flags: record.and_then(|thread| thread.flags),
+            specific: record.and_then(|thread| thread.specific),
+            traced_events: record.and_then(|thread| thread.report_events),
+            events: record.and_then(|thread| thread.events),
             ..Thread::default()
         }
     }

@@ -156,18 +156,19 @@ impl Inspector<'_> {
     /// What is known of a thread from its descriptor and the kernel's facts. Without facts (a debugger's
     /// core, a process that is not ours to look at) the state of a living thread is unknown.
     pub fn describe(&self, thread: &Descriptor, facts: Option<&LwpFacts>) -> Thread {
-        let mut describer = Describer::new(Some(self.layout), self.target, None);
+        let mut describer = Describer::new(self.target, None);
+        let record = thread.record(self.layout);
         let mut described = match facts {
-            Some(facts) => describer.living(facts, Some(thread), &mut Vec::new()),
+            Some(facts) => describer.living(facts, Some(&record), &mut Vec::new()),
             None if thread.tid > 0 => Thread {
                 lwp: self.lwp_of(thread),
                 inner_lwp: Some(InnerTid(thread.tid)),
                 state: ThreadState::Unknown,
                 state_evidence: Evidence::Unknown,
-                priority: thread.recorded_priority(),
-                ..describer.by_descriptor(Some(thread))
+                priority: record.priority(),
+                ..describer.by_record(Some(&record))
             },
-            None => describer.zombie(thread),
+            None => describer.zombie(&record),
         };
         if self.target.is_none() && described.lwp.is_some() {
             let of_main = || thread.stack_end.and_then(|end| mapped_stack(self.memory, end));

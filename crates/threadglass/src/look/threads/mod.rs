@@ -4,6 +4,7 @@ mod collect;
 mod describe;
 mod inspect;
 mod main_stack;
+mod musl;
 mod pairing;
 mod running;
 mod state;

@@ -4,14 +4,13 @@ use super::confirm::Confirm;
 use super::look::{LockSearch, has_not_moved, idle};
 use super::names::LockNamer;
 use super::survey::Survey;
+use super::unwoken::Sleepers;
 use super::{calls, findings, words};
 use crate::look::threads::{Collected, collect_threads};
 use crate::look::{Look, Names, Scope, facts_now};
-use crate::model::{
-    Certainty, Evidence, Finding, FindingKind, Gap, Holds, SignalSet, Snapshot, SyncKind, SyncObject, Thread, WaitsFor,
-};
+use crate::model::{Evidence, FindingKind, Gap, Holds, Snapshot, SyncKind, SyncObject, Thread, WaitsFor};
 use crate::proc::SyscallFile;
-use crate::runtimes::{self, Class};
+use crate::runtimes::{self, Class, LibcLayout};
 use crate::target::{LwpFacts, Target, TargetError};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -33,23 +32,26 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
         }
     };
     look.space.forget_walks();
-    let Collected { mut snapshot, layout, mut facts } = collect_threads(look)?;
+    let Collected { mut snapshot, layout, musl, mut facts } = collect_threads(look)?;
+    let libc = layout.as_ref().map(LibcLayout::Glibc).or(musl.as_ref().map(LibcLayout::Musl));
     if target.denial().is_some() {
         // The threads' gap says why.
         return Ok(snapshot);
     }
-    if layout.is_none() {
-        let why = "without glibc only the word of memory is known that a thread waits on";
+    if libc.is_none() {
+        let why = "without glibc or musl only the word of memory is known that a thread waits on";
         snapshot.gaps.push(Gap::whole("kinds and holders of locks", why));
     }
-    let survey = Survey::new(look, layout.as_ref(), &snapshot.threads);
+    let survey = Survey::new(look, libc, &snapshot.threads);
     let mut search = LockSearch { look, survey, namer: LockNamer::new(look), scope, extra: &extra };
     let mut strangers = BTreeMap::new();
     for attempt in 0..TRIES {
         let mut seen = search.look(&snapshot.threads, &facts);
         snapshot.objects = std::mem::take(&mut seen.objects).into_values().collect();
-        let found = findings::find(&snapshot.objects, &facts);
-        let confirm = Confirm { context: &search.survey.context, facts: &facts, seen: &seen };
+        let sleepers = Sleepers::new(target, &facts, &snapshot.threads);
+        let found = findings::find(&snapshot.objects, &sleepers);
+        let is_all = found.iter().any(|finding| finding.kind.is_unwoken()) && sleepers.is_all(&snapshot.objects);
+        let confirm = Confirm { context: &search.survey.context, facts: &facts, seen: &seen, is_all };
         let dissolved;
         (snapshot.findings, dissolved) = confirm.check(found, &snapshot.objects);
         strangers = seen.others.facts;
@@ -73,13 +75,8 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
     let roots: HashSet<Lwp> = roots(&snapshot).collect();
     let is_root = |thread: &&mut Thread| thread.lwp.is_some_and(|lwp| roots.contains(&lwp));
     calls::add_descriptors(target, snapshot.threads.iter_mut().filter(is_root));
-    let handled = target.handled_signals();
-    if handled.is_some_and(SignalSet::is_empty) {
-        // All wait for ever, and nothing comes from outside.
-        let is_unwoken = |finding: &&mut Finding| finding.kind.is_unwoken();
-        snapshot.findings.iter_mut().filter(is_unwoken).for_each(|finding| finding.certainty = Certainty::Certain);
-    }
-    words::describe(&mut snapshot, &words::Seen { facts: &facts, strangers: &strangers, moved: &moved, handled });
+    words::describe(&mut snapshot, &words::Seen { facts: &facts, strangers: &strangers, moved: &moved });
+    let _ = words::describe_unwoken(target, &mut snapshot, &facts);
     findings::add_members(&mut snapshot);
     target.check_identity()?;
     look.keep_facts(facts);
@@ -112,7 +109,7 @@ fn moved(target: &dyn Target, snapshot: &Snapshot, facts: &BTreeMap<Lwp, LwpFact
 /// What the agent knows, of which no variable tells.
 fn registered(target: &dyn Target, scope: Scope) -> Vec<Class> {
     let tracked = if scope == Scope::All { crate::table::registered(target) } else { Vec::new() };
-    let class = |(address, kind)| idle(kind, runtimes::usual(kind).unwrap_or_default(), address, Evidence::Recorded);
+    let class = |(address, kind)| idle(kind, runtimes::counted(kind).unwrap_or_default(), address, Evidence::Recorded);
     tracked.into_iter().map(class).collect()
 }
 
@@ -141,6 +138,7 @@ fn tell_threads(snapshot: &mut Snapshot, facts: &BTreeMap<Lwp, LwpFacts>) {
                     address: object.address,
                     kind: object.kind,
                     name: object.name.clone(),
+                    how: None,
                     side: waiter.side,
                     timed: waiter.timed,
                     since_ms: None,

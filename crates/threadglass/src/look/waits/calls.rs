@@ -2,7 +2,7 @@
 
 use crate::RemoteAddr;
 use crate::memory::Memory;
-use crate::model::{Descriptor, OutsideKind, Syscall, Thread};
+use crate::model::{Descriptor, Direction, OutsideKind, Syscall, Thread};
 use crate::target::Target;
 
 /// Descriptors that are listed of a call that takes many.
@@ -23,6 +23,8 @@ pub(super) enum Outside {
     Input,
     /// That somebody else reads.
     Output,
+    /// Either of both, of a call that takes from one descriptor what it gives to another.
+    Transfer,
     /// A child.
     Child,
     /// A lock on a file.
@@ -45,6 +47,8 @@ enum Takes {
     Nothing,
     /// As its first argument.
     One,
+    /// The one that it reads from first, then the one that it writes to, which is this argument.
+    Two(usize),
     /// An array of `struct pollfd`.
     Poll,
     /// Three sets of bits.
@@ -53,7 +57,7 @@ enum Takes {
 
 /// What the calls that block for long wait for, how they take descriptors, and what a thread in one is doing.
 fn known(name: &str) -> (Outside, Takes, &'static str) {
-    use Outside::{Child, Events, FileLock, Input, Other, Output, Signal, Timer, Word};
+    use Outside::{Child, Events, FileLock, Input, Other, Output, Signal, Timer, Transfer, Word};
     match name {
         "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => (Events, Takes::One, "waiting for events"),
         "poll" | "ppoll" => (Events, Takes::Poll, "waiting for events"),
@@ -68,18 +72,26 @@ fn known(name: &str) -> (Outside, Takes, &'static str) {
         "recvfrom" | "recvmsg" | "recvmmsg" => (Input, Takes::One, "receiving"),
         "mq_timedreceive" => (Input, Takes::One, "receiving"),
         "msgrcv" => (Input, Takes::Nothing, "receiving from a System V queue"),
-        "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" | "sendfile" | "splice" => {
+        "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" | "sendfile" | "vmsplice" => {
             (Output, Takes::One, "writing")
         }
+        "splice" => (Transfer, Takes::Two(2), "moving bytes from one to another"),
+        "tee" => (Transfer, Takes::Two(1), "copying bytes from one to another"),
         "sendto" | "sendmsg" | "sendmmsg" | "mq_timedsend" => (Output, Takes::One, "sending"),
         "msgsnd" => (Output, Takes::Nothing, "sending to a System V queue"),
         "connect" => (Output, Takes::One, "connecting"),
         "fsync" | "fdatasync" | "sync_file_range" => (Output, Takes::One, "waiting for the disk"),
         "wait4" | "waitid" => (Child, Takes::Nothing, "waiting for a child process"),
-        "vfork" => (Child, Takes::Nothing, "waiting for its vfork child"),
+        // These return at once but for a child that uses the memory of its parent until it executes or ends.
+        "vfork" | "clone" | "clone3" => (Child, Takes::Nothing, "waiting for its vfork child"),
         "flock" => (FileLock, Takes::One, "waiting for a file lock"),
         "fcntl" => (FileLock, Takes::One, "waiting in fcntl, as for a file lock"),
         "open" | "openat" | "openat2" => (Other, Takes::Nothing, "opening a file"),
+        "execve" | "execveat" => (Other, Takes::Nothing, "starting a program"),
+        "close" => (Other, Takes::One, "closing"),
+        "stat" | "lstat" | "newfstatat" | "statx" | "access" | "faccessat" | "faccessat2" => {
+            (Other, Takes::Nothing, "asking about a file")
+        }
         "ioctl" => (Other, Takes::One, "in ioctl"),
         "semop" | "semtimedop" => (Other, Takes::Nothing, "waiting for a System V semaphore"),
         "futex" | "futex_wait" | "futex_waitv" => (Word, Takes::Nothing, "waiting on a futex"),
@@ -90,6 +102,16 @@ fn known(name: &str) -> (Outside, Takes, &'static str) {
 /// What a thread in `call` waits for.
 pub(super) fn outside(call: &Syscall) -> Outside {
     known(&call.name).0
+}
+
+/// Whether a thread in `call` waits for a time or a signal, and for nobody.
+pub(crate) fn rests(call: &Syscall) -> bool {
+    matches!(outside(call), Outside::Timer | Outside::Signal)
+}
+
+/// Whether a thread in `call` waits for a child.
+pub(crate) fn waits_for_child(call: &Syscall) -> bool {
+    outside(call) == Outside::Child
 }
 
 /// What a thread in `call` waits for outside of the process; `None` for a word in memory, and where it is not known.
@@ -120,8 +142,35 @@ pub(super) fn kind_of(call: &Syscall) -> Option<OutsideKind> {
         (Outside::Child, _) => OutsideKind::Child,
         (Outside::FileLock, _) => OutsideKind::FileLock,
         (Outside::Input | Outside::Output, _) => of_file(file?),
+        // One of the two is a pipe.
+        (Outside::Transfer, _) => OutsideKind::Pipe,
         (Outside::Word | Outside::Other, _) => return None,
     })
+}
+
+/// A time that nobody waits for: ten years.
+const ENDLESS: i64 = 10 * 365 * 24 * 3600;
+
+/// Whether a thread in `call` stays there for ever, in a process that handles no signals: it waits for a signal, or for
+/// nothing at all, or for a time that does not come.
+pub(super) fn is_endless(memory: &dyn Memory, call: &Syscall) -> bool {
+    let seconds = |at: u64| {
+        let mut bytes = [0; 8];
+        memory.read_exact(RemoteAddr(at), &mut bytes).ok().map(|()| i64::from_le_bytes(bytes))
+    };
+    let is_long = |at: u64| seconds(at).is_some_and(|seconds| seconds >= ENDLESS);
+    match &*call.name {
+        "pause" | "rt_sigsuspend" => true,
+        "nanosleep" => is_long(call.args[0]),
+        // A time of the wall clock is far away from its beginning in any case.
+        "clock_nanosleep" => {
+            let is_relative = call.args[1] as i32 & libc::TIMER_ABSTIME == 0;
+            (is_relative || call.args[0] as i32 == libc::CLOCK_MONOTONIC) && is_long(call.args[2])
+        }
+        "poll" => call.args[1] == 0 && (call.args[2] as i32) < 0,
+        "ppoll" => call.args[1] == 0 && call.args[2] == 0,
+        _ => false,
+    }
 }
 
 /// What a thread that is asleep in `call` is doing.
@@ -169,25 +218,172 @@ fn descriptors(memory: &dyn Memory, call: &Syscall) -> Vec<i32> {
     match known(&call.name).1 {
         Takes::Nothing => Vec::new(),
         Takes::One => vec![call.args[0] as i32],
-        Takes::Poll => {
-            let mut bytes = vec![0; 8 * call.args[1].min(MOST) as usize];
-            if memory.read_exact(RemoteAddr(call.args[0]), &mut bytes).is_err() {
-                return Vec::new();
-            }
-            let number = |entry: &[u8; 8]| i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-            bytes.as_chunks().0.iter().map(number).filter(|number| *number >= 0).collect()
+        Takes::Two(to) => vec![call.args[0] as i32, call.args[to] as i32],
+        Takes::Poll => polled(memory, call).into_iter().map(|awaited| awaited.number).collect(),
+        Takes::Select => selected(memory, call).into_iter().map(|awaited| awaited.number).collect(),
+    }
+}
+
+/// A descriptor, and what a call waits for there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Awaited {
+    pub(super) number: i32,
+    pub(super) direction: Direction,
+}
+
+/// The descriptors that a call waits for: of an event loop, all that it watches.
+pub(super) fn awaited(target: &dyn Target, call: &Syscall) -> Vec<Awaited> {
+    match known(&call.name) {
+        (_, Takes::Poll, _) => polled(target, call),
+        (_, Takes::Select, _) => selected(target, call),
+        (Outside::Events, Takes::One, _) if call.name.starts_with("epoll") => {
+            let info = target.descriptor_info(call.args[0] as i32).unwrap_or_default();
+            info.lines().filter_map(in_epoll).take(MOST as usize).collect()
         }
-        // The kernel writes its answer into the sets only when it returns.
-        Takes::Select => {
-            let most = call.args[0].min(MOST) as usize;
-            let mut wanted = vec![0u8; most.div_ceil(64) * 8];
-            for set in call.args[1..4].iter().filter(|set| **set != 0) {
-                let mut bytes = vec![0; wanted.len()];
-                if memory.read_exact(RemoteAddr(*set), &mut bytes).is_ok() {
-                    wanted.iter_mut().zip(bytes).for_each(|(wanted, byte)| *wanted |= byte);
-                }
-            }
-            (0..most).filter(|number| wanted[number / 8] >> (number % 8) & 1 == 1).map(|number| number as i32).collect()
+        (Outside::Output, Takes::One, _) => {
+            vec![Awaited { number: call.args[0] as i32, direction: Direction::Output }]
         }
+        (_, Takes::One, _) => vec![Awaited { number: call.args[0] as i32, direction: Direction::Input }],
+        (_, Takes::Two(to), _) => vec![
+            Awaited { number: call.args[0] as i32, direction: Direction::Input },
+            Awaited { number: call.args[to] as i32, direction: Direction::Output },
+        ],
+        (_, Takes::Nothing, _) => Vec::new(),
+    }
+}
+
+/// `tfd:        5 events:       1b data: ..`: the bits are those of poll.
+fn in_epoll(line: &str) -> Option<Awaited> {
+    let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let events = u32::from_str_radix(words.nth(1)?, 16).ok()?;
+    Some(Awaited { number, direction: direction_of(events) })
+}
+
+fn direction_of(events: u32) -> Direction {
+    let has = |bit: i16| events & bit as u32 != 0;
+    if has(libc::POLLOUT) && !has(libc::POLLIN) { Direction::Output } else { Direction::Input }
+}
+
+fn polled(memory: &dyn Memory, call: &Syscall) -> Vec<Awaited> {
+    let mut bytes = vec![0; 8 * call.args[1].min(MOST) as usize];
+    if memory.read_exact(RemoteAddr(call.args[0]), &mut bytes).is_err() {
+        return Vec::new();
+    }
+    let awaited = |entry: &[u8; 8]| Awaited {
+        number: i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]),
+        direction: direction_of(u16::from_le_bytes([entry[4], entry[5]]).into()),
+    };
+    bytes.as_chunks().0.iter().map(awaited).filter(|awaited| awaited.number >= 0).collect()
+}
+
+/// The kernel writes its answer into the sets only when it returns.
+fn selected(memory: &dyn Memory, call: &Syscall) -> Vec<Awaited> {
+    let most = call.args[0].min(MOST) as usize;
+    let set = |at: usize| {
+        let mut bytes = vec![0u8; most.div_ceil(64) * 8];
+        let is_read = call.args[at] != 0 && memory.read_exact(RemoteAddr(call.args[at]), &mut bytes).is_ok();
+        if is_read { bytes } else { vec![0; most.div_ceil(64) * 8] }
+    };
+    let (input, output, other) = (set(1), set(2), set(3));
+    let has = |set: &[u8], number: usize| set[number / 8] >> (number % 8) & 1 == 1;
+    let awaited = |number: usize| {
+        let direction = match (has(&input, number) || has(&other, number), has(&output, number)) {
+            (true, _) => Direction::Input,
+            (false, true) => Direction::Output,
+            (false, false) => return None,
+        };
+        Some(Awaited { number: number as i32, direction })
+    };
+    (0..most).filter_map(awaited).collect()
+}
+
+/// Whether a call returns after some time whatever happens. What the program has set for a socket is not known.
+pub(super) fn is_timed(call: &Syscall) -> bool {
+    let args = &call.args;
+    match &*call.name {
+        "poll" => args[2] as i32 >= 0,
+        "epoll_wait" | "epoll_pwait" => args[3] as i32 >= 0,
+        "ppoll" | "rt_sigtimedwait" => args[2] != 0,
+        "epoll_pwait2" | "semtimedop" => args[3] != 0,
+        "select" | "pselect6" | "mq_timedreceive" | "mq_timedsend" | "recvmmsg" | "io_getevents" | "io_pgetevents" => {
+            args[4] != 0
+        }
+        "io_uring_enter" => true,
+        _ => outside(call) == Outside::Timer,
+    }
+}
+
+/// [`kind_of`] with what only the kernel can tell: a path may be that of a FIFO.
+pub(super) fn kind_at(target: &dyn Target, call: &Syscall) -> Option<OutsideKind> {
+    let is_fifo = || call.descriptors.first().is_some_and(|descriptor| target.is_fifo(descriptor.number));
+    match kind_of(call)? {
+        OutsideKind::File if is_fifo() => Some(OutsideKind::Pipe),
+        kind => Some(kind),
+    }
+}
+
+/// Which end a call that moves bytes waits at, by the function of the kernel that it sleeps in.
+pub(super) fn direction_in(function: &str) -> Option<Direction> {
+    let has = |parts: [&str; 3]| parts.iter().any(|part| function.contains(part));
+    match (has(["readable", "_read", "wait_data"]), has(["writable", "wait_for_space", "stream_wait_memory"])) {
+        (true, false) => Some(Direction::Input),
+        (false, true) => Some(Direction::Output),
+        _ => None,
+    }
+}
+
+/// The path that a call was given.
+pub(super) fn path_of(memory: &dyn Memory, call: &Syscall) -> Option<String> {
+    /// How much of it is read.
+    const LENGTH: usize = 256;
+    let at = match &*call.name {
+        "open" | "creat" | "stat" | "lstat" | "access" | "mkdir" | "rmdir" | "unlink" | "rename" | "readlink"
+        | "truncate" | "statfs" | "chdir" | "execve" => call.args[0],
+        "openat" | "openat2" | "newfstatat" | "statx" | "mkdirat" | "unlinkat" | "renameat" | "renameat2"
+        | "faccessat" | "faccessat2" | "readlinkat" | "execveat" => call.args[1],
+        _ => return None,
+    };
+    let bytes = memory.read_up_to(RemoteAddr(at), LENGTH).ok()?;
+    let path = bytes.split(|byte| *byte == 0).next().filter(|path| !path.is_empty())?;
+    Some(String::from_utf8_lossy(path).into_owned())
+}
+
+/// The name of the unix socket that a call names, as the kernel's diagnosis writes it.
+pub(super) fn addressed_to(memory: &dyn Memory, call: &Syscall) -> Option<String> {
+    /// `struct sockaddr_un`.
+    const SIZE: u64 = 110;
+    let (at, size) = match &*call.name {
+        "connect" => (call.args[1], call.args[2]),
+        "sendto" => (call.args[4], call.args[5]),
+        _ => return None,
+    };
+    let mut bytes = vec![0; size.min(SIZE) as usize];
+    memory.read_exact(RemoteAddr(at), &mut bytes).ok()?;
+    let (family, name) = bytes.split_at_checked(2)?;
+    (family == (libc::AF_UNIX as u16).to_ne_bytes()).then(|| crate::host::unix_name(name))?
+}
+
+/// In which direction a call waits, where it is for bytes.
+pub(super) fn direction(call: &Syscall) -> Option<Direction> {
+    match outside(call) {
+        Outside::Input => Some(Direction::Input),
+        Outside::Output => Some(Direction::Output),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_an_epoll() {
+        let line = "tfd:        5 events:       19 data:                5  pos:0 ino:3d sdev:6";
+        assert_eq!(in_epoll(line), Some(Awaited { number: 5, direction: Direction::Input }));
+        let line = "tfd:        6 events: 80000004 data:                6";
+        assert_eq!(in_epoll(line), Some(Awaited { number: 6, direction: Direction::Output }));
+        assert_eq!(in_epoll("pos:\t0"), None);
+        assert_eq!(in_epoll("tfd: x events: 1"), None);
     }
 }

@@ -3,7 +3,7 @@
 use super::look::{SeenLocks, has_not_moved};
 use super::survey::read_objects;
 use crate::model::{Finding, HolderStatus, SyncObject};
-use crate::runtimes::{Class, Content, Context};
+use crate::runtimes::{Class, Content, Context, FutexWait};
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -13,6 +13,8 @@ pub(super) struct Confirm<'a, 'b> {
     pub(super) context: &'a Context<'b>,
     pub(super) facts: &'a BTreeMap<Lwp, LwpFacts>,
     pub(super) seen: &'a SeenLocks,
+    /// Whether every thread of the process was seen to wait.
+    pub(super) is_all: bool,
 }
 
 impl Confirm<'_, '_> {
@@ -20,7 +22,7 @@ impl Confirm<'_, '_> {
     pub(super) fn check(&self, mut findings: Vec<Finding>, objects: &[SyncObject]) -> (Vec<Finding>, bool) {
         let hangs = findings.iter().filter(|finding| must_hold(finding));
         let mut lwps: BTreeSet<Lwp> = hangs.clone().flat_map(|finding| finding.threads.iter().copied()).collect();
-        if hangs.clone().any(concerns_all) {
+        if hangs.clone().any(|finding| self.concerns_all(finding)) {
             lwps.extend(self.facts.values().filter(|facts| !facts.state.has_ended()).map(|facts| facts.lwp));
         }
         // Nothing moves in a core, and what it has not of an object cannot have changed.
@@ -44,10 +46,14 @@ impl Confirm<'_, '_> {
         let is_same = contents.iter().zip(&contents_now).map(|pair| matches!(pair, (Some(a), Some(b)) if same(a, b)));
         let unchanged = classes.iter().zip(is_same).filter(|(_, is_same)| *is_same);
         let unchanged: HashSet<RemoteAddr> = unchanged.map(|(class, _)| class.address).collect();
+        // A thread that began after the others were listed may do what they wait for.
+        let is_new = self.is_all
+            && self.context.target.lwps().is_ok_and(|now| now.iter().any(|lwp| !self.facts.contains_key(lwp)));
         let holds = |finding: &Finding| {
             let mut living = finding.threads.iter().filter(|lwp| self.first_facts(**lwp).is_some());
-            living.all(|lwp| resting.contains(lwp))
-                && (!concerns_all(finding) || lwps.iter().all(|lwp| resting.contains(lwp)))
+            let waits_on = |lwp| self.waits_on(lwp, finding, objects, &resting, after.iter().flatten());
+            living.all(|lwp| resting.contains(lwp) || waits_on(*lwp))
+                && (!self.concerns_all(finding) || !is_new && lwps.iter().all(|lwp| resting.contains(lwp)))
                 && finding.objects.iter().all(|address| unchanged.contains(address))
                 && self.owners_are_still_gone(finding, objects)
         };
@@ -55,6 +61,33 @@ impl Confirm<'_, '_> {
         findings.retain(|finding| !must_hold(finding) || holds(finding));
         let dissolved = findings.len() < all;
         (findings, dissolved)
+    }
+
+    /// Whether a thread that moves goes on waiting all the same: for what a thread at rest holds, in a wait that ends only
+    /// when the thread gets that.
+    fn waits_on<'f>(
+        &self,
+        lwp: Lwp,
+        finding: &Finding,
+        objects: &[SyncObject],
+        resting: &HashSet<Lwp>,
+        mut now: impl Iterator<Item = &'f LwpFacts>,
+    ) -> bool {
+        let is_awaited = |object: &&SyncObject| {
+            finding.objects.contains(&object.address) && object.waiters.iter().any(|waiter| waiter.lwp == lwp)
+        };
+        let Some(object) = objects.iter().find(is_awaited) else { return false };
+        let Some((class, _)) = self.seen.read.get(&object.address).filter(|(class, _)| class.keeps_waiting()) else {
+            return false;
+        };
+        let is_held = matches!(object.holders.as_slice(), [one] if one.lwp.is_some_and(|lwp| resting.contains(&lwp)));
+        let call = now.find(|facts| facts.lwp == lwp).and_then(|facts| facts.syscall);
+        is_held && call.as_ref().and_then(FutexWait::of).is_some_and(|futex| class.contains(futex.word))
+    }
+
+    /// Whether a finding rests on what every thread of the process does.
+    fn concerns_all(&self, finding: &Finding) -> bool {
+        self.is_all && finding.kind.is_unwoken()
     }
 
     /// What was known of a thread when the finding was made.
@@ -75,12 +108,7 @@ impl Confirm<'_, '_> {
 
 /// Whether a finding is about threads that stay where they are.
 fn must_hold(finding: &Finding) -> bool {
-    finding.kind.is_hang() || concerns_all(finding)
-}
-
-/// Whether it rests on what every thread of the process does.
-fn concerns_all(finding: &Finding) -> bool {
-    finding.kind.is_unwoken()
+    finding.kind.is_hang() || finding.kind.is_unwoken()
 }
 
 /// Whether an object is in the hands it was in. Its other words may change: more threads may queue.

@@ -3,24 +3,28 @@
 use super::calls;
 use super::findings::{finding, known_by};
 use super::groups::groups;
-use super::history::History;
-use super::look::object;
+use super::history::{History, tell_passing};
+use super::knot::Spot;
+use super::libc_work::add_lookups;
+use super::look::{has_not_moved, object};
 use super::names::LockNamer;
-use super::outside::{Follower, add_kinds};
+use super::outside::{add_kinds, follow};
 use super::owners::Owners;
+use super::pools::add_starving;
+use super::spin::{add_holders, add_polls};
+use super::strangers::strangers;
 use super::survey::read_objects;
 use super::verdict::{place_of, spinning, verdict};
 use super::watch::RunningThreads;
-use super::words::owner_died;
+use super::words::{describe_unwoken, owner_died};
 use crate::host::Host;
-use crate::look::{Look, Names, Scope, Stacks};
+use crate::look::{Look, Names, Scope, Stacks, facts_now, library_of};
 use crate::model::{Certainty, Finding, FindingKind, Gap, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread};
-use crate::runtimes::Context;
+use crate::runtimes::{self, Context};
 use crate::symbols::MappedObject;
-use crate::target::{Target, TargetError};
+use crate::target::{LwpFacts, Target, TargetError};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// For how long a process is looked at where nothing is certain at once.
@@ -50,6 +54,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
         return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() });
     }
     let throttled = target.throttled_us();
+    let begun = Instant::now();
     let look = Look::new(target);
     let (mut snapshot, running) = repeat(&look, time)?;
     if !snapshot.findings.iter().any(|finding| finding.kind.is_hang()) && has_robust_mutexes(&look) {
@@ -62,28 +67,31 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
         false => snapshot.threads.iter().filter_map(|thread| thread.lwp).collect(),
     };
     add_stacks(&look, &mut snapshot, &shown, running);
+    add_how(&mut snapshot);
+    if !hangs {
+        add_polls(&look, &mut snapshot);
+        add_holders(&look, &mut snapshot);
+    }
+    let is_all = describe_unwoken(target, &mut snapshot, &look.facts());
+    if !hangs {
+        add_starving(&look, &mut snapshot, is_all);
+    }
     let ages = ages(target, &snapshot, &shown);
     for thread in &mut snapshot.threads {
         if let Some((waits, age)) = thread.waits_for.as_mut().zip(thread.lwp.and_then(|lwp| ages.get(&lwp))) {
             waits.since_ms = Some(*age);
         }
     }
-    let watched = snapshot.threads.iter().filter(|thread| thread.watched.is_some());
-    let watched: HashMap<Lwp, &Thread> = watched.filter_map(|thread| Some((thread.lwp?, thread))).collect();
-    for finding in snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain) {
-        let root = finding.threads.last().and_then(|root| watched.get(root)).copied();
-        let spins = root.and_then(|root| root.watched.as_ref()?.spins.as_ref());
-        if let Some(spin) = spins {
-            finding.text += &format!(": it {}", spinning(spin));
-        }
-        if let Some(place) = root.and_then(place_of) {
-            finding.text += &format!(", in {place}");
-        }
-    }
+    add_doing(&mut snapshot);
+    tell_passing(&mut snapshot, begun.elapsed());
     calls::add_descriptors(target, &mut snapshot.threads);
-    add_kinds(&mut snapshot);
+    add_kinds(target, &mut snapshot);
+    let led_to = if hangs { elsewhere(&snapshot) } else { follow(target, &mut snapshot) };
+    snapshot.strangers = strangers(target, &led_to);
     if !hangs {
-        Follower::new(target, &Rc::new(Host::new(target.limits())), &[]).add_to(&mut snapshot);
+        // The sockets of this machine are not those of a core.
+        let host = target.identity().core.is_none().then(|| Host::new(target.limits()));
+        add_lookups(&mut snapshot, host.as_ref());
         name_most_wanted(&look, &mut snapshot);
         snapshot.groups = groups(&snapshot, &ages);
     }
@@ -91,7 +99,11 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
         let what = "how long threads have waited, what running threads do over time, which signals have handlers";
         snapshot.gaps.push(Gap::whole(what, "a core does not store them"));
     }
+    snapshot.runtimes = runtimes::languages_of(target);
     let mut verdict = verdict(&snapshot);
+    for runtime in snapshot.runtimes.iter().filter(|runtime| !verdict.text.contains(&runtime.unseen)) {
+        snapshot.gaps.push(Gap::whole(runtime.unseen.clone(), format!("only {} itself knows", runtime.name)));
+    }
     let throttled = target.throttled_us().zip(throttled).map(|(now, then)| now.saturating_sub(then) / 1000);
     if let Some(ms @ 1..) = throttled {
         verdict.text +=
@@ -100,6 +112,28 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     snapshot.verdict = Some(verdict);
     target.limits().report(&mut snapshot.gaps);
     Ok(snapshot)
+}
+
+/// Says of the threads that others wait for what samples and code found them doing.
+fn add_doing(snapshot: &mut Snapshot) {
+    let found = snapshot.threads.iter().filter(|thread| thread.watched.is_some() || thread.polls.is_some());
+    let found: HashMap<Lwp, &Thread> = found.filter_map(|thread| Some((thread.lwp?, thread))).collect();
+    for finding in snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain) {
+        let Some(root) = finding.threads.last().and_then(|root| found.get(root)) else { continue };
+        if let Some(spin) = root.spin() {
+            finding.text += &format!(": it {}", spinning(spin));
+        }
+        if let Some(place) = place_of(root) {
+            finding.text += &format!(", in {place}");
+        }
+    }
+}
+
+/// The threads of other processes that findings are about.
+fn elsewhere(snapshot: &Snapshot) -> BTreeSet<Spot> {
+    let members = snapshot.findings.iter().flat_map(|finding| &finding.members);
+    let others = members.filter(|member| member.pid != snapshot.target.pid);
+    others.filter_map(|member| Some(Spot { pid: member.pid, lwp: member.lwp? })).collect()
 }
 
 /// Looks until something is certain, or the time is over. Threads that run are watched meanwhile.
@@ -121,13 +155,29 @@ fn repeat(look: &Look<'_>, time: Duration) -> Result<(Snapshot, RunningThreads),
         }
         std::thread::sleep(left.min(PAUSE));
         running.collect();
-        snapshot = look.take(Scope::Waited, Names::Findings)?;
+        if !is_unchanged(look, &snapshot) {
+            snapshot = look.take(Scope::Waited, Names::Findings)?;
+        }
         history.add(&snapshot);
     }
     if time.is_zero() && running.is_on() {
         std::thread::sleep(GLANCE);
     }
     Ok((history.finish(snapshot), running))
+}
+
+/// Whether another look would show the same: no thread has moved, and nobody else can have changed a lock.
+fn is_unchanged(look: &Look<'_>, snapshot: &Snapshot) -> bool {
+    let before = look.facts();
+    let mut lwps = look.target.lwps().unwrap_or_default();
+    lwps.sort_unstable();
+    let is_shared =
+        |object: &SyncObject| object.shared == Some(true) || object.holders.iter().any(|it| it.pid.is_some());
+    if !lwps.iter().eq(before.keys()) || snapshot.objects.iter().any(is_shared) {
+        return false;
+    }
+    let now: HashMap<Lwp, LwpFacts> = facts_now(look.target, &lwps);
+    before.iter().all(|(lwp, before)| now.get(lwp).is_some_and(|now| has_not_moved(before, now)))
 }
 
 /// Stacks of the threads that are `shown`; of those that run, where samples found them.
@@ -140,6 +190,15 @@ fn add_stacks(look: &Look<'_>, snapshot: &mut Snapshot, shown: &BTreeSet<Lwp>, r
         stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
     }
     stacks.finish(snapshot);
+}
+
+/// What threads wait for, as the functions tell that they are in.
+fn add_how(snapshot: &mut Snapshot) {
+    for thread in &mut snapshot.threads {
+        let Some(waits) = &mut thread.waits_for else { continue };
+        let outside_libc = thread.frames.iter().skip_while(|frame| library_of(frame) == Some("libc"));
+        waits.how = runtimes::waits_in(outside_libc.map_while(|frame| frame.function.as_deref()));
+    }
 }
 
 /// Names the objects that most threads wait for.
@@ -172,8 +231,7 @@ fn ages(target: &dyn Target, snapshot: &Snapshot, shown: &BTreeSet<Lwp>) -> Hash
 fn has_robust_mutexes(look: &Look<'_>) -> bool {
     let objects = || look.objects.all().iter();
     let is_libc = |object: &MappedObject<'_>| object.module.library().is_libc();
-    let asks =
-        |object: &MappedObject<'_>| object.exports().is_some_and(|it| it.mentions("pthread_mutexattr_setrobust"));
+    let asks = |object: &MappedObject<'_>| object.uses("pthread_mutexattr_setrobust");
     !objects().any(is_libc) || objects().filter(|object| !is_libc(object)).any(asks)
 }
 

@@ -1,24 +1,27 @@
 //! What is wrong, as the graph shows it. [`super::words`] says it.
 
 use super::graph::{Chain, Edge, Graph};
+use super::unwoken::Sleepers;
 use crate::model::{
     Certainty, Evidence, Finding, FindingKind, Holder, HolderStatus, Member, Side, Snapshot, SyncKind, SyncObject,
     SyncState,
 };
-use crate::target::LwpFacts;
 use crate::{Lwp, Pid, RemoteAddr};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-/// All findings about `objects`, the worst first, without words. `facts` are those of the target's threads.
-pub(super) fn find(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>) -> Vec<Finding> {
+/// All findings about `objects`, the worst first, without words. `sleepers` are the target's threads.
+pub(super) fn find(objects: &[SyncObject], sleepers: &Sleepers<'_>) -> Vec<Finding> {
     let graph = Graph::new(objects);
     let mut findings: Vec<Finding> = graph.circles().iter().map(|circle| of_circle(circle, objects, &graph)).collect();
     findings.extend(objects.iter().filter_map(|object| of_owner(object, &graph)));
-    findings.extend(nobody_left(objects, facts, &graph));
+    findings.extend(sleepers.find(objects, &graph));
     if !findings.iter().any(|finding| finding.kind.is_hang() && finding.certainty >= Certainty::Likely) {
         let is_join = |edge: &Edge| objects[edge.object].kind == SyncKind::Join;
         findings.extend(graph.chains(|edge| !is_join(edge)).iter().map(|chain| of_chain(chain, objects, &graph)));
-        findings.extend(objects.iter().filter_map(|object| of_unknown(object, &graph)));
+        let unwoken = findings.iter().filter(|finding| finding.kind.is_unwoken());
+        let told: HashSet<RemoteAddr> = unwoken.flat_map(|finding| finding.objects.iter().copied()).collect();
+        let unknown = objects.iter().filter(|object| is_held_by_unknown(object) && !told.contains(&object.address));
+        findings.extend(unknown.map(|object| of_unknown(object, &graph)));
     }
     let joins = objects.iter().filter(|object| object.kind == SyncKind::Join);
     let joins: HashSet<RemoteAddr> = joins.map(|object| object.address).collect();
@@ -144,39 +147,18 @@ fn of_chain(chain: &Chain, objects: &[SyncObject], graph: &Graph) -> Finding {
     finding(FindingKind::LongChain, certainty, threads, objects, behind)
 }
 
-/// A lock that is held, and it is not known by whom.
-fn of_unknown(object: &SyncObject, graph: &Graph) -> Option<Finding> {
+/// Whether threads wait for a lock that somebody holds, and it is not known who.
+pub(super) fn is_held_by_unknown(object: &SyncObject) -> bool {
     let is_lock = matches!(object.kind, SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Once);
     let is_nobodys = object.holders.iter().all(|holder| holder.status == HolderStatus::Unknown);
-    if !is_lock || !is_nobodys || !object.state.is_held() || object.waiters.is_empty() {
-        return None;
-    }
-    let certainty = known_by(object.evidence);
-    let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
-    let behind = graph.behind(&threads);
-    Some(finding(FindingKind::HolderUnknown, certainty, threads, vec![object.address], behind))
+    is_lock && is_nobodys && object.state.is_held() && !object.waiters.is_empty()
 }
 
-/// What threads wait for inside the process while no thread is left that could wake them: every one waits, for ever.
-fn nobody_left(objects: &[SyncObject], facts: &BTreeMap<Lwp, LwpFacts>, graph: &Graph) -> Vec<Finding> {
-    let waiters = || objects.iter().flat_map(|object| &object.waiters);
-    let waiting: HashSet<Lwp> = waiters().map(|waiter| waiter.lwp).collect();
-    let somebody_acts = facts.values().any(|facts| !waiting.contains(&facts.lwp) && !facts.state.has_ended());
-    let may_end = waiters().any(|waiter| waiter.timed) || objects.iter().any(|object| object.shared == Some(true));
-    if somebody_acts || may_end {
-        return Vec::new();
-    }
-    let unwoken = objects.iter().filter_map(|object| {
-        let kind = match object.kind {
-            SyncKind::Cond => FindingKind::CondWithoutSignaller,
-            SyncKind::Semaphore | SyncKind::Barrier | SyncKind::Park | SyncKind::Futex => FindingKind::NobodyLeft,
-            _ => return None,
-        };
-        let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
-        let behind = graph.behind(&threads);
-        (!threads.is_empty()).then(|| finding(kind, Certainty::Likely, threads, vec![object.address], behind))
-    });
-    unwoken.collect()
+/// A lock that is held, and it is not known by whom.
+fn of_unknown(object: &SyncObject, graph: &Graph) -> Finding {
+    let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
+    let behind = graph.behind(&threads);
+    finding(FindingKind::HolderUnknown, known_by(object.evidence), threads, vec![object.address], behind)
 }
 
 /// A finding without words and members.

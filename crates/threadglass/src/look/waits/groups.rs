@@ -1,9 +1,14 @@
 //! What threads wait for, by groups: those that wait at the same place in the same way are one.
 
 use super::calls;
-use super::words::label;
+use super::libc_work::helper;
+use super::verdict::spinning;
+use super::words::{came, label};
 use crate::look::own_frames;
-use crate::model::{Frame, Snapshot, SyncKind, SyncObject, Thread, ThreadState, WaitGroup};
+use crate::model::{
+    Family, Frame, OutsideKind, OutsideWait, Snapshot, SyncKind, SyncObject, Thread, ThreadState, WaitGroup,
+};
+use crate::runtimes::{self, Nature};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,8 +20,19 @@ const FRAMES: usize = 3;
 struct Manner {
     state: &'static str,
     kind: Option<SyncKind>,
+    family: Option<Family>,
+    how: Option<&'static str>,
     call: Option<String>,
+    /// What is polled, in words.
+    polls: Option<String>,
     place: Vec<(Option<String>, Option<u64>)>,
+}
+
+impl Manner {
+    /// What is particular about the waits.
+    fn nature(&self) -> Nature {
+        self.kind.zip(self.family).map_or(Nature::Plain, |(kind, family)| runtimes::nature(kind, family))
+    }
 }
 
 /// The groups of all living threads of `snapshot`, whose ages are `ages`: those that wait for work last.
@@ -25,7 +41,7 @@ pub(super) fn groups(snapshot: &Snapshot, ages: &HashMap<Lwp, u64>) -> Vec<WaitG
         snapshot.objects.iter().map(|object| (object.address, object)).collect();
     let mut groups: BTreeMap<Manner, Vec<&Thread>> = BTreeMap::new();
     for thread in snapshot.threads.iter().filter(|thread| thread.state != ThreadState::Zombie) {
-        groups.entry(manner(thread)).or_default().push(thread);
+        groups.entry(manner(thread, &objects)).or_default().push(thread);
     }
     let mut groups: Vec<WaitGroup> =
         groups.into_iter().map(|(manner, threads)| group(manner, &threads, &objects, ages)).collect();
@@ -35,7 +51,7 @@ pub(super) fn groups(snapshot: &Snapshot, ages: &HashMap<Lwp, u64>) -> Vec<WaitG
     groups
 }
 
-fn manner(thread: &Thread) -> Manner {
+fn manner(thread: &Thread, objects: &HashMap<RemoteAddr, &SyncObject>) -> Manner {
     let waits = thread.waits_for.as_ref();
     let call = thread.syscall.as_ref().filter(|_| waits.is_none());
     // Of a running thread the address changes from look to look.
@@ -43,11 +59,18 @@ fn manner(thread: &Thread) -> Manner {
         Some(function) => (Some(function.clone()), None),
         None => (frame.module.clone(), frame.offset),
     };
+    let family = waits.and_then(|waits| objects.get(&waits.address)).map(|object| object.family);
+    // Where the runtime's own threads wait tells nothing to whoever uses it.
+    let nature = waits.zip(family).map_or(Nature::Plain, |(waits, family)| runtimes::nature(waits.kind, family));
+    let told = if nature == Nature::OwnWork { 0 } else { FRAMES };
     Manner {
         state: thread.state.word(),
         kind: waits.map(|waits| waits.kind),
+        family,
+        how: waits.and_then(|waits| waits.how),
         call: call.map(|call| call.name.to_string()),
-        place: own_frames(&thread.frames).take(FRAMES).map(place).collect(),
+        polls: thread.polls.as_deref().map(spinning),
+        place: own_frames(&thread.frames).take(told).map(place).collect(),
     }
 }
 
@@ -68,27 +91,35 @@ fn group(
         _ => None,
     };
     let first = threads.first().copied();
+    // What these wait for only the language knows.
+    let is_unseen = matches!(manner.nature(), Nature::Unseen(_));
     WaitGroup {
         what: first.map(|first| what(first, threads, &manner, object, waited.len(), objects)).unwrap_or_default(),
         kind: manner.kind,
         object,
-        idle: first.is_some_and(is_idle),
+        idle: first.is_some_and(is_idle) && !is_unseen,
+        frames: first
+            .map(|first| own_frames(&first.frames).take(manner.place.len()).cloned().collect())
+            .unwrap_or_default(),
         call: manner.call,
         oldest_ms: ages().max(),
         youngest_ms: ages().min(),
-        frames: first.map(|first| own_frames(&first.frames).take(FRAMES).cloned().collect()).unwrap_or_default(),
         threads: lwps,
     }
 }
 
 /// Whether a thread waits for work, as threads of servers do.
 pub(super) fn is_idle(thread: &Thread) -> bool {
-    if !matches!(thread.state, ThreadState::Sleep | ThreadState::StoppedAsleep) {
+    if !matches!(thread.state, ThreadState::Sleep | ThreadState::StoppedAsleep) || thread.polls.is_some() {
         return false;
     }
     match (&thread.waits_for, &thread.syscall) {
         (Some(waits), _) => matches!(waits.kind, SyncKind::Cond | SyncKind::Park),
-        (None, Some(call)) => calls::outside(call).is_idle(),
+        // Who asks a name server has work.
+        (None, Some(call)) => {
+            let is_lookup = |wait: &OutsideWait| wait.kind == OutsideKind::Socket;
+            calls::outside(call).is_idle() && !thread.waits_outside.as_deref().is_some_and(is_lookup)
+        }
         (None, None) => false,
     }
 }
@@ -105,25 +136,42 @@ fn what(
         Some(_) => "stopped, ",
         None => "",
     };
+    let object_of_first = first.waits_for.as_ref().and_then(|waits| objects.get(&waits.address));
+    let noun = |kind: SyncKind| object_of_first.and_then(|object| object.noun()).unwrap_or(kind.word());
     let spins = first.watched.as_ref().is_some_and(|watched| watched.spins.is_some());
     let doing = match (manner.kind, object, &first.syscall) {
-        (Some(SyncKind::Park), ..) => "parked, waiting to be unparked".to_owned(),
+        _ if manner.nature() == Nature::OwnWork => "waiting for work of the runtime's own".to_owned(),
+        (Some(_), ..) if manner.how.is_some() => format!("waiting {}", manner.how.unwrap_or_default()),
+        (Some(SyncKind::Park), ..) => match manner.nature() {
+            Nature::Unseen(Some(doing)) => doing.to_owned(),
+            _ => "parked, waiting to be unparked".to_owned(),
+        },
         (Some(kind), Some(address), _) => {
-            let name = objects.get(&address).map_or_else(|| format!("{} {address}", kind.word()), |it| label(it));
+            let name =
+                objects.get(&address).map_or_else(|| format!("{} {address}", kind.word()), |it| label(it) + &came(it));
             format!("waiting {} {name}", preposition(kind))
         }
         (Some(SyncKind::Join), None, _) => format!("waiting for the end of {different} different threads"),
-        (Some(kind), None, _) => format!("waiting {} {different} different {}", preposition(kind), several(kind)),
+        (Some(kind), None, _) => format!("waiting {} {different} different {}", preposition(kind), several(noun(kind))),
+        (None, ..) if manner.polls.is_some() => {
+            format!("polling {}", manner.polls.as_deref().unwrap_or_default().trim_start_matches("polls "))
+        }
         (None, _, Some(call)) if manner.call.is_some() => {
             let same = threads
                 .iter()
                 .all(|thread| thread.syscall.as_ref().is_some_and(|other| other.descriptors == call.descriptors));
-            let outside = (first.waits_outside.as_ref().filter(|wait| wait.text != calls::doing(call)))
-                .map(|wait| format!("; {}", wait.text))
-                .unwrap_or_default();
-            match same {
-                true => format!("{}{outside}", calls::doing(call)),
-                false => calls::doing(&crate::model::Syscall { descriptors: Vec::new(), ..call.clone() }),
+            let text = |thread: &Thread| thread.waits_outside.as_ref().map(|wait| wait.text.clone());
+            // It may say what the thread does, and go on from there.
+            let outside = text(first).map_or_else(String::new, |text| match text.strip_prefix(&calls::doing(call)) {
+                Some(more) => more.to_owned(),
+                None => format!("; {text}"),
+            });
+            let is_shared = threads.iter().all(|thread| text(thread) == text(first));
+            let without = || calls::doing(&crate::model::Syscall { descriptors: Vec::new(), ..call.clone() });
+            match (same, is_shared) {
+                (true, _) => format!("{}{outside}", calls::doing(call)),
+                (false, true) => format!("{}{outside}", without()),
+                (false, false) => without(),
             }
         }
         _ => match first.state {
@@ -135,11 +183,13 @@ fn what(
             state => state.word().replace('_', " "),
         },
     };
-    format!("{stop}{doing}")
+    match helper(first) {
+        Some(helper) => format!("{stop}{doing}; {helper}"),
+        None => format!("{stop}{doing}"),
+    }
 }
 
-fn several(kind: SyncKind) -> String {
-    let word = kind.word();
+fn several(word: &str) -> String {
     if word.ends_with('x') { format!("{word}es") } else { format!("{word}s") }
 }
 

@@ -2,9 +2,10 @@
 
 use super::findings::finding;
 use super::words::{count, label};
-use crate::model::{Certainty, Finding, FindingKind, Snapshot, SyncKind};
+use crate::model::{Certainty, Finding, FindingKind, Snapshot, SyncKind, Thread};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// By what a finding is known in another look: of a chain its root and what that holds, of others all.
 type Key = (FindingKind, Vec<Lwp>, Vec<RemoteAddr>);
@@ -76,8 +77,16 @@ impl History {
         for finding in &mut snapshot.findings {
             finding.seen = self.seen.get(&key(finding)).copied().unwrap_or(1);
         }
-        let told: BTreeSet<RemoteAddr> =
-            snapshot.findings.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
+        // What a chain or circle tells of, also by the threads that queue behind.
+        let members: BTreeSet<Lwp> = snapshot
+            .findings
+            .iter()
+            .flat_map(|finding| finding.threads.iter().chain(&finding.behind).copied())
+            .collect();
+        let is_member = |thread: &&Thread| thread.lwp.is_some_and(|lwp| members.contains(&lwp));
+        let waited = snapshot.threads.iter().filter(is_member).filter_map(|thread| thread.waits_for.as_ref());
+        let mut told: BTreeSet<RemoteAddr> = waited.map(|waits| waits.address).collect();
+        told.extend(snapshot.findings.iter().flat_map(|finding| finding.objects.iter().copied()));
         let handed = self.waited.iter().filter(|(address, waited)| waited.looks > 1 && !told.contains(address));
         let pid = snapshot.target.pid;
         snapshot.findings.extend(handed.map(|(address, waited)| handed_over(*address, waited, self.looks, pid)));
@@ -130,4 +139,35 @@ fn handed_over(address: RemoteAddr, waited: &Waited, looks: u32, pid: crate::Pid
         text,
         ..finding(FindingKind::HandedOver, Certainty::Likely, threads, vec![address], Vec::new())
     }
+}
+
+/// Says of locks for which no thread has waited as long as the looks took that they go from thread to thread.
+pub(super) fn tell_passing(snapshot: &mut Snapshot, took: Duration) {
+    if snapshot.looks < 2 {
+        return;
+    }
+    for finding in snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain) {
+        let (Some(lock), Some(root)) = (finding.objects.last(), finding.threads.last()) else { continue };
+        let Some(object) = snapshot.objects.iter().find(|object| object.address == *lock) else { continue };
+        let is_lock = matches!(object.kind, SyncKind::Mutex | SyncKind::Rwlock);
+        let waits = snapshot.threads.iter().filter_map(|thread| thread.waits_for.as_ref());
+        let longest = waits.filter(|waits| waits.address == *lock).map(|waits| waits.since_ms).max_by_key(unknown_last);
+        let Some(Some(longest)) = longest.filter(|_| is_lock) else { continue };
+        // Twice as long, as the looks begin with some work.
+        if 2 * u128::from(longest) < took.as_millis() {
+            let holder = snapshot.threads.iter().find(|thread| thread.lwp == Some(*root));
+            let holder = holder.and_then(|thread| thread.name.as_ref()).map(|name| format!("{name} ({root})"));
+            finding.text = format!(
+                "{} for {}, which goes from thread to thread: no wait has lasted longer than {longest} ms; held by {}",
+                count(object.waiters.len(), "thread waits", "threads wait"),
+                label(object),
+                holder.unwrap_or_else(|| format!("thread {root}"))
+            );
+        }
+    }
+}
+
+/// An unknown time may be longer than all others.
+fn unknown_last(time: &Option<u64>) -> u64 {
+    time.unwrap_or(u64::MAX)
 }

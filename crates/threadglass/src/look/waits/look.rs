@@ -84,7 +84,7 @@ impl LockSearch<'_> {
         let given_up = |wait: &Wait| Some(idle(SyncKind::Mutex, wait.class.family, wait.mutex?, Evidence::Derived));
         found.extend(waits.iter().filter_map(given_up));
         found.extend(runtimes::registered(&survey.context, facts, ids));
-        if survey.context.layout.is_some() {
+        if survey.context.libc.is_some() {
             found.extend(held::on_stacks(self.look.target, &survey.context, facts));
         }
         found
@@ -160,7 +160,10 @@ fn settle(target: &dyn Target, waits: &mut Vec<Wait>, facts: &BTreeMap<Lwp, LwpF
         let (Some(before), Some(now)) = (facts.get(&wait.lwp), now.get(&wait.lwp)) else { return false };
         let same = has_not_moved(before, now);
         stable.insert(wait.lwp, same);
-        same || now.syscall.as_ref().and_then(FutexWait::of).is_some_and(|futex| futex.word == wait.futex.word)
+        // A condition variable has more than one word.
+        let may_be_inside = wait.class.kind == SyncKind::Cond || wait.class.keeps_waiting();
+        let is_there = |word| word == wait.futex.word || may_be_inside && wait.class.contains(word);
+        same || now.syscall.as_ref().and_then(FutexWait::of).is_some_and(|futex| is_there(futex.word))
     });
     stable
 }

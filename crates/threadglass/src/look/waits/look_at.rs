@@ -41,7 +41,7 @@ pub fn look_at(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>)
     snapshot.objects.retain(|object| object.address == address);
     if let Some(kind) = kind
         && snapshot.objects.iter().all(|object| object.state == SyncState::Unknown)
-        && runtimes::usual(kind).is_some()
+        && runtimes::usual(kind, &snapshot.target.libc).is_some()
     {
         return Err(no_object(address, format!("there is no {} there: the bytes make no sense as one", kind.word())));
     }
@@ -55,7 +55,12 @@ fn no_object(address: RemoteAddr, why: impl Into<String>) -> TargetError {
 /// What an address is that nothing is known of: what the user says, or a lock that is held, which shows by itself.
 fn by_user_or_content(target: &dyn Target, address: RemoteAddr, kind: Option<SyncKind>, snapshot: &Snapshot) -> Class {
     if let Some(kind) = kind {
-        return idle(kind, runtimes::usual(kind).unwrap_or_default(), address, Evidence::Inferred);
+        return idle(
+            kind,
+            runtimes::usual(kind, &snapshot.target.libc).unwrap_or_default(),
+            address,
+            Evidence::Inferred,
+        );
     }
     let is_thread = |tid| snapshot.threads.iter().any(|thread| thread.inner_lwp == Some(tid));
     let held = held_at(target, address, &is_thread);

@@ -13,20 +13,29 @@ mod graph;
 mod groups;
 mod held;
 mod history;
+mod knot;
+mod libc_work;
 mod look;
 mod look_at;
 mod names;
+mod net;
 mod other_processes;
 mod outside;
 mod owners;
+mod partners;
 mod place;
+mod pools;
 mod reread;
 #[cfg(feature = "profile")]
+mod sampled_spin;
 mod spin;
+mod strangers;
 mod survey;
 mod suspects;
+mod tell;
 #[cfg(not(feature = "profile"))]
 mod unwatched;
+mod unwoken;
 mod verdict;
 #[cfg(feature = "profile")]
 mod watch;
@@ -36,12 +45,14 @@ mod words;
 use unwatched as watch;
 
 pub(crate) use assemble::collect;
-pub(crate) use calls::{add_descriptors, add_descriptors_of, doing};
+pub(crate) use calls::{add_descriptors, rests, waits_for_child};
 pub use explain::{USUAL_TIME, explain, explain_for};
 pub(crate) use glance::glance;
 pub(crate) use look::has_not_moved;
 pub use look_at::look_at;
-pub(crate) use outside::{Follower, stand_still};
+pub(crate) use net::{Net, Stuck};
+pub use outside::add_other_ends;
+pub(crate) use outside::{circles_of, waits_of};
 pub use place::{NoPlace, around, check_place};
 pub use reread::{Reread, by_content, reread};
 pub(crate) use survey::Sleeper;

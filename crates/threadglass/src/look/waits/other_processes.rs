@@ -8,7 +8,7 @@ use crate::look::{Look, facts_now};
 use crate::model::{HolderStatus, Waiter};
 use crate::proc::{MapEntry, map_at};
 use crate::runtimes::Class;
-use crate::runtimes::glibc::Layout;
+use crate::runtimes::{LibcLayout, glibc, musl};
 use crate::target::{LwpFacts, Target};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -52,9 +52,14 @@ impl SeenLocks {
         let other = &**processes.get(&pid)?;
         let facts = other.facts(&[lwp]).pop().flatten()?;
         let call = facts.syscall;
+        let glibc = glibc::Layout::discover(other, other, &[]).ok();
+        let musl = match glibc {
+            Some(_) => None,
+            None => musl::Layout::discover(other, std::slice::from_ref(&facts)).map(|(layout, _)| layout),
+        };
         known.insert(lwp, facts);
-        let layout = Layout::discover(other, other, &[]).ok();
-        let wait = Survey::new(&Look::new(other), layout.as_ref(), &[]).waits(&[(lwp, call?)]).pop()?;
+        let libc = glibc.as_ref().map(LibcLayout::Glibc).or(musl.as_ref().map(LibcLayout::Musl));
+        let wait = Survey::new(&Look::new(other), libc, &[]).waits(&[(lwp, call?)]).pop()?;
         let address = translate(other.maps(), target.maps(), wait.class.address)?;
         let class = Class { address, ..wait.class };
         let object = self.objects.entry(address).or_insert_with(|| {

@@ -34,6 +34,10 @@ impl<'a> Owners<'a> {
         let side = (content.state == SyncState::WriteLocked).then_some(Side::Write);
         match content.owner {
             Owner::None => Vec::new(),
+            Owner::Ended => {
+                let (status, evidence) = (HolderStatus::Gone, Evidence::Recorded);
+                vec![Holder { side, status, evidence, ..Holder::default() }]
+            }
             // A join names the thread it waits for: that one `holds` its own end.
             Owner::Thread(id) => {
                 let (lwp, inner) = self.by_id.get(&id).copied().unwrap_or((None, None));

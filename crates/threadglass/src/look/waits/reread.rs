@@ -6,7 +6,7 @@ use super::survey::read_objects;
 use crate::memory::Memory;
 use crate::model::{SyncKind, SyncObject, Thread};
 use crate::runtimes::glibc::Layout;
-use crate::runtimes::{self, Class, Context, Owner, held_by_content};
+use crate::runtimes::{self, Class, Context, LibcLayout, Owner, held_by_content};
 use crate::target::Target;
 use crate::{InnerTid, RemoteAddr};
 
@@ -27,10 +27,10 @@ pub struct Reread {
 pub fn reread(target: &dyn Target, layout: Option<&Layout>, threads: &[Thread], seen: &SyncObject) -> Option<Reread> {
     let class = idle(seen.kind, seen.family, seen.address, seen.evidence);
     let needs_threads = runtimes::of(seen.family).names_descriptor(seen.kind, seen.family);
-    let context = Context::new(target, layout, if needs_threads { threads } else { &[] });
+    let context = Context::new(target, layout.map(LibcLayout::Glibc), if needs_threads { threads } else { &[] });
     let content = read_objects(&context, &[class]).pop().flatten()?;
     let is_owner = |thread: &&Thread| match content.owner {
-        Owner::None => false,
+        Owner::None | Owner::Ended => false,
         Owner::Tid(inner) => thread.inner_lwp == Some(inner),
         Owner::Thread(id) => thread.id.is_some_and(|other| other.0 == id),
     };

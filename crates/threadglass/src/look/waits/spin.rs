@@ -1,108 +1,109 @@
-//! Threads that wait without sleeping: they read one word again and again, or yield the CPU in a loop.
+//! Threads that wait by reading a word again and again: without sleeping, with `sched_yield`, or with a short sleep in between.
+//! Those that never sleep are found by samples (`sampled_spin.rs`).
 
-use crate::RemoteAddr;
-use crate::arch::insn::{Alu, Insn, LONGEST, Mem, Op, Operand, decode, table};
+use super::look::object;
+use super::owners::Owners;
+use super::survey::read_objects;
+use crate::arch::syscall::{CLOCK_NANOSLEEP, NANOSLEEP};
 use crate::look::Look;
-use crate::memory::Memory;
-use crate::model::Spin;
-use crate::perf::Sample;
+use crate::look::guards::{Round, RunningThread, STEPS, after_call, round};
+use crate::model::{Evidence, Family, Snapshot, Spin, SyncKind, Thread, ThreadState};
+use crate::proc::SyscallFile;
+use crate::runtimes::{self, Class, Content, Context};
+use crate::{Lwp, RemoteAddr};
+use std::collections::{BTreeSet, HashMap};
 
-/// Samples that are enough to say that a thread does nothing else.
-const ENOUGH: usize = 5;
-/// Bytes of code that such a loop has at most.
-const LOOP: u64 = 160;
+/// Calls that sleep for a time.
+const SLEEPS: [i64; 2] = [NANOSLEEP, CLOCK_NANOSLEEP];
+/// Looks at a thread that may be asleep the next moment.
+const TRIES_ASLEEP: usize = 3;
+/// Sleeping threads of which it is looked at whether they poll.
+const MAX_POLLS: usize = 16;
 
-/// What a thread waits for in a loop, by its samples.
-pub(super) fn spin(look: &Look<'_>, samples: &[Sample]) -> Option<Spin> {
-    if samples.len() < ENOUGH {
-        return None;
-    }
+/// Bytes of the largest lock of libc.
+const LARGEST_LOCK: u64 = 56;
+
+/// A round in words: the word that decides whether it goes on, with the name of the lock or variable there.
+pub(super) fn describe(look: &Look<'_>, round: &Round) -> Option<Spin> {
     let symbolizer = look.symbolizer();
-    let in_function = |name: &str| {
-        let here =
-            |sample: &&Sample| symbolizer.enclosing_function(RemoteAddr(sample.ip)).is_some_and(|it| it.contains(name));
-        samples.iter().filter(here).count()
-    };
-    if in_function("sched_yield") * 5 >= samples.len() {
-        return Some(Spin { yields: true, word: None, name: None });
-    }
-    let is_lock = in_function("pthread_spin_lock") * 5 >= samples.len() * 4;
-    let word = if is_lock { argument(samples) } else { word_of(look.target, samples) }?;
-    let lock = if is_lock { "spinlock " } else { "" };
+    let kind = round.places.iter().find_map(|place| {
+        let function = symbolizer.enclosing_function(RemoteAddr(*place))?;
+        runtimes::tries(&function)
+    });
+    // What libc looks at on the way is waited for by nobody, unless it is asked for a lock.
+    let is_libc = |place: u64| look.space.is_libc(place);
+    let words = round.words.iter().filter(|(_, place)| kind.is_some() || !is_libc(*place));
+    let words: Vec<RemoteAddr> = words.map(|(word, _)| *word).collect();
+    let word = word_of(&words, kind)?;
     let mut data = look.data_names();
-    let name = data.variable_at(word).or_else(|| data.place_of(word));
-    Some(Spin { yields: false, word: Some(word), name: name.map(|name| format!("{lock}{name}")) })
+    let name = data.variable_at(word).map(own_part).or_else(|| data.offset_of(word));
+    let name = match (kind, name) {
+        (Some(kind), Some(name)) => Some(format!("{} {name}", kind.word())),
+        (Some(kind), None) => Some(format!("{} {}", kind.word(), word)),
+        (None, name) => name,
+    };
+    Some(Spin { yields: round.yields, sleeps: round.sleeps, word: Some(word), name, kind, held_by: None })
 }
 
-/// The first argument of a function that keeps it where it was.
-fn argument(samples: &[Sample]) -> Option<RemoteAddr> {
-    let mut all = samples.iter().filter_map(|sample| Some(sample.registers.as_ref()?.general[table::FIRST_ARGUMENT]));
-    let first = all.next()?;
-    all.all(|other| other == first).then_some(RemoteAddr(first))
+/// Finds the threads of `snapshot` that sleep for a time, and do so until a word changes.
+pub(super) fn add_polls(look: &Look<'_>, snapshot: &mut Snapshot) {
+    // Those that sleep shortly may have been seen awake.
+    let may_sleep = |thread: &&mut Thread| match &thread.syscall {
+        Some(call) => SLEEPS.contains(&call.number),
+        None => thread.state != ThreadState::Zombie && thread.stop.is_none() && thread.spin().is_none(),
+    };
+    for thread in snapshot.threads.iter_mut().filter(may_sleep).take(MAX_POLLS) {
+        thread.polls = poll(look, thread).map(Box::new);
+    }
 }
 
-/// The one word that the loop reads in which all samples are, if the loop writes nothing and calls nobody.
-fn word_of(memory: &dyn Memory, samples: &[Sample]) -> Option<RemoteAddr> {
-    let first = samples.iter().map(|sample| sample.ip).min()?;
-    let last = samples.iter().map(|sample| sample.ip).max()?;
-    // The jump back may lead to before the first sample.
-    let (begin, _) = loop_at(memory, first, last)?;
-    let (_, reads) = loop_at(memory, begin, last)?;
-    let mut words = reads.iter().flat_map(|(mem, next)| samples.iter().map(|sample| address(mem, *next, sample)));
-    let word = words.next()??;
-    words.all(|other| other == Some(word)).then_some(RemoteAddr(word))
+fn poll(look: &Look<'_>, thread: &Thread) -> Option<Spin> {
+    let lwp = thread.lwp?;
+    let sleeping = |call: &SyscallFile| matches!(call, SyscallFile::Inside { number, .. } if SLEEPS.contains(number));
+    let call = (0..TRIES_ASLEEP).find_map(|_| look.target.wait_call(lwp).filter(sleeping))?;
+    let (sp, pc) = call.registers()?;
+    let (pc, registers) = after_call(look.target, &look.space, (lwp, sp, pc), thread.start)?;
+    let thread_pointer = thread.id.map(|id| id.0.0);
+    let running = RunningThread { pc, registers, stack: &[], in_call: false, thread_pointer };
+    describe(look, &round(look.target, &running, &mut { STEPS })?).filter(|spin| spin.sleeps)
 }
 
-/// Where the loop begins that goes on from `first` and jumps back behind `last`, and what it reads, each with the address of
-/// the next instruction; `None` where it does more than wait, or waits for nothing.
-fn loop_at(memory: &dyn Memory, first: u64, last: u64) -> Option<(u64, Vec<(Mem, u64)>)> {
-    let room = last.checked_sub(first).filter(|room| *room <= LOOP)? + LOOP;
-    let code = memory.read_up_to(RemoteAddr(first), room as usize + LONGEST).ok()?;
-    let (mut reads, mut at, mut has_way_out) = (Vec::new(), 0, false);
-    while at <= room {
-        let insn = decode(code.get(at as usize..)?)?;
-        if !is_harmless(&insn) {
-            return None;
-        }
-        at += u64::from(insn.len);
-        let next = first + at;
-        reads.extend([insn.dst, insn.src].into_iter().filter_map(|operand| match operand {
-            Operand::Mem(mem) if !matches!(insn.op, Op::Lea | Op::Nop) => Some((mem, next)),
-            _ => None,
-        }));
-        has_way_out |= matches!(insn.op, Op::Jcc(_));
-        if let (Op::Jcc(_) | Op::Jmp, Operand::Imm(distance)) = (insn.op, insn.src) {
-            let to = next.wrapping_add_signed(distance);
-            if next > last && to <= first && first - to <= LOOP {
-                return has_way_out.then_some((to, reads));
-            }
+/// Says who holds the mutexes that threads try to take again and again.
+pub(super) fn add_holders(look: &Look<'_>, snapshot: &mut Snapshot) {
+    let tried = |spin: &Spin| spin.word.filter(|_| spin.kind == Some(SyncKind::Mutex));
+    let words: BTreeSet<RemoteAddr> = snapshot.threads.iter().filter_map(Thread::spin).filter_map(tried).collect();
+    let classes: Vec<Class> =
+        words.into_iter().map(|word| Class::new(SyncKind::Mutex, Family::Pthread, word, Evidence::Derived)).collect();
+    let contents = read_objects(&Context::new(look.target, None, &[]), &classes);
+    let owners = Owners::new(look.target, &snapshot.threads);
+    let holder = |(class, content): (&Class, &Option<Content>)| {
+        let content = content.as_ref().filter(|content| content.is_plausible)?;
+        let holder = object(look.target, class, Some(content), &owners).holders.first()?.lwp?;
+        Some((class.address, holder))
+    };
+    let holders: HashMap<RemoteAddr, Lwp> = classes.iter().zip(&contents).filter_map(holder).collect();
+    for thread in &mut snapshot.threads {
+        let watched = thread.watched.as_mut().and_then(|watched| watched.spins.as_mut());
+        if let Some(spin) = watched.or(thread.polls.as_deref_mut()) {
+            spin.held_by = tried(spin).and_then(|word| holders.get(&word)).copied();
         }
     }
-    None
 }
 
-/// Whether an instruction can be in a loop that only waits: it changes no memory, but for atomic tries to take a lock.
-fn is_harmless(insn: &Insn) -> bool {
-    let writes = matches!(insn.dst, Operand::Mem(_))
-        && !matches!(insn.op, Op::Alu(Alu::Cmp) | Op::Test | Op::Nop)
-        && !insn.lock
-        && insn.op != Op::Xchg;
-    !writes
-        && !matches!(insn.op, Op::Call | Op::Ret | Op::Syscall | Op::Push | Op::Pop | Op::String | Op::Other | Op::Stop)
+/// The word that a thread waits for; of a lock that it tries to take the first one, which is where the lock is.
+fn word_of(words: &[RemoteAddr], kind: Option<SyncKind>) -> Option<RemoteAddr> {
+    let first = *words.first()?;
+    let is_near = |word: &&RemoteAddr| word.0.abs_diff(first.0) < LARGEST_LOCK;
+    kind.and_then(|_| words.iter().filter(is_near).min()).copied().or(Some(first))
 }
 
-/// Where an operand lay at a sample.
-fn address(mem: &Mem, next: u64, sample: &Sample) -> Option<u64> {
-    let registers = sample.registers.as_ref().filter(|_| !mem.segment)?;
-    let of = |register: u8| registers.general.get(usize::from(register)).copied();
-    let base = match (mem.base, mem.pc_relative) {
-        (_, true) => next,
-        (Some(register), false) => of(register)?,
-        (None, false) => 0,
+/// A variable's name without the members that only its library knows: `flag` of `flag._M_base._M_i`.
+fn own_part(name: String) -> String {
+    let is_reserved = |member: &str| {
+        let mut letters = member.chars();
+        letters.next() == Some('_') && letters.next().is_some_and(|next| next == '_' || next.is_ascii_uppercase())
     };
-    let index = match mem.index {
-        Some((register, scale)) => of(register)?.wrapping_mul(u64::from(scale)),
-        None => 0,
-    };
-    Some(base.wrapping_add(index).wrapping_add_signed(mem.disp))
+    let mut members = name.split('.');
+    let variable = members.next().unwrap_or_default().to_owned();
+    members.take_while(|member| !is_reserved(member)).fold(variable, |name, member| format!("{name}.{member}"))
 }

@@ -1,16 +1,18 @@
 //! Which object each blocked thread waits for, and what that object says.
 
 use crate::elf::demangle;
+use crate::look::guards::Argument;
 use crate::look::{Look, guards};
 use crate::memory::read_each;
 use crate::model::{Evidence, SyncKind, Thread, Waiter};
 use crate::proc::SyscallFile;
-use crate::runtimes::glibc::Layout;
-use crate::runtimes::{self, Class, Content, Context, FutexWait, SeenWait, Spot};
+use crate::runtimes::{self, Class, Content, Context, FutexWait, LibcLayout, SeenWait, Spot};
 use crate::symbols::Symbolizer;
 use crate::unwind::{Site, Sites, Space};
 use crate::{Lwp, PthreadId, RemoteAddr};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Waits of one look whose stacks are searched because nothing else tells what they are for.
@@ -46,7 +48,7 @@ impl Wait {
             thread,
             pid: None,
             side: self.class.side,
-            timed: self.futex.timed,
+            timed: self.futex.timed && !self.class.keeps_waiting(),
             stable: is_stable,
             evidence: self.class.evidence,
         }
@@ -58,7 +60,7 @@ pub struct Survey<'a> {
     pub(super) context: Context<'a>,
     space: Arc<Space<'a>>,
     sites: Sites<'a>,
-    callers: Sites<'a>,
+    callers: Rc<RefCell<Sites<'a>>>,
     /// How many stacks may still be searched for a function that knows the wait.
     searches: usize,
     symbolizer: Symbolizer<'a>,
@@ -67,12 +69,12 @@ pub struct Survey<'a> {
 
 impl<'a> Survey<'a> {
     /// Of a target whose threads are these.
-    pub fn new(look: &Look<'a>, layout: Option<&'a Layout>, threads: &[Thread]) -> Self {
+    pub fn new(look: &Look<'a>, libc: Option<LibcLayout<'a>>, threads: &[Thread]) -> Self {
         Self {
-            context: Context::new(look.target, layout, threads),
+            context: Context::new(look.target, libc, threads),
             space: look.space.clone(),
             sites: Sites::new(look.target, &look.space),
-            callers: Sites::deep(look.target, &look.space),
+            callers: Rc::new(RefCell::new(Sites::deep(look.target, &look.space))),
             searches: MAX_SEARCHES,
             symbolizer: look.symbolizer(),
             names: HashMap::new(),
@@ -128,15 +130,18 @@ impl<'a> Survey<'a> {
         let is_passed_on = call.is_some_and(|call| runtimes::passes_on(&call.function));
         let caller = site.places.last().filter(|_| is_passed_on).and_then(|place| self.name_of(place.lookup()));
         let (lwp, sp, pc) = *at;
-        let (target, space) = (self.context.target, self.space.clone());
+        let (target, space, callers) = (self.context.target, self.space.clone(), self.callers.clone());
         let seen = SeenWait {
             futex: *futex,
+            lwp,
             call,
             past_libc: site.past_libc,
             is_from_nameless: is_passed_on && caller.is_none(),
             sp,
             words: &site.words,
-            first_argument: &|| guards::first_argument(target, &space, lwp, sp, pc),
+            first_argument: &|| guards::argument_of_call(target, &space, (lwp, sp, pc), Argument::First),
+            second_argument: &|| guards::argument_of_call(target, &space, (lwp, sp, pc), Argument::Second),
+            frames: &|| frames(&callers, *at),
         };
         let may_tell = !futex.restarted || seen.is_from_nameless;
         let class = match (call, caller) {
@@ -160,13 +165,14 @@ impl<'a> Survey<'a> {
             class => class,
         };
         let class = class.or_else(|| (!futex.restarted).then(|| self.by_code(at, futex)))?;
+        let class = runtimes::known_better(class, &seen, &self.context);
         Some((class, runtimes::of(class.family).given_up(&class, &site.words, &self.context)))
     }
 
     /// What a wait is for that only a library other than libc knows: by the functions on the stack, the innermost first.
     fn by_callers(&mut self, at: &(Lwp, RemoteAddr, RemoteAddr), seen: &SeenWait<'_>) -> Option<Class> {
         self.searches = self.searches.checked_sub(1)?;
-        let (callers, words) = self.callers.callers(*at)?;
+        let (callers, words) = self.callers.borrow_mut().callers(*at)?;
         let seen = &SeenWait { words: &words, ..*seen };
         callers.iter().enumerate().find_map(|(depth, caller)| {
             let symbol = self.name_of(caller.place.lookup());
@@ -191,6 +197,12 @@ impl<'a> Survey<'a> {
         let symbolizer = &self.symbolizer;
         self.names.entry(addr).or_insert_with(|| symbolizer.enclosing_function(addr)).clone()
     }
+}
+
+/// Where the thread `at` is in functions outside of the C library.
+fn frames(callers: &RefCell<Sites<'_>>, at: (Lwp, RemoteAddr, RemoteAddr)) -> Vec<RemoteAddr> {
+    let found = callers.borrow_mut().callers(at).map(|(callers, _)| callers).unwrap_or_default();
+    found.iter().map(|caller| caller.place.lookup()).collect()
 }
 
 /// What the objects say now, read in few calls; `None` for one that cannot be read.

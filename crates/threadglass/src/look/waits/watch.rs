@@ -1,6 +1,6 @@
 //! Where running threads run: a few samples of each by the kernel, without a stop.
 
-use super::spin::spin;
+use super::sampled_spin::spin;
 use crate::Lwp;
 use crate::RemoteAddr;
 use crate::arch::Registers;
@@ -44,7 +44,11 @@ impl RunningThreads {
         let samples = &mut self.samples;
         if let Some(watch) = &mut self.watch {
             watch.drain(|record| {
-                if let Record::Sample(sample) = record {
+                if let Record::Sample(mut sample) = record {
+                    // In the kernel: where the program goes on.
+                    if let Some(registers) = sample.registers.as_ref().filter(|_| sample.kernel) {
+                        sample.ip = registers.ip;
+                    }
                     samples.entry(Lwp(sample.tid)).or_default().push(sample);
                 }
             });
@@ -68,7 +72,7 @@ impl RunningThreads {
             let usual = functions.into_iter().max_by_key(|(name, here)| (here.len(), std::cmp::Reverse(name.clone())));
             let Some((_, here)) = usual else { continue };
             let Some(thread) = snapshot.threads.iter_mut().find(|thread| thread.lwp == Some(lwp)) else { continue };
-            let spins = spin(look, &samples);
+            let spins = spin(look, thread, &samples);
             let (samples_seen, here_seen) = (samples.len() as u32, here.len() as u32);
             thread.watched = Some(Box::new(Watched { samples: samples_seen, here: here_seen, spins }));
             if let Some(sample) = here.last().and_then(|index| samples.get(*index))

@@ -1,11 +1,13 @@
 //! Findings in words.
 
 use super::calls;
-use super::findings::is_timed;
+use super::findings::{is_held_by_unknown, is_timed};
+use super::unwoken::Sleepers;
 use crate::arch::syscall_word;
-use crate::model::{Finding, FindingKind, SignalSet, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
+use crate::model::{Certainty, Detail, Finding, FindingKind, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
 use crate::proc::{KernelState, SyscallFile};
-use crate::target::LwpFacts;
+use crate::runtimes::{self, Nature};
+use crate::target::{LwpFacts, Target};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,8 +20,6 @@ pub(super) struct Seen<'a> {
     pub(super) strangers: &'a Facts,
     /// Threads that went on during the look.
     pub(super) moved: &'a HashSet<Lwp>,
-    /// Signals that the process handles, where that is known.
-    pub(super) handled: Option<SignalSet>,
 }
 
 /// Says in the findings of `snapshot` what they are.
@@ -35,13 +35,42 @@ pub(super) fn describe(snapshot: &mut Snapshot, seen: &Seen<'_>) {
         strangers: (objects.flat_map(|object| &object.holders))
             .filter_map(|holder| Some((holder.lwp?, holder.pid?)))
             .collect(),
-        left: seen.facts.values().filter(|facts| !facts.state.has_ended()).count(),
         seen,
     };
     let texts: Vec<String> = snapshot.findings.iter().map(|finding| words.text(finding).unwrap_or_default()).collect();
     for (finding, text) in snapshot.findings.iter_mut().zip(texts) {
         finding.text = text;
     }
+}
+
+/// Says of threads that nobody is left to wake why that is so, and how sure. Where stacks are known, what the threads wait for
+/// is told by them. Gives whether all threads wait for ever, as far as the process itself goes.
+pub(super) fn describe_unwoken(target: &dyn Target, snapshot: &mut Snapshot, facts: &Facts) -> bool {
+    let is_unwoken = |finding: &Finding| finding.kind.is_unwoken() && !finding.objects.is_empty();
+    if !snapshot.findings.iter().any(is_unwoken) {
+        return false;
+    }
+    let sleepers = Sleepers::new(target, facts, &snapshot.threads);
+    let is_all = sleepers.is_all(&snapshot.objects);
+    let doubt = sleepers.doubt();
+    let objects: HashMap<RemoteAddr, &SyncObject> =
+        snapshot.objects.iter().map(|object| (object.address, object)).collect();
+    let threads = snapshot.threads.iter();
+    let ways: HashMap<Lwp, &str> =
+        threads.filter_map(|thread| Some((thread.lwp?, thread.waits_for.as_ref()?.how?))).collect();
+    for finding in snapshot.findings.iter_mut().filter(|finding| is_unwoken(finding)) {
+        let Some(object) = finding.objects.first().and_then(|address| objects.get(address)) else { continue };
+        let how = finding.threads.first().and_then(|lwp| ways.get(lwp));
+        let waiting = count(finding.threads.len(), "thread waits", "threads wait");
+        let what = how.map_or_else(|| what_for(object), |how| format!("{how}, {}", on_what(object)));
+        let what = if is_held_by_unknown(object) { format!("{what}, whose holder is not known") } else { what };
+        let why = sleepers.why(object, &finding.threads, is_all, doubt.as_deref());
+        finding.text = format!("{waiting} {what}, and {why}");
+        if is_all && doubt.is_none() {
+            finding.certainty = Certainty::Certain;
+        }
+    }
+    is_all
 }
 
 struct Words<'a> {
@@ -51,8 +80,6 @@ struct Words<'a> {
     waits: HashMap<Lwp, &'a SyncObject>,
     /// Processes of threads that hold something and are not of this one.
     strangers: HashMap<Lwp, Pid>,
-    /// Number of threads that have not ended.
-    left: usize,
     seen: &'a Seen<'a>,
 }
 
@@ -63,20 +90,12 @@ impl Words<'_> {
             FindingKind::Deadlock | FindingKind::SelfDeadlock | FindingKind::RecursiveRead => self.circle(finding),
             FindingKind::OwnerExited | FindingKind::OwnerIsForkParent => self.owner(object(0)?),
             FindingKind::OwnerDied => owner_died(object(0)?, |lwp| self.thread(lwp)),
-            FindingKind::CondWithoutSignaller => format!(
-                "{} on {}{}",
-                count(finding.threads.len(), "thread waits", "threads wait"),
-                label(object(0)?),
-                self.nobody_else()
-            ),
-            FindingKind::NobodyLeft => format!(
-                "{} {}{}",
-                count(finding.threads.len(), "thread waits", "threads wait"),
-                what_for(object(0)?),
-                self.nobody_else()
-            ),
-            // These come with their words.
-            FindingKind::HandedOver | FindingKind::ProcessCircle => return None,
+            // These come with their words, or get them later.
+            FindingKind::HandedOver
+            | FindingKind::ProcessCircle
+            | FindingKind::CondWithoutSignaller
+            | FindingKind::NobodyLeft
+            | FindingKind::PoolStarved => return None,
             FindingKind::LongChain => self.chain(finding)?,
             FindingKind::HolderUnknown => format!(
                 "{} for {}, and it is not known who holds it",
@@ -84,19 +103,6 @@ impl Words<'_> {
                 label(object(0)?)
             ),
         })
-    }
-
-    /// What the other threads do when nobody is left to wake some, and who else could.
-    fn nobody_else(&self) -> String {
-        let others = match self.left {
-            1 => ", and the process has no other thread",
-            _ => ", and every other thread of the process waits too",
-        };
-        match self.seen.handled {
-            Some(none) if none.is_empty() => others.to_owned(),
-            Some(signals) => format!("{others}; only a signal handler could end that (of {signals})"),
-            None => format!("{others}; only a signal handler could end that"),
-        }
     }
 
     fn circle(&self, finding: &Finding) -> String {
@@ -114,7 +120,9 @@ impl Words<'_> {
                 format!("{} waits for its own end", self.thread(*lwp))
             }
             (FindingKind::SelfDeadlock, [object], [lwp]) => {
-                format!("{} waits for {}, which it holds itself", self.thread(*lwp), label(object))
+                let why = object.holders.iter().find(|holder| holder.lwp == Some(*lwp)).and_then(|it| it.why.as_ref());
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                format!("{} waits for {}, which it holds itself{why}", self.thread(*lwp), label(object))
             }
             _ => {
                 let step = |((lwp, next), object): ((&Lwp, &Lwp), &&SyncObject)| match object.kind {
@@ -134,6 +142,7 @@ impl Words<'_> {
         let holder = object.holders.iter().find(|holder| holder.recorded.is_some());
         let number = holder.and_then(|holder| holder.recorded).map_or_else(String::new, |inner| format!(" {inner}"));
         let what = match holder.and_then(|holder| holder.pid) {
+            None if number.is_empty() => "is held by a thread that has ended".to_owned(),
             None => format!("is held by thread{number}, which no longer exists"),
             Some(pid) => format!(
                 "was held by thread{number} of the parent process {pid} at the time of the fork: here nobody can \
@@ -213,20 +222,44 @@ pub(super) fn owner_died(object: &SyncObject, name: impl Fn(Lwp) -> String) -> S
 /// What a thread waits for that waits for `object`: `for mutex m`, `on condition variable c`.
 pub(super) fn what_for(object: &SyncObject) -> String {
     match object.kind {
+        _ if runtimes::nature(object.kind, object.family) == Nature::OwnWork => format!("for {}", label(object)),
         SyncKind::Cond | SyncKind::Futex => format!("on {}", label(object)),
-        SyncKind::Barrier => format!("at {}", label(object)),
+        SyncKind::Barrier => format!("at {}{}", label(object), came(object)),
         SyncKind::Park => "until it is unparked".to_owned(),
         _ => format!("for {}", label(object)),
     }
 }
 
+/// ` (3 of 4 have come)`, of a barrier that tells.
+pub(super) fn came(object: &SyncObject) -> String {
+    match object.detail {
+        Detail::Barrier { needed, arrived } if arrived > 0 && arrived < needed => {
+            format!(" ({arrived} of {needed} have come)")
+        }
+        _ => String::new(),
+    }
+}
+
+/// The same of a wait that functions tell of.
+fn on_what(object: &SyncObject) -> String {
+    match object.kind {
+        SyncKind::Park => "parked".to_owned(),
+        _ => what_for(object),
+    }
+}
+
 pub(super) fn label(object: &SyncObject) -> String {
+    if let Some(noun) = object.noun() {
+        return if object.is_known_by_noun() { noun.to_owned() } else { format!("{noun} {}", object.address) };
+    }
     if object.kind == SyncKind::Join {
         let lwp = object.holders.first().and_then(|holder| holder.lwp);
         let thread = || lwp.map_or_else(|| "a thread".to_owned(), |lwp| format!("thread {lwp}"));
         return format!("the end of {}", object.name.clone().unwrap_or_else(thread));
     }
     match &object.name {
+        // A name that says itself what it is.
+        Some(name) if name.starts_with("the ") => name.clone(),
         Some(name) => format!("{} {name}", object.kind.word()),
         None => format!("{} {}", object.kind.word(), object.address),
     }

@@ -5,7 +5,7 @@ use super::open::OpenWaits;
 use crate::RemoteAddr;
 use crate::look::Look;
 use crate::model::{Contended, HeldIn, Snapshot, SyncKind, SyncStats, WaitSite};
-use crate::runtimes::{self, usual};
+use crate::runtimes::{self, counted};
 use crate::table::{Agent, MOST_KEPT, Tracked};
 use crate::target::Target;
 use std::cmp::Reverse;
@@ -98,7 +98,7 @@ impl Contention {
 
     /// Whether `word` is in an object that is counted.
     pub(super) fn is_counted(&self, word: RemoteAddr) -> bool {
-        let size = |kind| usual(kind).map(|family| runtimes::of(family).bytes_of(kind, family) as u64);
+        let size = |kind| counted(kind).map(|family| runtimes::of(family).bytes_of(kind, family) as u64);
         let is_in = |address: RemoteAddr, kind| size(kind).is_some_and(|size| word.0.wrapping_sub(address.0) < size);
         let mut starts = (0..LARGEST).step_by(4).filter_map(|offset| word.checked_sub(offset));
         starts.any(|at| self.start.get(&at).is_some_and(|start| is_in(at, start.kind)))

@@ -77,16 +77,15 @@ impl Tasks {
 
     fn read(&mut self, from: &TaskFile) -> Result<&[u8], Errno> {
         match from {
-            TaskFile::Named(path) => file::read_record(&self.dir, path, &mut self.buf)?,
+            TaskFile::Named(path) => file::read_record(&self.dir, path, &mut self.buf),
             TaskFile::Kept(kept) => {
                 self.buf.resize(1024, 0);
                 let got = kept
                     .read_at(&mut self.buf, 0)
                     .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
-                self.buf.truncate(got);
+                Ok(&self.buf[..got])
             }
         }
-        Ok(&self.buf)
     }
 
     /// File `name` of thread `lwp`, which is not opened again soon.

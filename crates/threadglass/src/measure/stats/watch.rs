@@ -56,7 +56,7 @@ impl<'a> Watch<'a> {
         let locks = live
             .denial()
             .is_none()
-            .then(|| Locks::new(Survey::new(&Look::new(live), look.layout.as_ref(), &look.snapshot.threads)));
+            .then(|| Locks::new(Survey::new(&Look::new(live), look.libc(), &look.snapshot.threads)));
         let meter = Meter::new(tasks, Depth::Calls).map_err(failed)?;
         Ok(Self { live, look, meter, locks, ended: false })
     }

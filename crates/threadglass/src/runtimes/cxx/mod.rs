@@ -1,6 +1,6 @@
 //! C++'s run-time library: variables of functions that are initialised once, and exceptions.
 
-use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, u32_at};
+use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, WaitWords, u32_at};
 use crate::model::{Detail, Evidence, Family, SyncKind, SyncState};
 
 /// Of the guard of a C++ variable: its first byte says that it is initialised, a bit of its second that somebody is
@@ -14,6 +14,24 @@ const NEVER: [&str; 5] =
 /// In the name of each function of a semaphore that waits: also of a template for its condition, where the function is
 /// inlined.
 const SEMAPHORE: &str = "std::__atomic_semaphore::_M_";
+
+/// What functions wait for: how their names begin, what is in them, and the words. Where a function is inlined, the template
+/// that was made for its condition has its name. The first that applies.
+const WAITS: [(&str, &str, WaitWords); 12] = [
+    ("std::", "std::latch::", WaitWords::Named("at a std::latch")),
+    ("std::", "std::__tree_barrier<", WaitWords::Named("at a std::barrier")),
+    ("std::", "std::barrier<", WaitWords::Named("at a std::barrier")),
+    ("std::__atomic_futex_unsigned", "", WaitWords::Named(RESULT)),
+    ("std::future<", "", WaitWords::Named(RESULT)),
+    ("std::shared_future<", "", WaitWords::Named(RESULT)),
+    ("std::__basic_future<", "", WaitWords::Named(RESULT)),
+    ("std::__future_base::_State_baseV2::wait", "", WaitWords::Named(RESULT)),
+    ("std::", "std::__atomic_base<", WaitWords::Named("until an atomic variable changes")),
+    ("std::atomic<", "wait", WaitWords::Named("until an atomic variable changes")),
+    ("std::__atomic_wait_address", "", WaitWords::Part),
+    ("std::__detail::__", "wait", WaitWords::Part),
+];
+const RESULT: &str = "for the result of a std::future";
 
 pub(crate) struct Cxx;
 
@@ -46,6 +64,18 @@ impl Runtime for Cxx {
             _ => (4, SyncState::Unknown),
         };
         Content::plain(bytes, Some(size), state, Detail::Futex { value: word })
+    }
+
+    fn waits_in(&self, name: &str) -> Option<WaitWords> {
+        // A signature has the names of other types in it.
+        let of_semaphore = name.contains(SEMAPHORE);
+        let is = |(beginning, part, _): &&(&str, &str, _)| name.starts_with(beginning) && name.contains(part);
+        WAITS.iter().find(is).map(|(.., words)| *words).filter(|_| !of_semaphore)
+    }
+
+    fn awaits_work(&self, name: &str) -> bool {
+        let conditions = ["std::condition_variable::wait", "std::_V2::condition_variable_any::wait"];
+        conditions.iter().any(|beginning| name.starts_with(beginning)) || name.contains(SEMAPHORE)
     }
 
     fn function(&self, name: &str) -> Option<Function> {

@@ -3,7 +3,7 @@
 use super::layout::{Layout, SELF};
 use crate::memory::{Memory, ReadError, Slot, read_arrays};
 use crate::model::Policy;
-use crate::runtimes::{u32_at, u64_at};
+use crate::runtimes::{ThreadRecord, u32_at, u64_at};
 use crate::{PthreadId, RemoteAddr};
 
 /// The bits of `cancelhandling` that tell of a thread's end. They have kept their places in all
@@ -60,6 +60,25 @@ impl Descriptor {
     /// Priority as `pthread_getschedparam` reports it, as far as libc has recorded it.
     pub fn recorded_priority(&self) -> Option<i32> {
         self.scheduling.map(|(policy, priority)| if policy.is_realtime() { priority } else { 0 })
+    }
+
+    /// What is recorded of the thread, in words that all C libraries share.
+    pub(crate) fn record(&self, layout: &Layout) -> ThreadRecord {
+        ThreadRecord {
+            id: self.id,
+            tid: self.tid,
+            start: self.start_routine.filter(|start| !start.is_null()),
+            detached: self.is_detached(),
+            is_exiting: self.is_exiting(),
+            stack: self.stack(),
+            stack_end: self.stack_end,
+            scheduling: self.scheduling,
+            size: layout.size,
+            flags: Some(self.cancel),
+            specific: Some(self.id.0.offset(layout.specific)),
+            report_events: self.report_events,
+            events: self.events,
+        }
     }
 
     /// Whether the thread has begun to exit.

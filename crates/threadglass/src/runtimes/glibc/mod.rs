@@ -7,6 +7,7 @@ mod concurrency;
 mod descriptor;
 pub mod events;
 mod guess;
+mod inside;
 mod layout;
 mod list;
 pub mod locks;

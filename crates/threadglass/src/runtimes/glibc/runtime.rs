@@ -1,6 +1,7 @@
 //! glibc's locks, behind the contract of [`crate::runtimes`].
 
 use super::guess::{Guesser, held_mutex, held_rwlock};
+use super::inside;
 use super::locks::{CondLayout, Mutex, decode, size_of};
 use super::waits::{Waiting, classify};
 use super::{recipes, robust};
@@ -9,7 +10,7 @@ use crate::runtimes::{
     Class, Content, Context, Effect, Function, FutexOp, LockWord, Owner, Runtime, SeenWait, SetError, SetPlan, Spot,
     u32_at, u64_at,
 };
-use crate::target::LwpFacts;
+use crate::target::{LwpFacts, Target};
 use crate::{InnerTid, Lwp, PthreadId, RemoteAddr};
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,10 +38,15 @@ impl Runtime for Glibc {
         &[Family::Pthread, Family::Libc]
     }
 
+    fn awaits_work(&self, name: &str) -> bool {
+        let name = name.trim_start_matches('_');
+        name.contains("wait") && ["pthread_cond_", "cnd_", "sem_"].iter().any(|beginning| name.starts_with(beginning))
+    }
+
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class> {
         let (Spot::Entry(name, evidence) | Spot::Frame(name, evidence)) = spot else { return None };
         // Objects of another libc look different, and so do those of libraries that wait past it, by themselves.
-        let waiting = Waiting::in_libc(name).filter(|_| context.layout.is_some() && !seen.past_libc)?;
+        let waiting = Waiting::in_libc(name).filter(|_| context.glibc().is_some() && !seen.past_libc)?;
         if waiting == Waiting::Mutex && seen.futex.is_hopeless() && matches!(spot, Spot::Entry(..)) {
             return Some(hopeless_wait(seen, evidence, context));
         }
@@ -55,14 +61,23 @@ impl Runtime for Glibc {
             return Some(Class::new(SyncKind::Join, Family::Pthread, futex.word, Evidence::Derived));
         }
         // Called by way of syscall(2), none of libc's own objects is meant; and another libc has others.
-        if context.layout.is_none() || seen.past_libc || seen.call.is_some_and(|call| self.passes_on(&call.function)) {
+        if context.glibc().is_none() || seen.past_libc || seen.call.is_some_and(|call| self.passes_on(&call.function)) {
             return None;
         }
-        let guesser = Guesser { context, cond: context.cond() };
-        // Some other function of libc waits: for a lock that libc keeps for itself.
-        let is_own = seen.call.is_some() && futex.private && futex.op == FutexOp::Wait && futex.value == 2;
-        let own = Class::new(SyncKind::Mutex, Family::Libc, futex.word, Evidence::Inferred);
-        guesser.guess(futex).or(is_own.then_some(own))
+        let may_be_own = futex.private && futex.op == FutexOp::Wait && futex.value == 2;
+        let own = |evidence| Class::new(SyncKind::Mutex, Family::Libc, futex.word, evidence);
+        if may_be_own && is_known_inside(futex.word, seen.call.is_none(), context) {
+            return Some(own(Evidence::Derived));
+        }
+        let guessed = Guesser { context, cond: context.cond() }.guess(futex);
+        // Some other function of libc waits: for a lock that libc keeps for itself. A mutex would have an owner.
+        let is_owned =
+            |class: &Class| Mutex::read(context.target, class.address).is_some_and(|it| it.owner().is_some());
+        match guessed {
+            Some(class) if !may_be_own || seen.call.is_none() || is_owned(&class) => Some(class),
+            _ if seen.call.is_some() && may_be_own => Some(own(Evidence::Inferred)),
+            _ => None,
+        }
     }
 
     fn passes_on(&self, function: &str) -> bool {
@@ -98,12 +113,10 @@ impl Runtime for Glibc {
             (Family::Pthread, kind) => decode(kind, bytes, context.cond())
                 .unwrap_or_else(|| Content::plain(bytes, None, SyncState::Unknown, Detail::None {})),
             _ => {
-                // The lock of a stream has its owner beside it: a pointer to the thread's descriptor.
-                let owner = u64_at(bytes, 8).map(RemoteAddr).filter(|id| context.is_descriptor(*id));
-                let owner = owner.map_or(Owner::None, Owner::Thread);
+                let owner = if word == 0 { Owner::None } else { owner_beside(class.address, bytes, context) };
                 let state = if word == 0 { SyncState::Unlocked } else { SyncState::Locked };
                 let plain = Content::plain(bytes, Some(4), state, Detail::Futex { value: word });
-                Content { owner, has_waiters: word == 2, ..plain }
+                Content { owner, shared: Some(false), has_waiters: word == 2, ..plain }
             }
         }
     }
@@ -118,7 +131,7 @@ impl Runtime for Glibc {
         facts: &BTreeMap<Lwp, LwpFacts>,
         ids: &HashMap<Lwp, Option<PthreadId>>,
     ) -> Vec<Class> {
-        context.layout.map_or_else(Vec::new, |layout| robust::lists(context.target, layout, facts, ids))
+        context.glibc().map_or_else(Vec::new, |layout| robust::lists(context.target, layout, facts, ids))
     }
 
     fn held_by_content(&self, bytes: &[u8], is_thread: &dyn Fn(InnerTid) -> bool) -> Option<SyncKind> {
@@ -143,8 +156,15 @@ impl Runtime for Glibc {
         (content.is_plausible && in_use).then_some(kind)
     }
 
-    fn hides_holder(&self, family: Family) -> bool {
+    fn is_inside_libc(&self, family: Family) -> bool {
         family == Family::Libc
+    }
+
+    fn own_name(&self, object: &SyncObject, entry: Option<&str>, target: &dyn Target) -> Option<String> {
+        match object.family {
+            Family::Libc => inside::name_of(target, object.address, entry),
+            _ => inside::name_in_loader(target, object.address),
+        }
     }
 
     fn function(&self, name: &str) -> Option<Function> {
@@ -167,6 +187,16 @@ impl Runtime for Glibc {
         effect.map(Function::Lock)
     }
 
+    fn tries(&self, name: &str) -> Option<SyncKind> {
+        match name.trim_start_matches('_') {
+            "pthread_mutex_trylock" | "mtx_trylock" => Some(SyncKind::Mutex),
+            "pthread_rwlock_tryrdlock" | "pthread_rwlock_trywrlock" => Some(SyncKind::Rwlock),
+            "pthread_spin_lock" | "pthread_spin_trylock" => Some(SyncKind::Spinlock),
+            "sem_trywait" => Some(SyncKind::Semaphore),
+            _ => None,
+        }
+    }
+
     fn executes_once(&self, name: &str) -> bool {
         Waiting::in_libc(name) == Some(Waiting::Plain(SyncKind::Once))
     }
@@ -180,6 +210,8 @@ impl Runtime for Glibc {
     fn lock_word(&self, kind: SyncKind, family: Family) -> LockWord {
         let word = LockWord { is_called: true, ..LockWord::default() };
         match (family, kind) {
+            // libc takes and releases its own locks in line.
+            (Family::Libc, _) => LockWord { sizes: &[4], ..LockWord::default() },
             // What can still be taken is in the lower half.
             (Family::Pthread, SyncKind::Semaphore) => LockWord {
                 sizes: &[4, 8],
@@ -243,9 +275,31 @@ impl Runtime for Glibc {
     }
 }
 
+/// Whether `word` is the lock of a stream or of an arena.
+fn is_known_inside(word: RemoteAddr, is_linked_in: bool, context: &Context<'_>) -> bool {
+    inside::is_arena(context.target, word) || inside::stream_of(context.target, word, is_linked_in).is_some()
+}
+
+/// Who holds a lock of libc that has its owner beside it, as those of streams have: a pointer to the thread's descriptor.
+fn owner_beside(lock: RemoteAddr, bytes: &[u8], context: &Context<'_>) -> Owner {
+    let Some(id) = u64_at(bytes, 8).map(RemoteAddr).filter(|id| *id != RemoteAddr::NULL) else { return Owner::None };
+    if context.is_descriptor(id) {
+        return Owner::Thread(id);
+    }
+    // In other locks that may be anything. A thread that is gone, or is one of the parent, still has its number there.
+    let Some(layout) = context.glibc().filter(|_| inside::stream_of(context.target, lock, true).is_some()) else {
+        return Owner::None;
+    };
+    let tid = id.0.checked_add(layout.tid).and_then(|at| context.target.read_u32(RemoteAddr(at)).ok());
+    match tid.and_then(|tid| i32::try_from(tid).ok()).filter(|tid| *tid > 0) {
+        Some(tid) => Owner::Tid(InnerTid(tid)),
+        None => Owner::Thread(id),
+    }
+}
+
 /// The thread whose end is told by `word`.
 fn joined(word: RemoteAddr, context: &Context<'_>) -> Option<RemoteAddr> {
-    let layout = context.layout?;
+    let layout = context.glibc()?;
     let words = [Some(layout.tid), layout.joinid].into_iter().flatten();
     words.filter_map(|at| word.checked_sub(at)).find(|id| context.is_descriptor(*id))
 }

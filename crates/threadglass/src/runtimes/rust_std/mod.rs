@@ -3,10 +3,12 @@
 //! Its locks have no fixed layout. Mutex, RwLock and Condvar have been the same since Rust 1.62, when they
 //! became words for futex(2); Once since 1.67, its numbers here are those since 1.83 (checked up to 1.95).
 
+mod channels;
 mod recipe;
 
 use super::{
-    Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, u32_at,
+    Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WaitWords,
+    u32_at,
 };
 use crate::elf::demangle;
 use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
@@ -61,6 +63,14 @@ impl Runtime for RustStd {
             _ => SyncState::Unknown,
         };
         Content::plain(bytes, Some(4), state, Detail::Futex { value: word })
+    }
+
+    fn waits_in(&self, name: &str) -> Option<WaitWords> {
+        channels::waits_in(name)
+    }
+
+    fn awaits_work(&self, name: &str) -> bool {
+        channels::awaits_work(name)
     }
 
     fn is_part(&self, function: &str) -> bool {

@@ -15,7 +15,7 @@ impl Live {
     pub(super) fn find_elsewhere(&self, inner: InnerTid) -> Elsewhere {
         let parent = self.leader_now().map(|leader| leader.parent).filter(|pid| pid.0 > 0);
         let lwp = Lwp(inner.0);
-        let found = match self.status.namespaces > 1 {
+        let found = match self.leader_status().namespaces > 1 {
             // Each LWP has a directory among the processes.
             false => status_of(Pid(lwp.0), lwp).and_then(|status| status.tgid).map(|pid| (pid, lwp)),
             true => self.search_namespace(inner, parent),

@@ -6,7 +6,7 @@ use crate::proc::{Stat, SyscallFile, parse_schedstat, parse_stat, parse_status, 
 use crate::sys::cgroup;
 use crate::sys::parallel::in_parallel;
 use crate::sys::{file, robust};
-use crate::target::{Elsewhere, KernelFacts, LwpFacts, SchedCounters, TargetError};
+use crate::target::{Elsewhere, KernelFacts, LwpFacts, OutsideWaker, SchedCounters, TargetError};
 use crate::{InnerTid, Lwp};
 use nix::errno::Errno;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub(super) struct TaskReader<'a> {
 
 impl<'a> TaskReader<'a> {
     pub(super) fn new(dir: &'a OwnedFd) -> Self {
-        Self { dir, buf: Vec::with_capacity(8192), path: Vec::with_capacity(32) }
+        Self { dir, buf: Vec::new(), path: Vec::with_capacity(32) }
     }
 
     pub(super) fn read(&mut self, lwp: Lwp, name: &str) -> Result<&[u8], Errno> {
@@ -36,8 +36,7 @@ impl<'a> TaskReader<'a> {
         // Writing to a Vec cannot fail, and neither number nor name holds a NUL.
         let _ = write!(self.path, "{lwp}/{name}\0");
         let path = CStr::from_bytes_with_nul(&self.path).map_err(|_| Errno::EINVAL)?;
-        file::read_record(self.dir, path, &mut self.buf)?;
-        Ok(&self.buf)
+        file::read_record(self.dir, path, &mut self.buf)
     }
 
     pub(super) fn stat(&mut self, lwp: Lwp) -> Option<Stat> {
@@ -58,12 +57,27 @@ impl<'a> TaskReader<'a> {
     }
 
     fn facts(&mut self, lwp: Lwp) -> Option<LwpFacts> {
-        let mut facts = self.once(lwp)?;
+        self.agreeing(lwp, Self::once)
+    }
+
+    /// Half of the cost is saved with the file `status`.
+    fn brief(&mut self, lwp: Lwp) -> Option<LwpFacts> {
+        self.agreeing(lwp, |reader, lwp| {
+            let stat = reader.stat(lwp)?;
+            let syscall = parse_syscall(reader.read(lwp, "syscall").ok()?);
+            let runs = parse_schedstat(reader.read(lwp, "schedstat").ok()?)?.timeslices;
+            let bare = LwpFacts::bare(lwp, stat.state);
+            Some(LwpFacts { name: Some(stat.comm), syscall, switches: Some((runs, 0)), ..bare })
+        })
+    }
+
+    fn agreeing(&mut self, lwp: Lwp, once: impl Fn(&mut Self, Lwp) -> Option<LwpFacts>) -> Option<LwpFacts> {
+        let mut facts = once(self, lwp)?;
         for _ in 1..TRIES {
             if facts.agree() {
                 break;
             }
-            facts = self.once(lwp)?;
+            facts = once(self, lwp)?;
         }
         Some(facts)
     }
@@ -97,6 +111,12 @@ impl Live {
         parse_status(self.reader().read(lwp, "status").ok()?)?.inner_tid
     }
 
+    /// What each of `lwps` is blocked in now, where that may be read.
+    pub(crate) fn wait_calls(&self, lwps: &[Lwp]) -> Vec<Option<SyscallFile>> {
+        let mut reader = self.reader();
+        lwps.iter().map(|lwp| parse_syscall(reader.read(*lwp, "syscall").ok()?)).collect()
+    }
+
     /// Facts of each of `lwps` from the files of `/proc`. Public for tests, which compare.
     #[doc(hidden)]
     pub fn facts_by_proc(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
@@ -118,6 +138,13 @@ impl KernelFacts for Live {
 
     fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         self.facts_if_worthwhile(lwps).unwrap_or_else(|| self.facts_by_proc(lwps))
+    }
+
+    fn brief_facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
+        let mut reader = self.reader();
+        let found: Vec<Option<LwpFacts>> = lwps.iter().map(|lwp| reader.brief(*lwp)).collect();
+        // A kernel may not count how often threads run.
+        if found.iter().all(Option::is_none) { self.facts(lwps) } else { found }
     }
 
     /// The kernel keeps it as the link count of the task directory, so it costs next to nothing.
@@ -152,9 +179,27 @@ impl KernelFacts for Live {
         Some(link.to_string_lossy().into_owned())
     }
 
+    fn descriptor_info(&self, number: i32) -> Option<String> {
+        let name = std::ffi::CString::new(format!("fdinfo/{number}")).ok()?;
+        String::from_utf8(file::read_stream(&self.proc_dir, &name).ok()?).ok()
+    }
+
+    fn is_fifo(&self, number: i32) -> bool {
+        file::fifo_behind(&format!("/proc/{}/fd/{number}", self.pid)).is_some()
+    }
+
+    fn wait_channel(&self, lwp: Lwp) -> Option<String> {
+        let name = String::from_utf8(self.reader().read(lwp, "wchan").ok()?.to_vec()).ok()?;
+        (!matches!(name.as_str(), "" | "0")).then_some(name)
+    }
+
     fn handled_signals(&self) -> Option<SignalSet> {
         let status = parse_status(self.reader().read(self.witness, "status").ok()?)?;
         Some(status.caught.iter().filter(|signal| comes_from_outside(*signal)).collect())
+    }
+
+    fn outside_wakers(&self) -> Option<Vec<OutsideWaker>> {
+        self.find_wakers()
     }
 
     fn frozen(&self) -> Option<String> {

@@ -8,6 +8,9 @@ mod memory;
 mod modules;
 #[cfg(feature = "profile")]
 mod own_files;
+mod wakers;
+
+pub(crate) use iterator::calls_of_all;
 
 use super::module::{Module, group};
 use super::symbols::GlibcSymbols;
@@ -46,7 +49,8 @@ pub struct Live {
     /// the leader has ended (main called `pthread_exit`).
     witness: Lwp,
     leader: Stat,
-    status: Status,
+    /// Read when it is asked for where many processes are opened: the kernel takes long to write it.
+    status: OnceLock<Status>,
     memory: LiveMemory,
     maps: OnceLock<Vec<MapEntry>>,
     modules: OnceLock<Vec<Module>>,
@@ -69,6 +73,16 @@ impl Live {
     /// Succeeds for processes of other users too; what they withhold is then missing, and
     /// [`Live::denial`] says why.
     pub fn open(pid: Pid) -> Result<Self, TargetError> {
+        let live = Self::open_listed(pid)?;
+        // A thread has such a directory, too; only `/proc` itself does not list it.
+        match live.leader_status().tgid {
+            Some(tgid) if tgid != pid => Err(TargetError::IsThread { tid: pid.0, pid: tgid }),
+            _ => Ok(live),
+        }
+    }
+
+    /// Opens a process that `/proc` lists.
+    pub(crate) fn open_listed(pid: Pid) -> Result<Self, TargetError> {
         let gone = |errno, what: &str| match errno {
             Errno::ENOENT | Errno::ESRCH | Errno::ENOTDIR => TargetError::NoSuchProcess(pid),
             errno => TargetError::Proc { what: format!("/proc/{pid}{what}"), errno },
@@ -77,17 +91,12 @@ impl Live {
             return Err(TargetError::NoSuchProcess(pid));
         }
         let proc_dir = file::open_dir(format!("/proc/{pid}").as_ref()).map_err(|e| gone(e, ""))?;
-        let task_dir = file::open_dir(format!("/proc/{pid}/task").as_ref()).map_err(|e| gone(e, "/task"))?;
+        let task_dir = file::open_dir_at(&proc_dir, c"task").map_err(|e| gone(e, "/task"))?;
         // The leader's own files: those of the process would add up its threads, which takes
         // milliseconds when there are thousands.
         let mut reader = TaskReader::new(&task_dir);
         let stat = reader.read(pid.leader(), "stat").map_err(|e| gone(e, "/stat"))?;
         let leader = parse_stat(stat).ok_or(TargetError::NoSuchProcess(pid))?;
-        let status = reader.read(pid.leader(), "status").map_err(|e| gone(e, "/status"))?;
-        let status = parse_status(status).ok_or(TargetError::NoSuchProcess(pid))?;
-        if let Some(tgid) = status.tgid.filter(|tgid| *tgid != pid) {
-            return Err(TargetError::IsThread { tid: pid.0, pid: tgid });
-        }
         if leader.is_kernel_thread() {
             return Err(TargetError::KernelThread(pid));
         }
@@ -106,7 +115,7 @@ impl Live {
             proc_dir,
             task_dir,
             leader,
-            status,
+            status: OnceLock::new(),
             maps: OnceLock::new(),
             modules: OnceLock::new(),
             inner_ids: Mutex::default(),
@@ -133,7 +142,11 @@ impl Live {
 
     /// The leader's `status` at the time of opening.
     pub fn leader_status(&self) -> &Status {
-        &self.status
+        self.status.get_or_init(|| {
+            let status = self.reader().read(self.pid.leader(), "status").ok().and_then(parse_status);
+            // One that has ended by now.
+            status.unwrap_or(Status { namespaces: 1, ..Status::default() })
+        })
     }
 
     /// Whether `lwp`, which may be of another process (`clone` with CLONE_VM alone), runs in its address space. `None`
@@ -248,10 +261,10 @@ impl Target for Live {
         Identity {
             name: String::from_utf8_lossy(&self.leader.comm).into_owned(),
             exe: exe.map(|path| path.to_string_lossy().into_owned()),
-            uid: self.status.uid(),
-            in_pid_namespace: self.status.namespaces > 1,
-            shared_pending: Some(self.status.shared_pending),
-            tracer: (self.status.tracer != 0).then_some(self.status.tracer),
+            uid: self.leader_status().uid(),
+            in_pid_namespace: self.leader_status().namespaces > 1,
+            shared_pending: Some(self.leader_status().shared_pending),
+            tracer: Some(self.leader_status().tracer).filter(|tracer| *tracer != 0),
             core: None,
         }
     }
@@ -322,7 +335,7 @@ impl Target for Live {
     }
 
     fn is_namespaced(&self) -> bool {
-        self.status.namespaces > 1
+        self.leader_status().namespaces > 1
     }
 
     fn lwp_of_inner(&self, inner: InnerTid) -> Option<Lwp> {

@@ -16,7 +16,7 @@ impl Live {
         self.check_identity().ok()?;
         let file = file::open_unlinked_below(&root, path).ok()?;
         let about = file.metadata().ok()?;
-        (Some(about.uid()) == self.status.euid() && about.nlink() == 1).then_some(file)
+        (Some(about.uid()) == self.leader_status().euid() && about.nlink() == 1).then_some(file)
     }
 
     /// The file of a mapping, under the same condition.
@@ -27,6 +27,6 @@ impl Live {
 
     /// Its pid as it knows it.
     pub(crate) fn inner_pid(&self) -> i32 {
-        self.status.inner_tid.map_or(self.pid.0, |inner| inner.0)
+        self.leader_status().inner_tid.map_or(self.pid.0, |inner| inner.0)
     }
 }

@@ -20,6 +20,7 @@
 //!
 //! The program belongs to one [`Live`], and goes when that is dropped: it is never pinned.
 
+mod all;
 mod btf;
 mod cputime;
 mod fields;
@@ -27,6 +28,8 @@ mod filters;
 mod permission;
 mod program;
 mod record;
+
+pub(crate) use all::calls_of_all;
 
 use super::Live;
 use crate::sys::bpf;

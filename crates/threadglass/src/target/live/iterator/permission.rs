@@ -22,8 +22,12 @@ pub(super) fn granted(live: &Live) -> bool {
 
 /// Whether what the kernel knows of threads of `live` may be read from its memory.
 pub(super) fn may_read_kernel(live: &Live) -> bool {
+    live.denial().is_none() && may_read_all()
+}
+
+/// The same of the threads of any process.
+pub(super) fn may_read_all() -> bool {
     std::env::var_os("THREADGLASS_NO_BPF").is_none_or(|value| value != "1")
-        && live.denial().is_none()
         // With this capability `/proc` hides nothing of any thread, whatever user it runs as.
         && has_capability(CAP_SYS_PTRACE)
         && (has_capability(CAP_SYS_ADMIN) || has_capability(CAP_BPF) && has_capability(CAP_PERFMON))

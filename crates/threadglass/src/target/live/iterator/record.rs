@@ -110,9 +110,9 @@ impl TaskRecord {
         }
     }
 
-    /// The facts, as `/proc` would have them. `None` when the record does not tell: the thread moved
+    /// State and call, as `/proc` would have them. `None` when the record does not tell: the thread moved
     /// while it was read, has ended, or is in a rare state that only `/proc` gets right.
-    pub(super) fn facts(&self) -> Option<LwpFacts> {
+    pub(super) fn state_and_call(&self) -> Option<(KernelState, SyscallFile)> {
         let state = self.get32(Field::StateAfter);
         if state != self.get32(Field::StateBefore) || self.get(Field::ExitState) != 0 {
             return None;
@@ -127,6 +127,12 @@ impl TaskRecord {
             // Being woken, or new.
             return None;
         }
+        Some((state, syscall))
+    }
+
+    /// The facts, as `/proc` would have them. `None` when the record does not tell.
+    pub(super) fn facts(&self) -> Option<LwpFacts> {
+        let (state, syscall) = self.state_and_call()?;
         let pair = |user, system| (self.get(user), self.get(system));
         let (sampled, shown) =
             (pair(Field::UserTime, Field::SystemTime), pair(Field::ShownUserTime, Field::ShownSystemTime));

@@ -1,0 +1,45 @@
+//! What a thread has taken on its way to where it stands, where nothing ahead tells: it takes the same lock again, or never
+//! comes to a release.
+
+use super::explore::{Done, Explorer};
+use super::frames::{FrameState, Search, sleeps_on};
+use super::{Clue, Grade, RestingThread, WantedLock};
+
+/// Frames of one stack whose functions are gone through from their beginning.
+const MAX_FRAMES: usize = 6;
+
+impl Search<'_> {
+    /// Finds what the thread has taken on its way.
+    ///
+    /// Only for locks that functions are called for: of others it is not seen whether an attempt has failed. And only for
+    /// a thread that waits for that lock, or for none: a condition may be waited for with any lock released.
+    pub(super) fn look_behind(&mut self, thread: &RestingThread, frames: &[FrameState], part: &[WantedLock]) {
+        for lock in part {
+            let waits = thread.waits_on == Some(lock.address) || sleeps_on(thread, lock);
+            if waits || thread.futex.is_none() {
+                self.taken_before(thread, frames, lock);
+            }
+        }
+    }
+
+    /// Finds a frame whose function has taken `lock`, whichever way it went, and has not released it, nor has one that it
+    /// called.
+    fn taken_before(&mut self, thread: &RestingThread, frames: &[FrameState], lock: &WantedLock) {
+        for index in 0..frames.len().min(MAX_FRAMES) {
+            let frame = &frames[index];
+            let Some(call) = self.block(frame).and_then(|block| block.last().map(|(at, _)| *at)) else { return };
+            let Some((start, base)) = self.entry(frames, index, thread.start) else { return };
+            let place = (call, frame.registers.sp.0);
+            match Explorer::done_before(&mut self.code, &[lock], start, place, base) {
+                Done::Nothing => {}
+                Done::Unclear => return,
+                Done::Taken => {
+                    let (frame, handler) = (frame.place.pc, frame.handler);
+                    let (object, lwp, grade) = (lock.address, thread.lwp, Grade::Takes);
+                    self.found.push(Clue { object, lwp, grade, frame, handler });
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Who could end a wait that leaves the process.
+
+use super::calls::{self, Awaited};
+use crate::host::{self, Holders, Host, OtherEnd, Socket, TcpTimes};
+use crate::model::{Direction, Evidence, OutsideKind, Syscall};
+use crate::target::Target;
+use crate::{Lwp, Pid};
+
+/// Descriptors that an event loop may watch to be followed.
+const WATCHED: usize = 16;
+
+/// Who could end a wait at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FoundPartners {
+    pub(super) kind: OutsideKind,
+    pub(super) direction: Option<Direction>,
+    pub(super) holders: Holders,
+    /// Of a socket: what it is, and how much is unread.
+    pub(super) socket: Option<Socket>,
+    /// The FIFO that it waits to open, until somebody opens the other end.
+    pub(super) fifo: Option<String>,
+    /// The process that waits, which may be one of the holders itself.
+    pub(super) own: Pid,
+}
+
+impl FoundPartners {
+    /// The other processes, each once.
+    pub(super) fn others(&self) -> Vec<Pid> {
+        self.holders.pids().into_iter().filter(|pid| *pid != self.own).collect()
+    }
+
+    /// The one that it must be.
+    pub(super) fn only(&self) -> Option<Pid> {
+        match self.others().as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        }
+    }
+
+    /// How it is known that it is one of the others: several that could be meant are each inferred, and so is one if others were
+    /// not seen.
+    pub(super) fn evidence(&self) -> Evidence {
+        match self.only() {
+            Some(_) if self.holders.is_recorded => Evidence::Recorded,
+            Some(_) if self.holders.is_whole => Evidence::Derived,
+            None if self.kind == OutsideKind::Child => Evidence::Derived,
+            _ => Evidence::Inferred,
+        }
+    }
+
+    /// Who was sent something and has not answered, if it is known that somebody has to.
+    pub(super) fn owed_by(&self) -> Option<Pid> {
+        let socket = self.socket.as_ref().filter(|_| self.direction == Some(Direction::Input))?;
+        // Who has been asked has answered, and waits for the next question.
+        let socket = Some(socket).filter(|socket| !socket.is_accepted)?;
+        let asked = socket.times.and_then(TcpTimes::has_spoken_last) == Some(true);
+        self.only().filter(|_| asked || socket.times.is_none() && socket.unread_there > Some(0))
+    }
+}
+
+/// Who could end the wait of thread `lwp` of `target` in `call`, for each descriptor that it waits at. Nothing where it is not
+/// known of all of them, or an event loop that watches several is left by itself after some time.
+pub(super) fn partners(host: &Host, target: &dyn Target, lwp: Lwp, call: &Syscall) -> Vec<FoundPartners> {
+    if let Some(path) = opened_fifo(target, lwp, call) {
+        let nobody = Holders { places: Vec::new(), is_recorded: false, is_whole: true };
+        return vec![FoundPartners { fifo: Some(path), ..of(target, OutsideKind::Pipe, nobody) }];
+    }
+    let found = match calls::kind_at(target, call) {
+        _ if calls::outside(call) == calls::Outside::Transfer => transfer(host, target, lwp, call),
+        Some(OutsideKind::EventLoop) => {
+            let awaited = calls::awaited(target, call);
+            let most = if calls::is_timed(call) { 1 } else { WATCHED };
+            let known = (1..=most).contains(&awaited.len());
+            let found = known.then(|| awaited.iter().map(|one| at_descriptor(host, target, *one)).collect());
+            // By a pipe to itself an event loop is woken by its own threads and signal handlers.
+            let is_own = |one: &FoundPartners| one.holders.is_whole && one.others().is_empty();
+            found.flatten().filter(|found: &Vec<FoundPartners>| !found.iter().all(is_own))
+        }
+        Some(OutsideKind::Socket) if calls::addressed_to(target, call).is_some() => {
+            let socket = calls::addressed_to(target, call)
+                .and_then(|name| host.unix_socket_to(target.pid(), &name, call.name == "sendto"));
+            socket.and_then(|socket| at_socket(host, target, socket, Direction::Output)).map(|one| vec![one])
+        }
+        Some(OutsideKind::Pipe | OutsideKind::Socket) => {
+            calls::awaited(target, call).iter().map(|one| at_descriptor(host, target, *one)).collect()
+        }
+        Some(OutsideKind::FileLock) => {
+            let path = call.descriptors.first().and_then(|descriptor| descriptor.file.as_deref());
+            let holders = host.lock_holders(target.pid(), call.args[0] as i32, path);
+            holders.map(|holders| vec![of(target, OutsideKind::FileLock, holders)])
+        }
+        Some(OutsideKind::Child) => children(target, call).map(|holders| vec![of(target, OutsideKind::Child, holders)]),
+        _ => None,
+    };
+    found.unwrap_or_default()
+}
+
+fn of(target: &dyn Target, kind: OutsideKind, holders: Holders) -> FoundPartners {
+    FoundPartners { kind, direction: None, holders, socket: None, fifo: None, own: target.pid() }
+}
+
+/// The path of the FIFO that a thread waits to open: until somebody opens the other end.
+pub(super) fn opened_fifo(target: &dyn Target, lwp: Lwp, call: &Syscall) -> Option<String> {
+    /// The function of the kernel that waits for that.
+    const WAITS_FOR_OTHER_END: &str = "wait_for_partner";
+    let path = calls::path_of(target, call).filter(|_| call.name.starts_with("open"))?;
+    target.wait_channel(lwp).filter(|function| function.contains(WAITS_FOR_OTHER_END)).map(|_| path)
+}
+
+/// Who could end the wait of a call that moves bytes from one descriptor to another: it waits at one of the two.
+fn transfer(host: &Host, target: &dyn Target, lwp: Lwp, call: &Syscall) -> Option<Vec<FoundPartners>> {
+    let mut ends = calls::awaited(target, call);
+    // Nobody waits for a file.
+    ends.retain(|end| {
+        let link = target.descriptor_file(end.number).unwrap_or_default();
+        link.starts_with("pipe:[") || link.starts_with("socket:[") || target.is_fifo(end.number)
+    });
+    if ends.len() > 1
+        && let Some(direction) = target.wait_channel(lwp).and_then(|function| calls::direction_in(&function))
+    {
+        ends.retain(|end| end.direction == direction);
+    }
+    ends.iter().map(|end| at_descriptor(host, target, *end)).collect()
+}
+
+/// Who has the other end of what a descriptor of `target` leads to.
+pub(super) fn at_descriptor(host: &Host, target: &dyn Target, awaited: Awaited) -> Option<FoundPartners> {
+    let Awaited { number, direction } = awaited;
+    let link = target.descriptor_file(number)?;
+    let pid = target.pid();
+    let reads = direction == Direction::Input;
+    if link.starts_with("socket:[") {
+        return at_socket(host, target, host.socket(pid, &link)?, direction);
+    }
+    if !link.starts_with("pipe:[") && !target.is_fifo(number) {
+        return None;
+    }
+    let holders = host.at_pipe(&link, (pid, number), |end| if reads { end.writes } else { end.reads });
+    Some(FoundPartners { direction: Some(direction), ..of(target, OutsideKind::Pipe, holders) })
+}
+
+fn at_socket(host: &Host, target: &dyn Target, socket: Socket, direction: Direction) -> Option<FoundPartners> {
+    let holders = match &socket.other_end {
+        OtherEnd::Socket(inode) => host.at_sockets(&[*inode]),
+        OtherEnd::Listeners(inodes) => host.at_sockets(inodes),
+        // Anybody may come, from anywhere.
+        OtherEnd::Anybody => return None,
+        OtherEnd::NotHere => Holders { places: Vec::new(), is_recorded: false, is_whole: false },
+    };
+    let (direction, socket) = (Some(direction), Some(socket));
+    Some(FoundPartners { direction, socket, ..of(target, OutsideKind::Socket, holders) })
+}
+
+/// The children whose end a thread in `call` waits for.
+fn children(target: &dyn Target, call: &Syscall) -> Option<Holders> {
+    /// Of `waitid`: the second argument is a pid.
+    const P_PID: u64 = 1;
+    let all = host::children(target.pid());
+    let named = match &*call.name {
+        "wait4" => Some(call.args[0] as i32).filter(|pid| *pid > 0),
+        "waitid" => Some(call.args[1] as i32).filter(|_| call.args[0] == P_PID),
+        _ => None,
+    };
+    let depth = depth_of(target.pid());
+    let is_named = |pid: &Pid| named.is_none_or(|named| number_at(*pid, depth) == Some(named));
+    let pids: Vec<Pid> = all.into_iter().filter(is_named).collect();
+    let places: Vec<_> = pids.into_iter().map(|pid| (pid, None)).collect();
+    (!places.is_empty()).then_some(Holders { places, is_recorded: named.is_some(), is_whole: true })
+}
+
+/// A process as one with `depth` numbers knows it: from our namespace down to its own.
+fn number_at(pid: Pid, depth: usize) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_ascii_whitespace().nth(depth.checked_sub(1)?)?.parse().ok()
+}
+
+/// How many numbers a process has: one for each pid namespace that it is seen from.
+fn depth_of(pid: Pid) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.map_or(1, |numbers| numbers.split_ascii_whitespace().count())
+}
