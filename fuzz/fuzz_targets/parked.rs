@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use threadglass::RemoteAddr;
-use threadglass::internals::parked_at;
+use threadglass::internals::fuzzed::parked_at;
 use threadglass::target::Bytes;
 use threadglass_fuzz::object::Claim;
 

@@ -137,7 +137,7 @@ pub mod internals {
     pub use crate::proc::{
         KernelState, SyscallFile, parse_auxv, parse_maps, parse_stack_limit, parse_stat, parse_status, parse_syscall,
     };
-    pub use crate::runtimes::{FutexWait, Types, glibc, parked_at};
+    pub use crate::runtimes::{FutexWait, Types, fuzzed, glibc};
     pub use crate::symbols::{DataNames, LockVariable, ObjectNames};
     #[cfg(feature = "profile")]
     pub use crate::symbols::{JitFiles, JitFunction};

@@ -8,6 +8,8 @@ mod content;
 mod cpython;
 mod cxx;
 mod futex;
+#[cfg(feature = "internals")]
+pub mod fuzzed;
 mod glib;
 pub mod glibc;
 mod gomp;
@@ -31,8 +33,6 @@ pub use content::{Content, Owner};
 pub use futex::{FutexOp, FutexWait};
 pub(crate) use languages::{described as languages_of, name_of as language_of};
 pub(crate) use lock_word::LockWord;
-#[cfg(feature = "internals")]
-pub use parking_lot::parked_at;
 pub use plan::{SetError, plan};
 pub(crate) use recipe::empty_plan;
 pub use threads::LibcLayout;

@@ -26,7 +26,7 @@ const THREAD_STATE: usize = 512;
 const TRIES: usize = 4;
 
 /// Whether a thread's descriptor begins there.
-type IsThread<'a> = &'a dyn Fn(RemoteAddr) -> bool;
+pub(super) type IsThread<'a> = &'a dyn Fn(RemoteAddr) -> bool;
 
 /// What a thread waits for that waits for the condition variable `class`, if that is the one of the lock.
 pub(super) fn of_cond(class: &Class, python: &Loaded, context: &Context<'_>) -> Option<Class> {

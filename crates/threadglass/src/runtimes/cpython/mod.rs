@@ -8,11 +8,20 @@ mod locks;
 
 use super::{Class, Content, Context, Nature, Owner, Runtime, SeenWait, u64_at};
 use crate::RemoteAddr;
+#[cfg(feature = "internals")]
+use crate::memory::Memory;
 use crate::model::{Detail, Family, SyncKind, SyncState};
 use crate::target::Language;
 
 /// Of a `threading.RLock`, in all versions: the thread that has it, behind the head of an object and its lock.
 const RLOCK_OWNER: usize = 24;
+
+/// What the lock of an interpreter at `address` says.
+#[cfg(feature = "internals")]
+pub(super) fn gil(memory: &dyn Memory, address: RemoteAddr, is_thread: gil::IsThread<'_>) -> Option<Content> {
+    let bytes = memory.read_vec(address, gil::SIZE).ok()?;
+    Some(gil::decode(memory, address, &bytes, is_thread))
+}
 
 pub(crate) struct CPython;
 

@@ -8,9 +8,19 @@ mod vm_structs;
 pub(super) use threads::JavaThreads;
 
 use super::{Class, Content, Context, Nature, Owner, Runtime, SeenWait};
+#[cfg(feature = "internals")]
+use crate::RemoteAddr;
+#[cfg(feature = "internals")]
+use crate::memory::Memory;
 use crate::model::{Detail, Evidence, Family, SyncKind, SyncState};
 use crate::target::Language;
 use threads::JavaWait;
+
+/// A member of a class, in the table that the variable at `pointer` leads to.
+#[cfg(feature = "internals")]
+pub(super) fn member(memory: &dyn Memory, pointer: RemoteAddr, class: &str, name: &str) -> Option<u64> {
+    vm_structs::VmStructs::read(memory, pointer)?.get(&[class], name)
+}
 
 pub(crate) struct HotSpot;
 
