@@ -240,6 +240,8 @@ pub(crate) enum Function {
     Lock(Effect),
     /// Takes or releases the one lock that is a variable of its library, of which the file is called so.
     OnlyLock(Effect, &'static str),
+    /// Waits for a condition: it gives up a lock, and takes that again before it comes back.
+    Waits,
     /// Does not come back; also where an exception is caught, or goes on to the next frame.
     Never,
     /// Nothing that matters.
@@ -289,7 +291,8 @@ pub(crate) fn of(family: Family) -> &'static dyn Runtime {
 
 /// What a call of the function `name` means.
 pub(crate) fn function(name: &str) -> Function {
-    ALL.iter().find_map(|runtime| runtime.function(name)).unwrap_or(Function::Plain)
+    let known = ALL.iter().find_map(|runtime| runtime.function(name));
+    known.unwrap_or_else(|| if awaits_work(name) { Function::Waits } else { Function::Plain })
 }
 
 /// What the function `name` takes, or tries to take, without ever sleeping.

@@ -37,7 +37,7 @@ impl<'c> CallReader<'c> {
 
     /// Whether the call that returns to `back` goes by way of a register or a table of functions.
     pub(crate) fn is_indirect(&mut self, back: RemoteAddr) -> bool {
-        self.code.known.call(self.space, back.0) == Some(Call::Indirect)
+        self.code.call_before(back.0) == Some(Call::Indirect)
     }
 
     /// The name of the function around `addr`, demangled.

@@ -5,7 +5,7 @@ use super::pages::Pages;
 use crate::RemoteAddr;
 use crate::arch::insn::{Insn, LONGEST, decode};
 use crate::runtimes::{self, Function};
-use crate::unwind::{Known, Space, through_stubs, unbound_import};
+use crate::unwind::{Call, Known, Space, through_stubs, unbound_import};
 
 /// Bytes of a function that are decoded.
 pub(super) const MAX_FUNCTION: u64 = 64 << 10;
@@ -111,6 +111,11 @@ impl<'c> Code<'c> {
             let got = pages.code(addr, &mut bytes);
             Some(got).filter(|_| space.is_code(addr)).and_then(|got| decode(&bytes[..got]))
         })
+    }
+
+    /// The call that returns to `back`.
+    pub(super) fn call_before(&mut self, back: u64) -> Option<Call> {
+        self.known.call(self.space, back)
     }
 
     /// What a call of `target` leads to.

@@ -67,6 +67,9 @@ mod tests {
         for name in ["pthread_mutex_init", "pthread_rwlock_destroy", "sem_init", "sem_getvalue", "read"] {
             assert_eq!(function(name), Function::Plain, "{name}");
         }
+        for name in ["pthread_cond_wait", "__pthread_cond_timedwait", "cnd_wait", "g_cond_wait"] {
+            assert_eq!(function(name), Function::Waits, "{name}");
+        }
         assert_eq!(function("abort"), Function::Never);
         assert_eq!(function("_ZSt20__throw_system_errori"), Function::Never);
     }

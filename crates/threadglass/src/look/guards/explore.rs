@@ -334,7 +334,7 @@ impl<'e, 'c> Explorer<'e, 'c> {
     fn named(&mut self, way: &mut Way, named: Function, may_fail: bool) -> bool {
         match named {
             Function::Never => return false,
-            Function::Plain => way.machine.after_call(),
+            Function::Plain | Function::Waits => way.machine.after_call(),
             Function::OnlyLock(effect, library) => {
                 for (index, wanted) in self.wanted.iter().enumerate() {
                     if self.code.is_variable_of(wanted.address, library) {

@@ -1,9 +1,12 @@
 //! What a thread has taken on its way to where it stands, where nothing ahead tells: it takes the same lock again, or never
 //! comes to a release.
 
+use super::code::Callee;
 use super::explore::{Done, Explorer};
 use super::frames::{FrameState, Search, sleeps_on};
 use super::{Clue, Grade, RestingThread, WantedLock};
+use crate::runtimes::Function;
+use crate::unwind::Call;
 
 /// Frames of one stack whose functions are gone through from their beginning.
 const MAX_FRAMES: usize = 6;
@@ -27,6 +30,10 @@ impl Search<'_> {
     fn taken_before(&mut self, thread: &RestingThread, frames: &[FrameState], lock: &WantedLock) {
         for index in 0..frames.len().min(MAX_FRAMES) {
             let frame = &frames[index];
+            // What an outer frame has taken was given up there, and may be wanted back now.
+            if self.waits_for_condition(frame) {
+                return;
+            }
             let Some(call) = self.block(frame).and_then(|block| block.last().map(|(at, _)| *at)) else { return };
             let Some((start, base)) = self.entry(frames, index, thread.start) else { return };
             let place = (call, frame.registers.sp.0);
@@ -40,6 +47,14 @@ impl Search<'_> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Whether the call that a frame is in is one that waits for a condition.
+    fn waits_for_condition(&mut self, frame: &FrameState) -> bool {
+        match self.code.call_before(frame.place.pc.0) {
+            Some(Call::To(target)) => matches!(self.code.callee(target), Callee::Named(Function::Waits, _)),
+            _ => false,
         }
     }
 }

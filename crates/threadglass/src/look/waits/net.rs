@@ -8,12 +8,12 @@ use crate::host::{self, Host};
 use crate::look::{Look, Names, Scope};
 use crate::model::{HolderStatus, Snapshot, SyncKind, SyncObject, Syscall};
 use crate::proc::KernelState;
-use crate::target::{KernelFacts, Live, LwpFacts, Target};
+use crate::target::{Live, LwpFacts, Target};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Processes that one wait is followed into, and their threads.
 const PROCESSES: usize = 48;
@@ -211,17 +211,17 @@ impl Net {
 
     /// The thread of a process that went to sleep when the one at `waiter` did, if it is one: the one that took its request.
     pub(super) fn thread_by_time(&self, waiter: Spot, pid: Pid) -> Option<Spot> {
-        /// How far the two times may be apart, in milliseconds.
-        const APART: u64 = 30;
-        let of = |spot: Spot| Live::open(spot.pid).ok()?.idle_ms(&[spot.lwp]).pop().flatten();
-        let age = of(waiter)?;
+        /// How far the two times may be apart.
+        const APART: Duration = Duration::from_millis(30);
+        let began = Live::open(waiter.pid).ok()?.last_ran(&[waiter.lwp]).pop().flatten()?;
         let lwps: Vec<Lwp> = self.spots_of(pid).filter(|spot| !self.is_idle(*spot)).map(|spot| spot.lwp).collect();
-        let ages = Live::open(pid).ok()?.idle_ms(&lwps);
-        let is_near = |age_there: &Option<u64>| age_there.is_some_and(|there| there.abs_diff(age) <= APART);
-        let mut near = lwps.iter().zip(&ages).filter(|(_, age)| is_near(age)).map(|(lwp, _)| Spot { pid, lwp: *lwp });
+        let times = Live::open(pid).ok()?.last_ran(&lwps);
+        let apart = |at: Instant| at.saturating_duration_since(began) + began.saturating_duration_since(at);
+        let is_near = |at: &Option<Instant>| at.is_some_and(|at| apart(at) <= APART);
+        let mut near = lwps.iter().zip(&times).filter(|(_, at)| is_near(at)).map(|(lwp, _)| Spot { pid, lwp: *lwp });
         // A wait that has just begun is not told from others that did.
         match (near.next(), near.next()) {
-            (Some(one), None) if age > 4 * APART => Some(one),
+            (Some(one), None) if began.elapsed() > 4 * APART => Some(one),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use super::survey::read_objects;
 use crate::arch::syscall::{CLOCK_NANOSLEEP, NANOSLEEP};
 use crate::look::Look;
 use crate::look::guards::{Round, RunningThread, STEPS, after_call, round};
-use crate::model::{Evidence, Family, Snapshot, Spin, SyncKind, Thread, ThreadState};
+use crate::model::{Evidence, Snapshot, Spin, SyncKind, Thread, ThreadState};
 use crate::proc::SyscallFile;
 use crate::runtimes::{self, Class, Content, Context};
 use crate::{Lwp, RemoteAddr};
@@ -72,8 +72,9 @@ fn poll(look: &Look<'_>, thread: &Thread) -> Option<Spin> {
 pub(super) fn add_holders(look: &Look<'_>, snapshot: &mut Snapshot) {
     let tried = |spin: &Spin| spin.word.filter(|_| spin.kind == Some(SyncKind::Mutex));
     let words: BTreeSet<RemoteAddr> = snapshot.threads.iter().filter_map(Thread::spin).filter_map(tried).collect();
+    let Some(family) = runtimes::usual(SyncKind::Mutex, &snapshot.target.libc) else { return };
     let classes: Vec<Class> =
-        words.into_iter().map(|word| Class::new(SyncKind::Mutex, Family::Pthread, word, Evidence::Derived)).collect();
+        words.into_iter().map(|word| Class::new(SyncKind::Mutex, family, word, Evidence::Derived)).collect();
     let contents = read_objects(&Context::new(look.target, None, &[]), &classes);
     let owners = Owners::new(look.target, &snapshot.threads);
     let holder = |(class, content): (&Class, &Option<Content>)| {

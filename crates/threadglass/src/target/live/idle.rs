@@ -10,19 +10,29 @@ use crate::Lwp;
 use nix::sched::{CpuSet, sched_setaffinity};
 use std::collections::{BTreeSet, HashMap};
 use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the time on a CPU is read until nothing has come in between.
+const READS: usize = 4;
+/// Two readings as close as this are of one time.
+const MOMENT: Duration = Duration::from_millis(2);
 
 impl Live {
     pub(super) fn idle(&self, lwps: &[Lwp]) -> Vec<Option<u64>> {
+        self.last_ran(lwps).into_iter().map(|at| Some(at?.elapsed().as_millis() as u64)).collect()
+    }
+
+    /// When each of these threads was last on a CPU.
+    pub(crate) fn last_ran(&self, lwps: &[Lwp]) -> Vec<Option<Instant>> {
         let last: Vec<Option<(usize, f64)>> = lwps.iter().map(|lwp| self.last_run(*lwp)).collect();
         let cpus: BTreeSet<usize> = last.iter().flatten().map(|(cpu, _)| *cpu).collect();
         let now = clocks_of(&cpus);
-        last.iter()
-            .map(|last| {
-                let (cpu, at) = (*last)?;
-                let idle = (now.get(&cpu).copied().flatten()? - at).max(0.0);
-                Some(idle as u64)
-            })
-            .collect()
+        let when = |last: &Option<(usize, f64)>| {
+            let (cpu, at) = (*last)?;
+            let (clock, moment) = now.get(&cpu).copied().flatten()?;
+            moment.checked_sub(Duration::try_from_secs_f64((clock - at).max(0.0) / 1000.0).ok()?)
+        };
+        last.iter().map(when).collect()
     }
 
     /// The CPU a thread was on last, and when, by that CPU's clock.
@@ -33,8 +43,8 @@ impl Live {
     }
 }
 
-/// The time on each of these CPUs now, in milliseconds; `None` where we may not run.
-fn clocks_of(cpus: &BTreeSet<usize>) -> HashMap<usize, Option<f64>> {
+/// The time on each of these CPUs, in milliseconds, and the moment at which it was that; `None` where we may not run.
+fn clocks_of(cpus: &BTreeSet<usize>) -> HashMap<usize, Option<(f64, Instant)>> {
     // All at once: each waits for its turn on a busy CPU.
     thread::scope(|scope| {
         let readers: Vec<_> =
@@ -44,11 +54,24 @@ fn clocks_of(cpus: &BTreeSet<usize>) -> HashMap<usize, Option<f64>> {
 }
 
 /// The time on `cpu`, for a thread that may be moved there.
-fn clock_of(cpu: usize) -> Option<f64> {
+fn clock_of(cpu: usize) -> Option<(f64, Instant)> {
     let mut here = CpuSet::new();
     here.set(cpu).ok()?;
     sched_setaffinity(nix::unistd::Pid::from_raw(0), &here).ok()?;
-    exec_start(&std::fs::read("/proc/thread-self/sched").ok()?)
+    let read = || {
+        let before = Instant::now();
+        let clock = exec_start(&std::fs::read("/proc/thread-self/sched").ok()?)?;
+        Some((clock, before))
+    };
+    let mut last = None;
+    for _ in 0..READS {
+        last = read();
+        // On a busy CPU another thread may have run in between.
+        if last.is_none_or(|(_, before)| before.elapsed() < MOMENT) {
+            break;
+        }
+    }
+    last
 }
 
 /// When a thread was put on a CPU last. The kernel forgets it where the thread moves to another CPU or is new.
