@@ -3,7 +3,7 @@
 use super::findings::finding;
 use super::words::{count, label};
 use crate::model::{Certainty, Finding, FindingKind, Snapshot, SyncKind, Thread};
-use crate::{Lwp, RemoteAddr};
+use crate::{Lwp, RemoteAddr, runtimes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -150,9 +150,14 @@ pub(super) fn tell_passing(snapshot: &mut Snapshot, took: Duration) {
         let (Some(lock), Some(root)) = (finding.objects.last(), finding.threads.last()) else { continue };
         let Some(object) = snapshot.objects.iter().find(|object| object.address == *lock) else { continue };
         let is_lock = matches!(object.kind, SyncKind::Mutex | SyncKind::Rwlock);
+        // Who wakes from time to time to look after the lock has waited longer than since the last time.
+        let keeps_waiting = runtimes::of(object.family).keeps_waiting(object.kind, object.family);
+        if !is_lock || keeps_waiting || object.waiters.iter().any(|waiter| waiter.timed) {
+            continue;
+        }
         let waits = snapshot.threads.iter().filter_map(|thread| thread.waits_for.as_ref());
         let longest = waits.filter(|waits| waits.address == *lock).map(|waits| waits.since_ms).max_by_key(unknown_last);
-        let Some(Some(longest)) = longest.filter(|_| is_lock) else { continue };
+        let Some(Some(longest)) = longest else { continue };
         // Twice as long, as the looks begin with some work.
         if 2 * u128::from(longest) < took.as_millis() {
             let holder = snapshot.threads.iter().find(|thread| thread.lwp == Some(*root));
