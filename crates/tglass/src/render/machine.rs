@@ -1,7 +1,7 @@
 //! The screen of `tglass why` without a target: processes that are worth a look, the worst first.
 
 use super::why::headword;
-use super::{BOLD, DIM, GOOD, fit, gaps, paint, safe};
+use super::{BOLD, DIM, FAIR, GOOD, fit, gaps, paint, safe};
 use std::time::Duration;
 use threadglass::Pid;
 use threadglass::model::{Certainty, Machine, ProcessToSee};
@@ -21,7 +21,7 @@ pub fn text(machine: &Machine, width: Option<usize>) -> String {
         ms(machine.locks_us),
     );
     if machine.processes_to_see.is_empty() {
-        out += &format!("{}  no process hangs, is stopped or keeps others waiting.\n\n", paint(GOOD.bold(), "FINE"));
+        out += &nothing_found(machine);
     }
     for process in &machine.processes_to_see {
         out += &one(process);
@@ -30,6 +30,15 @@ pub fn text(machine: &Machine, width: Option<usize>) -> String {
         out += &format!("{}        tglass why {}\n", paint(DIM, "look closer"), first.pid);
     }
     fit::wrapped(out + &gaps::text(&machine.gaps), width)
+}
+
+/// What is said if no process is worth a look.
+fn nothing_found(machine: &Machine) -> String {
+    if machine.not_seen > 0 && machine.not_seen >= machine.processes {
+        return format!("{}  no process could be looked into.\n\n", paint(FAIR.bold(), "NOT KNOWN"));
+    }
+    let seen = if machine.not_seen > 0 { " that could be looked into" } else { "" };
+    format!("{}  no process{seen} hangs, is stopped or keeps others waiting.\n\n", paint(GOOD.bold(), "FINE"))
 }
 
 fn one(process: &ProcessToSee) -> String {

@@ -78,7 +78,7 @@ fn waits(thread: &Thread) -> Option<String> {
     thread.waits_for.as_ref().map(waits_for).or_else(|| outside()?).or_else(|| thread.syscall.as_ref().map(call))
 }
 
-/// `read 5: unix socket to mysqld (4711)`; `None` where nobody is known to be at the other end.
+/// `read 5: unix socket to mysqld (4711)`; `None` where the call says all.
 fn other_end(call: &Syscall, wait: &OutsideWait) -> Option<String> {
     let who = |partner: &Partner| format!("{} ({})", safe(partner.name.as_deref().unwrap_or("process")), partner.pid);
     let first = wait.partners.first().map(who);
@@ -87,7 +87,11 @@ fn other_end(call: &Syscall, wait: &OutsideWait) -> Option<String> {
     let what = match wait.kind {
         OutsideKind::Socket => safe(wait.what.as_deref().unwrap_or("socket")),
         OutsideKind::Pipe => {
-            format!("{} pipe", if wait.direction == Some(Direction::Output) { "full" } else { "empty" })
+            let state = if wait.direction == Some(Direction::Output) { "full" } else { "empty" };
+            match (call.descriptors.is_empty(), &wait.what) {
+                (true, Some(path)) => format!("FIFO {}", safe(path)),
+                _ => format!("{state} pipe"),
+            }
         }
         OutsideKind::FileLock => format!("lock of {}", safe(wait.what.as_deref().unwrap_or("a file"))),
         OutsideKind::Child => return first.map(|first| format!("{}: child {first}{more}", call.name)),
@@ -99,10 +103,22 @@ fn other_end(call: &Syscall, wait: &OutsideWait) -> Option<String> {
             let function = wait.wait_channel.as_deref().map(|name| format!(" ({})", safe(name))).unwrap_or_default();
             return Some(format!("{}{number}: disk{function}", call.name));
         }
-        _ => return None,
+        // The call says that.
+        OutsideKind::Timer | OutsideKind::Signal if call.descriptors.is_empty() => return None,
+        OutsideKind::Connection => safe(wait.what.as_deref().unwrap_or("connection")),
+        OutsideKind::File => {
+            let function = wait.wait_channel.as_deref().map(|name| format!(" ({})", safe(name))).unwrap_or_default();
+            format!("{}{function}", safe(wait.what.as_deref()?))
+        }
+        OutsideKind::Terminal | OutsideKind::MessageQueue => match &wait.what {
+            Some(what) => format!("{} {}", wait.kind.word(), safe(what)),
+            None => wait.kind.word().to_owned(),
+        },
+        kind => kind.word().to_owned(),
     };
     let joint = if wait.kind == OutsideKind::FileLock { ", held by" } else { " to" };
-    first.map(|first| format!("{}{number}: {what}{joint} {first}{more}", call.name))
+    let whom = first.map(|first| format!("{joint} {first}{more}")).unwrap_or_default();
+    Some(format!("{}{number}: {what}{whom}", call.name))
 }
 
 /// Whether a thread is stopped while its state says what it did before that.

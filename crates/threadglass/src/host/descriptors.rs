@@ -1,11 +1,12 @@
 //! Which processes have a pipe, a socket or a named file open.
 
-use super::processes;
+use super::{of_living, processes};
 use crate::Pid;
 use crate::limits::Limits;
 use crate::sys::file;
 use nix::errno::Errno;
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 
 /// Descriptors that are kept.
 const MAX_ENTRIES: usize = 1 << 20;
@@ -72,6 +73,7 @@ impl OpenFiles {
             if file::read_numbers(&dir, &mut numbers).is_err() {
                 continue;
             }
+            let dir = if numbers.is_empty() { of_other_threads(pid, &mut numbers).unwrap_or(dir) } else { dir };
             entries += numbers.len();
             if limits.is_over() || entries > MAX_ENTRIES {
                 return false;
@@ -141,6 +143,18 @@ impl OpenFiles {
     }
 }
 
+/// The descriptors of a process whose main thread has none: it may have ended before the others.
+fn of_other_threads(pid: Pid, numbers: &mut Vec<i32>) -> Option<OwnedFd> {
+    let (dir, found) = of_living(pid, |task| {
+        let dir = file::open_dir(format!("{task}/fd").as_ref()).ok()?;
+        let mut found = Vec::new();
+        file::read_numbers(&dir, &mut found).ok().filter(|()| !found.is_empty())?;
+        Some((dir, found))
+    })?;
+    *numbers = found;
+    Some(dir)
+}
+
 /// The last part of a path; a file that was removed is the same one.
 fn last_part(path: &[u8]) -> &[u8] {
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
@@ -149,13 +163,15 @@ fn last_part(path: &[u8]) -> &[u8] {
 
 /// The FIFO that a descriptor leads to, if it is one: device and inode.
 fn fifo_at((pid, number): Place) -> Option<(u64, u64)> {
-    file::fifo_behind(&format!("/proc/{pid}/fd/{number}"))
+    of_living(pid, |task| file::fifo_behind(&format!("{task}/fd/{number}")))
 }
 
 /// What the kernel tells of a descriptor.
 pub(super) fn info_of((pid, number): Place) -> Option<String> {
-    let path = std::ffi::CString::new(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
-    String::from_utf8(file::read_stream(nix::fcntl::AT_FDCWD, &path).ok()?).ok()
+    of_living(pid, |task| {
+        let path = std::ffi::CString::new(format!("{task}/fdinfo/{number}")).ok()?;
+        String::from_utf8(file::read_stream(nix::fcntl::AT_FDCWD, &path).ok()?).ok()
+    })
 }
 
 fn end(place: Place) -> Option<OpenEnd> {

@@ -10,14 +10,16 @@ mod tcp;
 pub(crate) use crate::sys::sock_diag::{TcpTimes, unix_name};
 use descriptors::info_of;
 pub(crate) use descriptors::{OpenEnd, Place};
+pub(crate) use file_locks::{ByteRange, OF_DESCRIPTOR, OF_FLOCK, OF_PROCESS, WantedLock};
 pub(crate) use sockets::{OtherEnd, Socket};
 
-use crate::Pid;
 use crate::limits::Limits;
+use crate::{Lwp, Pid};
 use descriptors::OpenFiles;
 use file_locks::FileLocks;
 use sockets::Sockets;
 use std::cell::OnceCell;
+use std::path::Path;
 
 /// The processes of this machine, as far as they can be seen from here. Each part is read when it is asked for, once.
 pub(crate) struct Host {
@@ -93,9 +95,9 @@ impl Host {
         Holders::of(inodes.iter().flat_map(|inode| open.at_socket(*inode)).collect(), open.is_whole)
     }
 
-    /// Who holds the lock on the file behind `descriptor` that a thread of `pid` waits for.
-    pub(crate) fn lock_holders(&self, pid: Pid, descriptor: i32, path: Option<&str>) -> Option<Holders> {
-        self.file_locks.holders(pid, descriptor, path, || self.open_files())
+    /// Who holds the lock that a thread of `pid` waits for.
+    pub(crate) fn lock_holders(&self, pid: Pid, wanted: WantedLock, path: Option<&str>) -> Option<Holders> {
+        self.file_locks.holders(pid, wanted, path, || self.open_files())
     }
 
     /// Whether descriptors are on their way from one process to another, in messages that nobody has received yet: those
@@ -116,6 +118,18 @@ impl Host {
     }
 }
 
+/// What `read` gets of a process, given a directory of `/proc`. A main thread that has ended has let go of what the other threads
+/// still have: then one of those is asked.
+fn of_living<T>(pid: Pid, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+    /// Threads that are asked.
+    const MOST: usize = 16;
+    let others = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).filter(|lwp| *lwp != pid.0).take(MOST)
+    };
+    read(&format!("/proc/{pid}")).or_else(|| others().find_map(|lwp: i32| read(&format!("/proc/{pid}/task/{lwp}"))))
+}
+
 /// The name of a process.
 pub(crate) fn name_of(pid: Pid) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
@@ -125,12 +139,28 @@ pub(crate) fn name_of(pid: Pid) -> Option<String> {
 /// The children of a process, of all its threads.
 pub(crate) fn children(pid: Pid) -> Vec<Pid> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let mut found: Vec<Pid> = Vec::new();
-    for task in tasks {
-        let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        found.extend(text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).map(Pid));
-    }
-    found
+    tasks.flat_map(|task| listed_children(&task.path())).collect()
+}
+
+/// The child that a thread of a process has started last.
+pub(crate) fn last_child(pid: Pid, lwp: Lwp) -> Option<Pid> {
+    listed_children(format!("/proc/{pid}/task/{lwp}").as_ref()).pop()
+}
+
+/// The children of one thread, in the order in which they were started.
+fn listed_children(task: &Path) -> Vec<Pid> {
+    let text = std::fs::read_to_string(task.join("children")).unwrap_or_default();
+    text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).map(Pid).collect()
+}
+
+/// The processes that one of these threads traces.
+pub(crate) fn traced_by(tracers: &[Lwp]) -> Vec<Pid> {
+    let is_traced = |pid: &Pid| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse().ok());
+        tracer.is_some_and(|tracer| tracers.contains(&Lwp(tracer)))
+    };
+    processes().filter(is_traced).collect()
 }
 
 /// All processes that can be seen from here.

@@ -1,7 +1,7 @@
 //! What a socket is connected to, as far as that is on this machine.
 
-use super::processes;
 use super::tcp::{InetSocket, InetSockets, addresses_of, is_connected};
+use super::{of_living, processes};
 use crate::Pid;
 use crate::sys::sock_diag::{Diagnosis, TcpTimes, UnixSocket};
 use std::cell::{OnceCell, RefCell};
@@ -186,7 +186,7 @@ fn unconnected(what: String, other_end: OtherEnd) -> Socket {
 }
 
 fn namespace_of(pid: Pid) -> Option<PathBuf> {
-    std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()
+    of_living(pid, |task| std::fs::read_link(format!("{task}/ns/net")).ok())
 }
 
 impl Namespace {
@@ -194,7 +194,8 @@ impl Namespace {
         let is_ours = namespace_of(Pid(std::process::id() as i32)).as_ref() == Some(name);
         let diagnosis = match is_ours {
             true => Diagnosis::own(),
-            false => std::fs::File::open(format!("/proc/{pid}/ns/net")).ok().and_then(Diagnosis::of_namespace),
+            false => of_living(pid, |task| std::fs::File::open(format!("{task}/ns/net")).ok())
+                .and_then(Diagnosis::of_namespace),
         };
         let (listening, addresses) = Default::default();
         Self { inet: InetSockets::of_process(pid), diagnosis, listening, member: pid, addresses }

@@ -1,5 +1,6 @@
 //! The TCP and UDP sockets of a network namespace, as `/proc/PID/net` lists them.
 
+use super::of_living;
 use crate::Pid;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -34,7 +35,7 @@ impl InetSockets {
     pub(super) fn of_process(pid: Pid) -> Self {
         let mut found = Self::default();
         for (name, is_udp) in [("tcp", false), ("tcp6", false), ("udp", true), ("udp6", true)] {
-            let text = std::fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+            let text = net_file(pid, name);
             text.lines().skip(1).filter_map(|line| parse(line, is_udp)).for_each(|socket| found.add(socket));
         }
         found
@@ -81,9 +82,13 @@ impl InetSockets {
     }
 }
 
+fn net_file(pid: Pid, name: &str) -> String {
+    of_living(pid, |task| std::fs::read_to_string(format!("{task}/net/{name}")).ok()).unwrap_or_default()
+}
+
 /// The addresses of the namespace that `pid` lives in.
 pub(super) fn addresses_of(pid: Pid) -> HashSet<IpAddr> {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+    let read = |name: &str| net_file(pid, name);
     let mut found: HashSet<IpAddr> = old_addresses(&read("fib_trie")).map(IpAddr::V4).collect();
     let new = read("if_inet6");
     let new = new.lines().filter_map(|line| u128::from_str_radix(line.split(' ').next()?, 16).ok());

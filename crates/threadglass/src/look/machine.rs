@@ -242,9 +242,10 @@ impl MachineSurvey {
             process.behind = behind.get(&process.pid).map(|pids| pids.iter().copied().collect()).unwrap_or_default();
         }
         processes.retain(|it| all || is_wrong(it.verdict.kind) || it.behind.len() >= MANY);
-        processes.sort_by_key(|it| (it.verdict.kind, std::cmp::Reverse(it.behind.len()), it.pid));
+        processes.sort_by_key(|it| (rank(it), it.verdict.kind, std::cmp::Reverse(it.behind.len()), it.pid));
         let mut machine = self.machine;
         machine.processes_to_see = processes;
+        machine.not_seen = self.denied.len();
         if let Some(why) = self.denied.first() {
             machine.gaps.push(Gap::whole(count(self.denied.len(), "process", "processes"), why));
         }
@@ -280,6 +281,19 @@ impl MachineSurvey {
 fn is_deep(facts: &LwpFacts) -> bool {
     let call = facts.syscall.and_then(|call| call.call());
     facts.state == KernelState::DiskSleep && !call.is_some_and(|call| waits_for_child(&call))
+}
+
+/// Circles come first, then who keeps many waiting, then threads that no signal wakes, stopped ones, and those that nobody wakes.
+fn rank(process: &ProcessToSee) -> usize {
+    match process.verdict.kind {
+        VerdictKind::Deadlock => 0,
+        VerdictKind::Behind => 1,
+        _ if process.behind.len() >= MANY => 1,
+        VerdictKind::Unkillable => 2,
+        VerdictKind::Stopped => 3,
+        VerdictKind::NobodyLeft => 4,
+        _ => 5,
+    }
 }
 
 /// Whether a process of which this is said is worth a look by itself.

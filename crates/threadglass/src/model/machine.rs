@@ -17,6 +17,8 @@ pub struct Machine {
     pub descriptors: usize,
     /// Number of processes whose locks were read, because threads of them wait on locks.
     pub opened: usize,
+    /// Number of processes that may not be looked into.
+    pub not_seen: usize,
     /// CPU time of the look at all processes, in microseconds.
     pub survey_us: u64,
     /// CPU time of reading locks, in microseconds.
@@ -29,9 +31,20 @@ pub struct Machine {
 
 impl Default for Machine {
     fn default() -> Self {
-        let (processes, threads, descriptors, opened, survey_us, locks_us) = Default::default();
+        let (processes, threads, descriptors, opened, not_seen, survey_us, locks_us) = Default::default();
         let (processes_to_see, gaps) = Default::default();
-        Self { schema: SCHEMA, processes, threads, descriptors, opened, survey_us, locks_us, processes_to_see, gaps }
+        Self {
+            schema: SCHEMA,
+            processes,
+            threads,
+            descriptors,
+            opened,
+            not_seen,
+            survey_us,
+            locks_us,
+            processes_to_see,
+            gaps,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a thread waits for in a system call that is none of a lock.
 
 use crate::RemoteAddr;
+use crate::host::{ByteRange, OF_DESCRIPTOR, OF_FLOCK, OF_PROCESS, WantedLock};
 use crate::memory::Memory;
 use crate::model::{Descriptor, Direction, OutsideKind, Syscall, Thread};
 use crate::target::Target;
@@ -121,7 +122,7 @@ pub(super) fn kind_of(call: &Syscall) -> Option<OutsideKind> {
     let of_file = |file: &str| match file {
         _ if file.starts_with("pipe:") => OutsideKind::Pipe,
         _ if file.starts_with("socket:") => OutsideKind::Socket,
-        _ if ["/dev/pts/", "/dev/tty", "/dev/console"].iter().any(|name| file.starts_with(name)) => {
+        _ if ["/dev/pts/", "/dev/tty", "/dev/console", "/dev/ptmx"].iter().any(|name| file.starts_with(name)) => {
             OutsideKind::Terminal
         }
         "anon_inode:[eventfd]" => OutsideKind::Eventfd,
@@ -362,6 +363,29 @@ pub(super) fn addressed_to(memory: &dyn Memory, call: &Syscall) -> Option<String
     memory.read_exact(RemoteAddr(at), &mut bytes).ok()?;
     let (family, name) = bytes.split_at_checked(2)?;
     (family == (libc::AF_UNIX as u16).to_ne_bytes()).then(|| crate::host::unix_name(name))?
+}
+
+/// The file lock that a call waits for.
+pub(super) fn wanted_lock(memory: &dyn Memory, call: &Syscall) -> WantedLock {
+    let descriptor = call.args[0] as i32;
+    match (&*call.name, call.args[1] == libc::F_OFD_SETLKW as u64) {
+        ("fcntl", is_of_descriptor) => {
+            let kind = if is_of_descriptor { OF_DESCRIPTOR } else { OF_PROCESS };
+            WantedLock { descriptor, kind, range: locked_range(memory, RemoteAddr(call.args[2])) }
+        }
+        _ => WantedLock { descriptor, kind: OF_FLOCK, range: None },
+    }
+}
+
+/// The bytes of `struct flock`: whence, start and length. Only bytes that are counted from the beginning of the file are known.
+fn locked_range(memory: &dyn Memory, at: RemoteAddr) -> Option<ByteRange> {
+    let mut bytes = [0; 24];
+    memory.read_exact(at, &mut bytes).ok()?;
+    let whence = i16::from_le_bytes([bytes[2], bytes[3]]);
+    let number = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+    let (start, length) = (u64::try_from(number(8)).ok()?, u64::try_from(number(16)).ok()?);
+    let last = if length == 0 { u64::MAX } else { start.checked_add(length - 1)? };
+    (i32::from(whence) == libc::SEEK_SET).then_some((start, last))
 }
 
 /// In which direction a call waits, where it is for bytes.

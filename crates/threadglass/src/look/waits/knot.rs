@@ -119,12 +119,26 @@ impl Knot {
         Some(known.into_iter().map(|(spot, _)| spot).collect())
     }
 
-    /// A shortest circle through `start`, within `stuck`.
+    /// A shortest circle through `start`, within `stuck`: one by way of other processes, if there is one.
     pub(super) fn circle_through(&self, start: Spot, stuck: &BTreeSet<Spot>, rule: Rule) -> Option<Vec<Spot>> {
+        let abroad = |from: Spot, ways: Vec<Spot>| match ways.iter().any(|way| way.pid != from.pid) {
+            true => ways.into_iter().filter(|way| way.pid != from.pid).collect(),
+            false => ways,
+        };
+        self.circle(start, stuck, rule, abroad).or_else(|| self.circle(start, stuck, rule, |_, ways| ways))
+    }
+
+    fn circle(
+        &self,
+        start: Spot,
+        stuck: &BTreeSet<Spot>,
+        rule: Rule,
+        chosen: impl Fn(Spot, Vec<Spot>) -> Vec<Spot>,
+    ) -> Option<Vec<Spot>> {
         let mut came: HashMap<Spot, Spot> = HashMap::new();
         let mut queue = VecDeque::from([start]);
         while let Some(spot) = queue.pop_front() {
-            for way in self.ways(spot, rule)?.into_iter().filter(|way| stuck.contains(way)) {
+            for way in chosen(spot, self.ways(spot, rule)?).into_iter().filter(|way| stuck.contains(way)) {
                 if way == start {
                     let mut circle: Vec<Spot> = std::iter::successors(Some(spot), |at| came.get(at).copied()).collect();
                     circle.reverse();
@@ -217,6 +231,16 @@ mod tests {
         let mut watched = knot(&with_idle);
         watched.threads.get_mut(&spot(1, 13)).unwrap().watches = vec![3];
         assert!(watched.stuck(Rule::WithoutIdle).is_empty());
+    }
+
+    #[test]
+    fn a_circle_by_way_of_the_other_process_that_has_the_end() {
+        // Process 1 waits for its child 2. There 21 waits for 22, which writes to a pipe that both processes can read from.
+        let threads =
+            [(spot(1, 1), ends(&[2]), false), (spot(2, 21), Need::Own, false), (spot(2, 22), ends(&[1, 2]), false)];
+        let circle = knot(&threads);
+        let found = circle.circle_through(spot(2, 21), &circle.stuck(Rule::Strict), Rule::Strict).unwrap();
+        assert_eq!(found, [spot(2, 21), spot(2, 22), spot(1, 1)]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod owners;
 mod partners;
 mod place;
 mod pools;
+mod relatives;
 mod reread;
 #[cfg(feature = "profile")]
 mod sampled_spin;

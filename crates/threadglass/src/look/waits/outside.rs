@@ -47,6 +47,18 @@ pub(crate) fn follow(target: &dyn Target, snapshot: &mut Snapshot) -> BTreeSet<S
     led_to
 }
 
+/// Says which socket a thread waits at that anybody may connect or send to.
+fn name_socket(target: &dyn Target, net: &Net, call: &Syscall, wait: Option<&mut OutsideWait>) {
+    let Some(wait) = wait.filter(|wait| matches!(wait.kind, OutsideKind::Socket | OutsideKind::Connection)) else {
+        return;
+    };
+    let link = call.descriptors.first().and_then(|descriptor| descriptor.file.as_deref());
+    if let Some(socket) = link.and_then(|link| net.host.socket(target.pid(), link)) {
+        wait.text += &format!(": {}", socket.what);
+        wait.what = Some(socket.what);
+    }
+}
+
 fn spot_of(member: &Member) -> Option<Spot> {
     Some(Spot { pid: member.pid, lwp: member.lwp? })
 }
@@ -75,7 +87,10 @@ fn add_waits(target: &dyn Target, net: &Net, snapshot: &mut Snapshot) -> BTreeSe
         }
         let is_loop = thread.waits_outside.as_ref().is_some_and(|plain| plain.kind == OutsideKind::EventLoop);
         let answers = || if is_loop { teller.answers(spot) } else { None };
-        let Some(mut wait) = teller.wait(spot).or_else(answers) else { continue };
+        let Some(mut wait) = teller.wait(spot).or_else(answers) else {
+            name_socket(target, net, call, thread.waits_outside.as_deref_mut());
+            continue;
+        };
         led_to.extend(teller.led_to(spot));
         texts.insert(lwp, wait.text.clone());
         let plain = thread.waits_outside.take();
@@ -175,16 +190,21 @@ fn plain(target: &dyn Target, thread: &Thread, is_live: bool) -> Option<OutsideW
     let call = thread.syscall.as_ref()?;
     let mut kind = calls::kind_at(target, call);
     let mut wait_channel = None;
+    let path = calls::path_of(target, call);
     if is_live && kind != Some(OutsideKind::Child) && thread.state == ThreadState::Sleep && thread.waits_for.is_none() {
         let lwp = thread.lwp?;
         let can_be_disk = matches!(kind, None | Some(OutsideKind::File | OutsideKind::Socket));
         let is_deep = can_be_disk && target.facts(&[lwp]).pop().flatten()?.state == KernelState::DiskSleep;
         if is_deep {
             kind = Some(OutsideKind::Disk);
+        } else if kind.is_none() && path.is_some() {
+            // A file system keeps it waiting, as one that another process or machine serves.
+            kind = Some(OutsideKind::File);
+        }
+        if matches!(kind, Some(OutsideKind::Disk | OutsideKind::File)) {
             wait_channel = target.wait_channel(lwp);
         }
     }
-    let path = calls::path_of(target, call);
     if thread.lwp.filter(|_| is_live).is_some_and(|lwp| opened_fifo(target, lwp, call).is_some()) {
         kind = Some(OutsideKind::Pipe);
     }

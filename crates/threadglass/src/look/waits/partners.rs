@@ -1,13 +1,27 @@
 //! Who could end a wait that leaves the process.
 
 use super::calls::{self, Awaited};
-use crate::host::{self, Holders, Host, OtherEnd, Socket, TcpTimes};
+use super::relatives;
+use crate::host::{Holders, Host, OtherEnd, Socket, TcpTimes};
 use crate::model::{Direction, Evidence, OutsideKind, Syscall};
 use crate::target::Target;
 use crate::{Lwp, Pid};
 
 /// Descriptors that an event loop may watch to be followed.
 const WATCHED: usize = 16;
+
+/// What a process is to the one that waits for its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// Its child.
+    Child,
+    /// Its child, whose end only wakes it by a signal.
+    Signals,
+    /// A process that it traces.
+    Traced,
+    /// A process that it has a descriptor of.
+    Watched,
+}
 
 /// Who could end a wait at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +33,8 @@ pub(super) struct FoundPartners {
     pub(super) socket: Option<Socket>,
     /// The FIFO that it waits to open, until somebody opens the other end.
     pub(super) fifo: Option<String>,
+    /// Of those whose end is waited for: what they are to the one that waits.
+    pub(super) relation: Relation,
     /// The process that waits, which may be one of the holders itself.
     pub(super) own: Pid,
 }
@@ -41,6 +57,7 @@ impl FoundPartners {
     /// not seen.
     pub(super) fn evidence(&self) -> Evidence {
         match self.only() {
+            _ if self.relation == Relation::Signals => Evidence::Inferred,
             Some(_) if self.holders.is_recorded => Evidence::Recorded,
             Some(_) if self.holders.is_whole => Evidence::Derived,
             None if self.kind == OutsideKind::Child => Evidence::Derived,
@@ -74,7 +91,12 @@ pub(super) fn partners(host: &Host, target: &dyn Target, lwp: Lwp, call: &Syscal
             let found = known.then(|| awaited.iter().map(|one| at_descriptor(host, target, *one)).collect());
             // By a pipe to itself an event loop is woken by its own threads and signal handlers.
             let is_own = |one: &FoundPartners| one.holders.is_whole && one.others().is_empty();
-            found.flatten().filter(|found: &Vec<FoundPartners>| !found.iter().all(is_own))
+            match found.flatten() {
+                Some(found) if !Vec::is_empty(&found) && found.iter().all(is_own) => {
+                    relatives::that_signal(target).map(|one| vec![one])
+                }
+                found => found,
+            }
         }
         Some(OutsideKind::Socket) if calls::addressed_to(target, call).is_some() => {
             let socket = calls::addressed_to(target, call)
@@ -86,17 +108,18 @@ pub(super) fn partners(host: &Host, target: &dyn Target, lwp: Lwp, call: &Syscal
         }
         Some(OutsideKind::FileLock) => {
             let path = call.descriptors.first().and_then(|descriptor| descriptor.file.as_deref());
-            let holders = host.lock_holders(target.pid(), call.args[0] as i32, path);
+            let holders = host.lock_holders(target.pid(), calls::wanted_lock(target, call), path);
             holders.map(|holders| vec![of(target, OutsideKind::FileLock, holders)])
         }
-        Some(OutsideKind::Child) => children(target, call).map(|holders| vec![of(target, OutsideKind::Child, holders)]),
+        Some(OutsideKind::Child) => relatives::awaited_by(target, lwp, call).map(|one| vec![one]),
         _ => None,
     };
     found.unwrap_or_default()
 }
 
-fn of(target: &dyn Target, kind: OutsideKind, holders: Holders) -> FoundPartners {
-    FoundPartners { kind, direction: None, holders, socket: None, fifo: None, own: target.pid() }
+pub(super) fn of(target: &dyn Target, kind: OutsideKind, holders: Holders) -> FoundPartners {
+    let relation = Relation::Child;
+    FoundPartners { kind, direction: None, holders, socket: None, fifo: None, relation, own: target.pid() }
 }
 
 /// The path of the FIFO that a thread waits to open: until somebody opens the other end.
@@ -129,6 +152,9 @@ pub(super) fn at_descriptor(host: &Host, target: &dyn Target, awaited: Awaited) 
     let link = target.descriptor_file(number)?;
     let pid = target.pid();
     let reads = direction == Direction::Input;
+    if relatives::is_process(&link) {
+        return relatives::behind_descriptor(target, number);
+    }
     if link.starts_with("socket:[") {
         return at_socket(host, target, host.socket(pid, &link)?, direction);
     }
@@ -149,35 +175,4 @@ fn at_socket(host: &Host, target: &dyn Target, socket: Socket, direction: Direct
     };
     let (direction, socket) = (Some(direction), Some(socket));
     Some(FoundPartners { direction, socket, ..of(target, OutsideKind::Socket, holders) })
-}
-
-/// The children whose end a thread in `call` waits for.
-fn children(target: &dyn Target, call: &Syscall) -> Option<Holders> {
-    /// Of `waitid`: the second argument is a pid.
-    const P_PID: u64 = 1;
-    let all = host::children(target.pid());
-    let named = match &*call.name {
-        "wait4" => Some(call.args[0] as i32).filter(|pid| *pid > 0),
-        "waitid" => Some(call.args[1] as i32).filter(|_| call.args[0] == P_PID),
-        _ => None,
-    };
-    let depth = depth_of(target.pid());
-    let is_named = |pid: &Pid| named.is_none_or(|named| number_at(*pid, depth) == Some(named));
-    let pids: Vec<Pid> = all.into_iter().filter(is_named).collect();
-    let places: Vec<_> = pids.into_iter().map(|pid| (pid, None)).collect();
-    (!places.is_empty()).then_some(Holders { places, is_recorded: named.is_some(), is_whole: true })
-}
-
-/// A process as one with `depth` numbers knows it: from our namespace down to its own.
-fn number_at(pid: Pid, depth: usize) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    numbers.split_ascii_whitespace().nth(depth.checked_sub(1)?)?.parse().ok()
-}
-
-/// How many numbers a process has: one for each pid namespace that it is seen from.
-fn depth_of(pid: Pid) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    numbers.map_or(1, |numbers| numbers.split_ascii_whitespace().count())
 }

@@ -3,7 +3,7 @@
 use super::calls;
 use super::knot::Spot;
 use super::net::{Net, NetThread};
-use super::partners::{FoundPartners, at_descriptor};
+use super::partners::{FoundPartners, Relation, at_descriptor};
 use super::verdict::verdict;
 use super::words::count;
 use crate::Pid;
@@ -78,7 +78,7 @@ impl<'a> Teller<'a> {
             direction: one.direction,
             timed: thread.call.as_ref().is_some_and(calls::is_timed),
             partners: one.others().into_iter().take(PARTNERS).map(partner).collect(),
-            what: one.socket.as_ref().map(|socket| socket.what.clone()).or(file),
+            what: one.socket.as_ref().map(|socket| socket.what.clone()).or(file).or(one.fifo.clone()),
             unread: one.socket.as_ref().and_then(|socket| socket.unread_there),
             owed_by: one.owed_by(),
             ..OutsideWait::new(one.kind, self.at_end(one, doing.as_deref()) + &self.or_children(thread))
@@ -217,10 +217,27 @@ impl<'a> Teller<'a> {
                 let further = self.doing_at(spot, one, path);
                 format!("{doing}: {}{}", self.at_end(one, further.as_deref()), self.or_children(thread))
             }
+            // One that passes on what it gets from one to another waits for that other one.
+            many @ [_, _, ..] if path.len() < HOPS => match self.besides(many, path) {
+                Some(one) => {
+                    let further = self.doing_at(spot, one, path);
+                    format!("{doing}, besides for this: {}", self.at_end(one, further.as_deref()))
+                }
+                None => doing,
+            },
             [] if self.net.is_idle(spot) && !self.is_brief => {
                 format!("{doing}{}", self.open_requests(spot, thread, path))
             }
             _ => doing,
+        }
+    }
+
+    /// The only one of several places at which others are than those that the chain has come through.
+    fn besides<'p>(&self, many: &'p [FoundPartners], path: &[Pid]) -> Option<&'p FoundPartners> {
+        let mut others = many.iter().filter(|one| one.others().iter().any(|pid| !path.contains(pid)));
+        match (others.next(), others.next()) {
+            (Some(one), None) => Some(one),
+            _ => None,
         }
     }
 
@@ -307,12 +324,14 @@ impl<'a> Teller<'a> {
                 Some(Direction::Output) => "nobody will ever read: the only reading end left is its own".to_owned(),
                 _ => "nobody will ever write: the only writing end left is its own".to_owned(),
             },
+            (OutsideKind::Socket, 0) if is_whole && !one.holders.places.is_empty() => {
+                "nobody will ever send or receive: the only other end left is its own".to_owned()
+            }
             (_, 0) if !is_whole => {
                 "who has the other end cannot be seen from here: not all processes can be looked into".to_owned()
             }
             (_, 0) => "no other process has the other end".to_owned(),
-            (OutsideKind::Child, 1) => format!("the child is {who}"),
-            (OutsideKind::Child, _) => format!("its children are {who}"),
+            (OutsideKind::Child, number) => relation(one.relation, number, &who),
             (OutsideKind::FileLock, _) => format!("the lock is held by {who}"),
             _ if one.socket.as_ref().is_some_and(|socket| matches!(socket.other_end, OtherEnd::Listeners(_))) => {
                 let before = one.socket.as_ref().and_then(|socket| socket.before);
@@ -340,7 +359,7 @@ impl<'a> Teller<'a> {
 
     /// Who has to act, by the bytes on the way and the times of the last ones.
     fn queue(&self, one: &FoundPartners) -> String {
-        let Some(socket) = &one.socket else { return String::new() };
+        let Some(socket) = one.socket.as_ref().filter(|_| !is_own(one)) else { return String::new() };
         let them = match one.only() {
             Some(pid) => self.name(pid),
             None => "the other side".to_owned(),
@@ -401,6 +420,24 @@ impl<'a> Teller<'a> {
             (None, many, Some(next)) if !many.is_empty() => format!("{who} is {doing}: for {}", self.name(next.pid)),
             _ => format!("{who} is {doing}"),
         }
+    }
+}
+
+/// Whether only the process itself has the other end.
+fn is_own(one: &FoundPartners) -> bool {
+    one.others().is_empty() && !one.holders.places.is_empty()
+}
+
+/// What those are whose end a thread waits for, in words.
+fn relation(relation: Relation, number: usize, who: &str) -> String {
+    match (relation, number) {
+        (Relation::Child, 1) => format!("the child is {who}"),
+        (Relation::Child, _) => format!("its children are {who}"),
+        (Relation::Signals, 1) => format!("it is told of the end of its child {who}"),
+        (Relation::Signals, _) => format!("it is told of the end of its children {who}"),
+        (Relation::Traced, 1) => format!("it traces {who}"),
+        (Relation::Traced, _) => format!("it traces these processes: {who}"),
+        (Relation::Watched, _) => format!("for the end of {who}"),
     }
 }
 

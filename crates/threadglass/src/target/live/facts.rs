@@ -175,17 +175,18 @@ impl KernelFacts for Live {
 
     fn descriptor_file(&self, number: i32) -> Option<String> {
         // The link is read, not followed: opening what it leads to might act on it.
-        let link = nix::fcntl::readlinkat(&self.proc_dir, format!("fd/{number}").as_str()).ok()?;
+        let link =
+            nix::fcntl::readlinkat(&self.proc_dir, format!("task/{}/fd/{number}", self.witness).as_str()).ok()?;
         Some(link.to_string_lossy().into_owned())
     }
 
     fn descriptor_info(&self, number: i32) -> Option<String> {
-        let name = std::ffi::CString::new(format!("fdinfo/{number}")).ok()?;
+        let name = std::ffi::CString::new(format!("task/{}/fdinfo/{number}", self.witness)).ok()?;
         String::from_utf8(file::read_stream(&self.proc_dir, &name).ok()?).ok()
     }
 
     fn is_fifo(&self, number: i32) -> bool {
-        file::fifo_behind(&format!("/proc/{}/fd/{number}", self.pid)).is_some()
+        file::fifo_behind(&format!("/proc/{}/task/{}/fd/{number}", self.pid, self.witness)).is_some()
     }
 
     fn wait_channel(&self, lwp: Lwp) -> Option<String> {

@@ -44,7 +44,7 @@ impl Live {
         if self.maps().iter().any(|map| map.name.ends_with(RING.as_bytes())) {
             return Some(true);
         }
-        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).ok()?;
+        let descriptors = std::fs::read_dir(format!("/proc/{}/task/{}/fd", self.pid, self.witness)).ok()?;
         for (index, descriptor) in descriptors.flatten().enumerate() {
             // The link is read, not followed.
             if std::fs::read_link(descriptor.path()).is_ok_and(|to| to.as_os_str() == RING) {
