@@ -1,5 +1,6 @@
 //! ELF objects: as they lie in the target's memory, and as files.
 
+mod by_address;
 mod data;
 mod demangle;
 mod dynamic;

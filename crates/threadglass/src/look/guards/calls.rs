@@ -23,11 +23,13 @@ pub(crate) struct CallReader<'c> {
     symbolizer: Symbolizer<'c>,
     code: Code<'c>,
     known: HashMap<u64, Rc<Vec<CallOf>>>,
+    /// Names of functions that are called, by where they begin.
+    names: HashMap<u64, Option<String>>,
 }
 
 impl<'c> CallReader<'c> {
     pub(crate) fn new(space: &'c Space<'c>, symbolizer: Symbolizer<'c>) -> Self {
-        Self { space, symbolizer, code: Code::new(space), known: HashMap::new() }
+        Self { space, symbolizer, code: Code::new(space), known: HashMap::new(), names: HashMap::new() }
     }
 
     /// Where the function around `addr` begins.
@@ -149,13 +151,18 @@ impl<'c> CallReader<'c> {
         Some(calls)
     }
 
-    fn call_of(&self, back: u64, target: u64) -> CallOf {
+    fn call_of(&mut self, back: u64, target: u64) -> CallOf {
         let function = through_stubs(self.space, target);
+        if let Some(name) = self.names.get(&function) {
+            return (back, function, name.clone());
+        }
         let import = if function == target { unbound_import(self.space, target) } else { None };
         let name =
             import.map(|name| demangle(&name)).or_else(|| self.symbolizer.enclosing_function(RemoteAddr(function)));
         let name = name.or_else(|| self.space.exported(function).map(|name| demangle(&name)));
-        (back, function, name.map(|name| name.split('@').next().unwrap_or_default().to_owned()))
+        let name = name.map(|name| name.split('@').next().unwrap_or_default().to_owned());
+        self.names.insert(function, name.clone());
+        (back, function, name)
     }
 
     fn word(&self, addr: u64) -> Option<u64> {

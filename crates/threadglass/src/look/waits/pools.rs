@@ -7,8 +7,11 @@ use super::findings::finding;
 use super::words::count;
 use crate::look::guards::CallReader;
 use crate::look::{Look, library_of};
-use crate::model::{Certainty, Finding, FindingKind, Frame, Member, Snapshot, SyncKind, Thread, ThreadState};
-use crate::{Lwp, RemoteAddr, runtimes};
+use crate::model::{
+    Certainty, Finding, FindingKind, Frame, Member, Snapshot, SyncKind, SyncObject, Thread, ThreadState,
+};
+use crate::runtimes::{self, Nature};
+use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Threads whose stacks are looked through.
@@ -50,13 +53,18 @@ impl<'c> Pools<'c> {
         if living.len() > MOST || living.iter().any(may_work) {
             return Vec::new();
         }
-        if !living.iter().any(|thread| thread.lwp != Some(main) && waits_for_others(thread)) {
+        let unseen = unseen(snapshot);
+        let may_starve = |thread: &&&Thread| {
+            let waited = thread.waits_for.as_ref().map(|waits| waits.address);
+            waits_for_others(thread) && waited.is_none_or(|address| !unseen.contains(&address))
+        };
+        if !living.iter().any(|thread| thread.lwp != Some(main) && may_starve(&thread)) {
             return Vec::new();
         }
         let mut pools: BTreeMap<u64, Vec<Worker<'_>>> = BTreeMap::new();
         // Most threads of a process have the same stack as another one.
         let mut stacks = HashSet::new();
-        for thread in living.iter().filter(|thread| waits_for_others(thread)) {
+        for thread in living.iter().filter(may_starve) {
             let is_new = stacks.insert(thread.frames.iter().map(|frame| frame.pc).collect::<Vec<_>>());
             if let Some(start) = is_new.then(|| self.loop_of(thread)).flatten() {
                 pools.entry(start).or_default();
@@ -168,6 +176,12 @@ impl Worker<'_> {
     fn loop_address(&self) -> RemoteAddr {
         RemoteAddr(self.frames[self.in_loop].pc.0.wrapping_sub(1))
     }
+}
+
+/// Objects that only the runtime of a language understands: its threads are all in one loop, that of its interpreter.
+fn unseen(snapshot: &Snapshot) -> HashSet<RemoteAddr> {
+    let is_unseen = |object: &&SyncObject| matches!(runtimes::nature(object.kind, object.family), Nature::Unseen(_));
+    snapshot.objects.iter().filter(is_unseen).map(|object| object.address).collect()
 }
 
 /// Whether a thread waits, without a time limit, for what another one has to do: for no lock.
