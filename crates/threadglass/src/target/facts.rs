@@ -1,7 +1,9 @@
 //! What only the kernel knows about a thread.
 
 use super::TargetError;
+use crate::arch::syscall::{CODE_OF_CALL, RESTART_SYSCALL, number_in_code};
 use crate::arch::{GeneralRegisters, Registers};
+use crate::memory::Memory;
 use crate::model::{Evidence, Policy, SignalSet, ThreadState};
 use crate::proc::{KernelState, SchedCounters, Stat, Status, SyscallFile};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
@@ -117,6 +119,11 @@ impl LwpFacts {
         }
     }
 
+    /// The same with the call that the thread has made, as [`as_made`] finds that.
+    pub(crate) fn with_call_as_made(self, memory: &dyn Memory) -> Self {
+        Self { syscall: self.syscall.map(|call| as_made(memory, call)), ..self }
+    }
+
     /// What leads to its glibc descriptor.
     pub fn hint(&self) -> Option<Hint> {
         let head = self.robust_head.map(Anchor::RobustHead);
@@ -128,6 +135,19 @@ impl LwpFacts {
     pub fn agree(&self) -> bool {
         let is_running = self.state == KernelState::Running;
         self.state.has_ended() || self.syscall.is_none_or(|call| (call == SyscallFile::Running) == is_running)
+    }
+}
+
+/// The call that a thread has made. One that was interrupted, by a debugger or a stop, goes on as another one that has only
+/// the registers of the first: then the code tells which that was.
+pub(crate) fn as_made(memory: &dyn Memory, call: SyscallFile) -> SyscallFile {
+    let SyscallFile::Inside { number: RESTART_SYSCALL, args, sp, pc } = call else { return call };
+    let mut code = [0; CODE_OF_CALL];
+    let place = pc.checked_sub(CODE_OF_CALL as u64);
+    let is_read = place.is_some_and(|place| memory.read_exact(place, &mut code).is_ok());
+    match number_in_code(code).filter(|_| is_read) {
+        Some(number) => SyscallFile::Inside { number, args, sp, pc },
+        None => call,
     }
 }
 
@@ -245,5 +265,38 @@ pub trait KernelFacts {
     /// Name of a tracing thread, to tell a debugger from our own `suspend`.
     fn tracer_name(&self, _tracer: i32) -> Option<Vec<u8>> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Bytes;
+
+    const CODE: RemoteAddr = RemoteAddr(0x1000);
+
+    /// The number of the call that a thread has made whose code ends with `code`.
+    fn made(number: i64, code: &[u8]) -> i64 {
+        let mut memory = Bytes::default();
+        memory.map(CODE, code.to_vec());
+        let call = SyscallFile::Inside { number, args: [1; 6], sp: RemoteAddr(8), pc: CODE.offset(code.len() as u64) };
+        let SyscallFile::Inside { number: made, args, .. } = as_made(&memory, call) else { panic!("it is in a call") };
+        assert_eq!(args, [1; 6]);
+        made
+    }
+
+    #[test]
+    fn a_call_that_goes_on_is_the_one_that_was_made() {
+        let poll = [0x90, 0xb8, 7, 0, 0, 0, 0x0f, 0x05];
+        assert_eq!(made(RESTART_SYSCALL, &poll), 7);
+        assert_eq!(made(3, &poll), 3, "it was not interrupted");
+        // mov rax, rdi: the number came from elsewhere.
+        assert_eq!(made(RESTART_SYSCALL, &[0x90, 0x90, 0x48, 0x89, 0xf8, 0x0f, 0x05]), RESTART_SYSCALL);
+        assert_eq!(
+            made(RESTART_SYSCALL, &[0xb8, 0xff, 0xff, 0xff, 0x7f, 0x0f, 0x05]),
+            RESTART_SYSCALL,
+            "there is none"
+        );
+        assert_eq!(made(RESTART_SYSCALL, &[0x0f, 0x05]), RESTART_SYSCALL, "the code cannot be read");
     }
 }

@@ -29,6 +29,7 @@ pub use announced::SYMBOLS;
 #[doc(hidden)]
 pub use bytes::Bytes;
 #[doc(hidden)]
+pub(crate) use facts::as_made;
 pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, OutsideWaker};
 pub use live::Live;
 pub(crate) use live::calls_of_all;

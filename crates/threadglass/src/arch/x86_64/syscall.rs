@@ -42,6 +42,16 @@ pub(crate) fn syscall_word(number: i64) -> Cow<'static, str> {
     syscall_name(number).map_or_else(|| format!("syscall_{number}").into(), Cow::Borrowed)
 }
 
+/// Bytes of code before a place that tell which system call was made there.
+pub(crate) const CODE_OF_CALL: usize = 7;
+
+/// The number of the system call that `code` makes at its end, where the code itself has that number.
+pub(crate) fn number_in_code(code: [u8; CODE_OF_CALL]) -> Option<i64> {
+    // mov eax, number; syscall
+    let [0xb8, a, b, c, d, 0x0f, 0x05] = code else { return None };
+    Some(i64::from(u32::from_le_bytes([a, b, c, d]))).filter(|number| syscall_name(*number).is_some())
+}
+
 /// By number; the kernel has left a gap before [`FIRST_NEW`].
 #[rustfmt::skip]
 const OLD_NAMES: [&str; 335] = [

@@ -66,8 +66,8 @@ fn known(name: &str) -> (Outside, Takes, &'static str) {
         "io_uring_enter" | "io_getevents" | "io_pgetevents" => (Events, Takes::One, "waiting for completions"),
         "accept" | "accept4" => (Events, Takes::One, "waiting for a connection"),
         "nanosleep" | "clock_nanosleep" => (Timer, Takes::Nothing, "sleeping for a time"),
-        // A call with a time limit that a stop or a debugger interrupted, and which goes on.
-        "restart_syscall" => (Timer, Takes::Nothing, "waiting with a time limit"),
+        // A call that a stop or a debugger interrupted, and which goes on; mostly it has a time limit.
+        "restart_syscall" => (Timer, Takes::Nothing, "waiting in a call that was interrupted and goes on"),
         "pause" | "rt_sigsuspend" | "rt_sigtimedwait" => (Signal, Takes::Nothing, "waiting for a signal"),
         "read" | "readv" | "pread64" | "preadv" | "preadv2" | "getdents64" => (Input, Takes::One, "reading"),
         "recvfrom" | "recvmsg" | "recvmmsg" => (Input, Takes::One, "receiving"),

@@ -24,7 +24,7 @@ impl Core {
             // The leader's record has the time of the whole process.
             cpu_ticks: (by_kernel && !is_leader).then_some(status.cpu_ticks),
             // A thread that sleeps in a call was interrupted in it to be dumped.
-            ..LwpFacts::from_registers(status.lwp, &status.registers)
+            ..LwpFacts::from_registers(status.lwp, &status.registers).with_call_as_made(self)
         }
     }
 

@@ -6,7 +6,7 @@ use crate::proc::{Stat, SyscallFile, parse_schedstat, parse_stat, parse_status, 
 use crate::sys::cgroup;
 use crate::sys::parallel::in_parallel;
 use crate::sys::{file, robust};
-use crate::target::{Elsewhere, KernelFacts, LwpFacts, OutsideWaker, SchedCounters, TargetError};
+use crate::target::{Elsewhere, KernelFacts, LwpFacts, OutsideWaker, SchedCounters, TargetError, as_made};
 use crate::{InnerTid, Lwp};
 use nix::errno::Errno;
 use std::collections::HashMap;
@@ -114,7 +114,7 @@ impl Live {
     /// What each of `lwps` is blocked in now, where that may be read.
     pub(crate) fn wait_calls(&self, lwps: &[Lwp]) -> Vec<Option<SyscallFile>> {
         let mut reader = self.reader();
-        lwps.iter().map(|lwp| parse_syscall(reader.read(*lwp, "syscall").ok()?)).collect()
+        lwps.iter().map(|lwp| Some(as_made(self, parse_syscall(reader.read(*lwp, "syscall").ok()?)?))).collect()
     }
 
     /// Facts of each of `lwps` from the files of `/proc`. Public for tests, which compare.
@@ -137,14 +137,18 @@ impl KernelFacts for Live {
     }
 
     fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
-        self.facts_if_worthwhile(lwps).unwrap_or_else(|| self.facts_by_proc(lwps))
+        let facts = self.facts_if_worthwhile(lwps).unwrap_or_else(|| self.facts_by_proc(lwps));
+        facts.into_iter().map(|facts| Some(facts?.with_call_as_made(self))).collect()
     }
 
     fn brief_facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         let mut reader = self.reader();
         let found: Vec<Option<LwpFacts>> = lwps.iter().map(|lwp| reader.brief(*lwp)).collect();
         // A kernel may not count how often threads run.
-        if found.iter().all(Option::is_none) { self.facts(lwps) } else { found }
+        if found.iter().all(Option::is_none) {
+            return self.facts(lwps);
+        }
+        found.into_iter().map(|facts| Some(facts?.with_call_as_made(self))).collect()
     }
 
     /// The kernel keeps it as the link count of the task directory, so it costs next to nothing.
@@ -158,7 +162,7 @@ impl KernelFacts for Live {
     }
 
     fn wait_call(&self, lwp: Lwp) -> Option<SyscallFile> {
-        parse_syscall(self.reader().read(lwp, "syscall").ok()?)
+        Some(as_made(self, parse_syscall(self.reader().read(lwp, "syscall").ok()?)?))
     }
 
     fn sched_counters(&self, lwp: Lwp) -> Option<SchedCounters> {

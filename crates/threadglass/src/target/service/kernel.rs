@@ -19,7 +19,7 @@ impl<S: ProcService> Service<'_, S> {
 
     fn by_registers(&self, lwp: Lwp) -> Option<LwpFacts> {
         let registers = self.debugger()?.registers(lwp).inspect_err(|_| self.fail());
-        Some(LwpFacts::from_registers(lwp, &registers.ok()?))
+        Some(LwpFacts::from_registers(lwp, &registers.ok()?).with_call_as_made(self))
     }
 
     /// A thread that its tracer stopped may have been stopped at the end of its call as well as in it.
