@@ -1,6 +1,6 @@
 //! `tglass why` on threads that run, that cannot run, and that wait without sleeping.
 
-use testkit::{Build, Fixture, Freezer, Signal, Tool, Value, any_of, ensure, signal, skip, threads};
+use testkit::{Build, Dumpable, Fixture, Freezer, Signal, Tool, Value, any_of, ensure, signal, skip, threads};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -36,6 +36,34 @@ fn what_a_thread_spins_for() {
         let program = Build::new("spins.c").flags(&[level, "-g"]).path();
         for (way, function, what) in SPINS {
             if !spins_for(&program, way, function, what) {
+                return;
+            }
+        }
+    }
+}
+
+/// A core has one moment of each thread, and all of its registers.
+#[test]
+fn what_a_thread_of_a_core_spun_for() {
+    for level in ["-O0", "-O2"] {
+        let program = Build::new("spins.c").flags(&[level, "-g"]).path();
+        for (way, function, what) in SPINS {
+            // The thread may not have come to its loop yet.
+            let is_done = any_of(10, || {
+                let dumpable = Dumpable::start(&program, &[way]);
+                let Some(core) = dumpable.kernel_core("running::what_a_thread_of_a_core_spun_for") else {
+                    return Ok(false);
+                };
+                let snapshot = tool().look("why", &core.name(), &[]);
+                let text = snapshot["verdict"]["text"].as_str().expect("a text");
+                ensure(text.contains(function), || format!("{way} {level}: {text}"))?;
+                let mut spins = threads(&snapshot).iter().map(|thread| &thread["watched"]["spins"]);
+                let name = spins.find(|it| !it.is_null()).and_then(|spins| spins["name"].as_str());
+                assert!(name.is_none() || name == what, "{way} {level}: {text}");
+                ensure(name == what, || format!("{way} {level}: {text}"))?;
+                Ok(true)
+            });
+            if !is_done {
                 return;
             }
         }

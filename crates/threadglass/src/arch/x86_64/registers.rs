@@ -36,6 +36,11 @@ impl Registers {
         Self { pc, sp, general: [None; GENERAL] }
     }
 
+    /// In the order in which instructions number them.
+    pub(crate) fn as_instructions_do(&self) -> [Option<u64>; GENERAL] {
+        DWARF.map(|number| self.get(number))
+    }
+
     /// A register by its DWARF number.
     pub(crate) fn get(&self, register: u16) -> Option<u64> {
         match register {

@@ -61,7 +61,7 @@ pub(crate) struct Round {
     /// The thread sleeps for a time.
     pub(crate) sleeps: bool,
     /// The words that decide whether the thread goes round once more, the one that is most likely waited for first; each with
-    /// the place that reads it.
+    /// the place that reads it. None where nothing can end the round.
     pub(crate) words: Vec<(RemoteAddr, u64)>,
 }
 
@@ -151,7 +151,7 @@ impl Rounds<'_> {
             }
             if machine.is_at(&earlier) && machine.is_like(&mut self.pages, &earlier) {
                 let steps = self.go_round(&earlier, step - since)?;
-                return self.describe(&earlier, &steps, &BTreeSet::new());
+                return self.describe(&earlier, &steps, &BTreeSet::new(), true);
             }
             if machine.pc < at && at - machine.pc < LOOP {
                 match tops.iter().position(|(top, _)| machine.is_at(top)) {
@@ -185,7 +185,7 @@ impl Rounds<'_> {
                 wider = end.widened(&mut self.pages, &wider);
             }
             if wider.is_like(&mut self.pages, &start) {
-                return self.describe(&start, &ways.steps, &ways.undecided);
+                return self.describe(&start, &ways.steps, &ways.undecided, false);
             }
             start = wider;
         }
@@ -241,8 +241,14 @@ impl Rounds<'_> {
         ways
     }
 
-    /// The round that was gone from `start`, where these jumps depend on what differs.
-    fn describe(&mut self, start: &Machine, steps: &[Done], undecided: &BTreeSet<u64>) -> Option<Round> {
+    /// The round that was gone from `start`, where these jumps depend on what differs; if it `is_exact`, nothing does.
+    fn describe(
+        &mut self,
+        start: &Machine,
+        steps: &[Done],
+        undecided: &BTreeSet<u64>,
+        is_exact: bool,
+    ) -> Option<Round> {
         let end = |word: (u64, u8)| word.0.saturating_add(word.1.into());
         let overlap = |a: (u64, u8), b: (u64, u8)| a.0 < end(b) && b.0 < end(a);
         let is_written = |word| steps.iter().filter_map(|done| done.written).any(|written| overlap(written, word));
@@ -257,8 +263,11 @@ impl Rounds<'_> {
                 words.push((word, done.at));
             }
         }
+        let sleeps = steps.iter().any(|done| done.call.is_some_and(|call| call != SCHED_YIELD));
+        // All is as before, nothing is read that another thread could change, and no time passes in a call.
+        let is_endless = words.is_empty() && undecided.is_empty() && is_exact && !sleeps;
         words.retain(|(word, _)| self.decides(start, *word, steps.len(), undecided));
-        if words.is_empty() || words.len() > WORDS {
+        if words.is_empty() && !is_endless || words.len() > WORDS {
             return None;
         }
         // What the thread tries to take, else what is not its own.
@@ -267,7 +276,7 @@ impl Rounds<'_> {
         Some(Round {
             places: steps.iter().map(|done| done.at).collect(),
             yields: steps.iter().any(|done| done.call == Some(SCHED_YIELD)),
-            sleeps: steps.iter().any(|done| done.call.is_some_and(|call| call != SCHED_YIELD)),
+            sleeps,
             words: words.into_iter().map(|((addr, _), place)| (RemoteAddr(addr), place)).collect(),
         })
     }

@@ -11,12 +11,12 @@ use super::names::LockNamer;
 use super::outside::{add_kinds, follow};
 use super::owners::Owners;
 use super::pools::add_starving;
-use super::spin::{add_holders, add_polls};
+use super::spin::{add_holders, add_polls, add_spins_at_rest};
 use super::strangers::strangers;
 use super::survey::read_objects;
 use super::verdict::{place_of, spinning, verdict};
 use super::watch::RunningThreads;
-use super::words::{describe_unwoken, owner_died};
+use super::words::{NO_CPU, describe_unwoken, owner_died};
 use crate::host::Host;
 use crate::look::{Look, Names, Scope, Stacks, facts_now, library_of};
 use crate::model::{Certainty, Finding, FindingKind, Gap, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread};
@@ -69,6 +69,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     add_stacks(&look, &mut snapshot, &shown, running);
     add_how(&mut snapshot);
     if !hangs {
+        add_spins_at_rest(&look, &mut snapshot);
         add_polls(&look, &mut snapshot);
         add_holders(&look, &mut snapshot);
     }
@@ -120,6 +121,10 @@ fn add_doing(snapshot: &mut Snapshot) {
     let found: HashMap<Lwp, &Thread> = found.filter_map(|thread| Some((thread.lwp?, thread))).collect();
     for finding in snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain) {
         let Some(root) = finding.threads.last().and_then(|root| found.get(root)) else { continue };
+        // One that was sampled has run since.
+        if let Some(before) = finding.text.strip_suffix(NO_CPU).filter(|_| root.watched.is_some()) {
+            finding.text = format!("{before}runs");
+        }
         if let Some(spin) = root.spin() {
             finding.text += &format!(": it {}", spinning(spin));
         }

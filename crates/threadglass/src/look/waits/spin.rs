@@ -7,7 +7,7 @@ use super::survey::read_objects;
 use crate::arch::syscall::{CLOCK_NANOSLEEP, NANOSLEEP};
 use crate::look::Look;
 use crate::look::guards::{Round, RunningThread, STEPS, after_call, round};
-use crate::model::{Evidence, Snapshot, Spin, SyncKind, Thread, ThreadState};
+use crate::model::{Evidence, Snapshot, Spin, SyncKind, Thread, ThreadState, Watched};
 use crate::proc::SyscallFile;
 use crate::runtimes::{self, Class, Content, Context};
 use crate::{Lwp, RemoteAddr};
@@ -19,6 +19,8 @@ const SLEEPS: [i64; 2] = [NANOSLEEP, CLOCK_NANOSLEEP];
 const TRIES_ASLEEP: usize = 3;
 /// Sleeping threads of which it is looked at whether they poll.
 const MAX_POLLS: usize = 16;
+/// Running threads of a core of which it is looked at whether they spin.
+const MAX_SPINS: usize = 16;
 
 /// Bytes of the largest lock of libc.
 const LARGEST_LOCK: u64 = 56;
@@ -34,6 +36,11 @@ pub(super) fn describe(look: &Look<'_>, round: &Round) -> Option<Spin> {
     let is_libc = |place: u64| look.space.is_libc(place);
     let words = round.words.iter().filter(|(_, place)| kind.is_some() || !is_libc(*place));
     let words: Vec<RemoteAddr> = words.map(|(word, _)| *word).collect();
+    if round.words.is_empty() {
+        // Nothing can end it: a compiler that knows the word never to change leaves this.
+        let (yields, sleeps) = (round.yields, round.sleeps);
+        return Some(Spin { yields, sleeps, word: None, name: None, kind: None, held_by: None });
+    }
     let word = word_of(&words, kind)?;
     let mut data = look.data_names();
     let name = data.variable_at(word).map(own_part).or_else(|| data.offset_of(word));
@@ -55,6 +62,27 @@ pub(super) fn add_polls(look: &Look<'_>, snapshot: &mut Snapshot) {
     for thread in snapshot.threads.iter_mut().filter(may_sleep).take(MAX_POLLS) {
         thread.polls = poll(look, thread).map(Box::new);
     }
+}
+
+/// Finds the threads of a core that were going round until a word changes: of each the core has the one moment at which it was
+/// written, with all registers.
+pub(super) fn add_spins_at_rest(look: &Look<'_>, snapshot: &mut Snapshot) {
+    let runs = |thread: &&mut Thread| thread.syscall.is_none() && thread.state == ThreadState::Active;
+    for thread in snapshot.threads.iter_mut().filter(runs).take(MAX_SPINS) {
+        if let Some(spin) = spin_at_rest(look, thread) {
+            thread.watched = Some(Box::new(Watched { samples: 1, here: 1, spins: Some(spin) }));
+        }
+    }
+}
+
+fn spin_at_rest(look: &Look<'_>, thread: &Thread) -> Option<Spin> {
+    let registers = look.target.registers_at_rest(thread.lwp?)?;
+    let thread_pointer = thread.id.map(|id| id.0.0);
+    let (pc, registers) = (registers.pc.0, registers.as_instructions_do());
+    let running = RunningThread { pc, registers, stack: &[], in_call: false, thread_pointer };
+    // One that only comes to a loop is not in it yet.
+    let round = round(look.target, &running, &mut { STEPS }).filter(|round| round.places.contains(&pc))?;
+    describe(look, &round)
 }
 
 fn poll(look: &Look<'_>, thread: &Thread) -> Option<Spin> {
