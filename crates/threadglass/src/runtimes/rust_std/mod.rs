@@ -10,6 +10,7 @@ use super::{
     Class, Content, Context, FutexOp, FutexWait, LockWord, Runtime, SeenWait, SetError, SetPlan, Spot, WaitWords,
     u32_at,
 };
+use crate::RemoteAddr;
 use crate::elf::demangle;
 use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncObject, SyncState};
 
@@ -35,9 +36,10 @@ impl Runtime for RustStd {
     }
 
     /// In a program that has no C library beside it, or calls `syscall` from a function without a name.
-    fn by_numbers(&self, seen: &SeenWait<'_>, _: &Context<'_>) -> Option<Class> {
+    fn by_numbers(&self, seen: &SeenWait<'_>, context: &Context<'_>) -> Option<Class> {
         let may_be = seen.is_from_nameless || seen.call.is_none() && !seen.past_libc;
-        if may_be { by_numbers(&seen.futex) } else { None }
+        let before = |word: RemoteAddr| context.target.read_u32(word.checked_sub(4)?).ok();
+        if may_be { by_numbers(&seen.futex, &before) } else { None }
     }
 
     fn decode(&self, class: &Class, bytes: &[u8], _: &Context<'_>) -> Content {
@@ -141,9 +143,15 @@ fn by_name(function: &str, wait: &FutexWait) -> Option<Class> {
 
 /// By the numbers of a wait made through `syscall` by a program without symbols. Rust's library waits with
 /// a bit set, privately, and without the wall clock; few others do.
-fn by_numbers(wait: &FutexWait) -> Option<Class> {
+fn by_numbers(wait: &FutexWait, before: &dyn Fn(RemoteAddr) -> Option<u32>) -> Option<Class> {
     if wait.op != FutexOp::WaitBitset || !wait.private || wait.realtime {
         return None;
+    }
+    // Writers wait on a word that only counts; the word before it tells of them.
+    if before(wait.word).is_some_and(keeps_writers_waiting) {
+        let (side, evidence) = (Some(Side::Write), Evidence::Inferred);
+        let address = wait.word.checked_sub(4)?;
+        return Some(Class { kind: SyncKind::Rwlock, family: Family::RustStd, address, side, evidence });
     }
     let (kind, side) = match wait.value {
         2 => (SyncKind::Mutex, None),
@@ -153,4 +161,38 @@ fn by_numbers(wait: &FutexWait) -> Option<Class> {
         _ => return None,
     };
     Some(Class { kind, family: Family::RustStd, address: wait.word, side, evidence: Evidence::Inferred })
+}
+
+/// Whether a word can only be that of an `RwLock` for which writers wait: it is written, or read by no more threads than there
+/// can be.
+fn keeps_writers_waiting(state: u32) -> bool {
+    const MOST_READERS: u32 = 1 << 16;
+    let readers = state & READER_MASK;
+    // All bits are set of a small negative number, too.
+    let is_held = (1..MOST_READERS).contains(&readers) || readers == READER_MASK && state != u32::MAX;
+    state & WRITERS_WAIT != 0 && is_held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_are_known_by_the_word_before_theirs() {
+        let wait = FutexWait {
+            word: RemoteAddr(0x5004),
+            op: FutexOp::WaitBitset,
+            private: true,
+            realtime: false,
+            value: 2,
+            timed: false,
+            restarted: false,
+        };
+        let class = |before: u32| by_numbers(&wait, &|_| Some(before)).map(|class| (class.kind, class.address.0));
+        assert_eq!(class(WRITERS_WAIT | 3), Some((SyncKind::Rwlock, 0x5000)), "three read it");
+        assert_eq!(class(WRITERS_WAIT | READER_MASK), Some((SyncKind::Rwlock, 0x5000)), "it is written");
+        for other in [0, 1, 2, WRITERS_WAIT, READERS_WAIT | 3, u32::MAX, (-5_i32) as u32, (-1.5_f32).to_bits()] {
+            assert_eq!(class(other), Some((SyncKind::Mutex, 0x5004)), "{other:#x}");
+        }
+    }
 }
