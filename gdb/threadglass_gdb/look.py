@@ -170,11 +170,11 @@ class Look:
         return who + status + side + inferred(holder["evidence"], holder["why"])
 
     def wait(self, thread):
-        """`waits 14m02s for mutex ..`, or what it does instead."""
+        """`waits at least 14m02s for mutex ..`, or what it does instead."""
         waits = thread["waits_for"]
         if not waits:
             return doing(thread, self.answer["target"])
-        since = " " + duration(waits["since_ms"]) if waits["since_ms"] is not None else ""
+        since = " at least " + duration(waits["since_ms"]) if waits["since_ms"] is not None else ""
         side = {"read": "to read", "write": "to write"}.get(waits["side"], "for")
         timed = " (with a time limit)" if waits["timed"] else ""
         label = self.label(waits["address"], waits["kind"], waits["name"])

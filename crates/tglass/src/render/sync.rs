@@ -61,9 +61,9 @@ pub fn whose(family: Family) -> Option<&'static str> {
     })
 }
 
-/// `14m02s for mutex ..`, `to write ..`.
+/// `at least 14m02s for mutex ..`, `to write ..`. The time is that since the thread last ran: a debugger may have woken it.
 pub fn waits_for(waits: &WaitsFor, object: Option<&SyncObject>) -> String {
-    let since = waits.since_ms.map_or_else(String::new, |ms| format!("{} ", duration(ms)));
+    let since = waits.since_ms.map_or_else(String::new, |ms| format!("at least {} ", duration(ms)));
     let side = match waits.side {
         Some(Side::Read) => "to read ",
         Some(Side::Write) => "to write ",

@@ -139,8 +139,13 @@ impl Screen<'_> {
         let is_other = |finding: &&Finding| !finding.kind.is_hang() && !finding.kind.is_root();
         for finding in self.snapshot.findings.iter().filter(is_other) {
             let is_said = first.is_some_and(|verdict| verdict.text.ends_with(&finding.text));
+            // Beside a hang that is only likely it matters how sure this is.
+            let certainty = match hangs.iter().any(|hang| hang.certainty != finding.certainty) {
+                true => format!(".  {}", paint(FAIR, finding.certainty.word())),
+                false => String::new(),
+            };
             if !is_said {
-                out += &format!("{}  {}\n\n", paint(FAIR, heading(finding.kind)), safe(&finding.text));
+                out += &format!("{}  {}{certainty}\n\n", paint(FAIR, heading(finding.kind)), safe(&finding.text));
             }
         }
         out
@@ -203,9 +208,9 @@ impl Screen<'_> {
     fn group(&self, group: &WaitGroup) -> String {
         let age = match (group.oldest_ms, group.youngest_ms) {
             (Some(oldest), Some(youngest)) if duration(oldest) != duration(youngest) => {
-                format!(", for {} to {}", duration(youngest), duration(oldest))
+                format!(", for at least {} to {}", duration(youngest), duration(oldest))
             }
-            (Some(oldest), _) => format!(", for {}", duration(oldest)),
+            (Some(oldest), _) => format!(", for at least {}", duration(oldest)),
             _ => String::new(),
         };
         let mut names: Vec<String> =

@@ -28,8 +28,8 @@ pub(crate) use access::{
 pub use announced::SYMBOLS;
 #[doc(hidden)]
 pub use bytes::Bytes;
-#[doc(hidden)]
 pub(crate) use facts::as_made;
+#[doc(hidden)]
 pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, OutsideWaker};
 pub use live::Live;
 pub(crate) use live::calls_of_all;

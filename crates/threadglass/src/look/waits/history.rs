@@ -1,8 +1,9 @@
 //! Several looks at one process: what each of them showed, and what only one did.
 
+use super::calls;
 use super::findings::finding;
 use super::words::{count, label};
-use crate::model::{Certainty, Finding, FindingKind, Snapshot, SyncKind, Thread};
+use crate::model::{Certainty, Finding, FindingKind, Snapshot, SyncKind, Syscall, Thread, ThreadState};
 use crate::{Lwp, RemoteAddr, runtimes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,6 +20,8 @@ struct Waited {
     most: usize,
     /// Who held it, in how many looks.
     holders: BTreeMap<Lwp, u32>,
+    /// What the holders did, in how many looks.
+    doing: BTreeMap<String, u32>,
     /// Its name, and that of the threads.
     label: String,
 }
@@ -50,6 +53,12 @@ impl History {
             waited.label = label(object);
             for lwp in object.holders.iter().filter_map(|holder| holder.lwp) {
                 *waited.holders.entry(lwp).or_default() += 1;
+                let holder = snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp));
+                // One that is about to wait for the lock has just released it.
+                let waits = |thread: &&Thread| thread.waits_for.as_ref().is_some_and(|it| it.address == object.address);
+                if let Some(doing) = holder.filter(|thread| !waits(thread)).and_then(while_holding) {
+                    *waited.doing.entry(doing).or_default() += 1;
+                }
             }
         }
         let ways = snapshot.findings.iter().filter(|finding| finding.kind.is_root());
@@ -125,8 +134,10 @@ fn handed_over(address: RemoteAddr, waited: &Waited, looks: u32, pid: crate::Pid
             format!("it was held {}", held.join(", "))
         }
     };
+    let doing = waited.doing.iter().max_by_key(|(_, times)| **times).filter(|(_, times)| **times > 1);
+    let doing = doing.map_or_else(String::new, |(doing, times)| format!("; in {times} of them its holder {doing}"));
     let text = format!(
-        "{} is handed from thread to thread: {} for it at most, in {} of {looks} looks; {usual}",
+        "{} is handed from thread to thread: {} for it at most, in {} of {looks} looks; {usual}{doing}",
         waited.label,
         count(waited.most, "thread waited", "threads waited"),
         waited.looks
@@ -141,6 +152,19 @@ fn handed_over(address: RemoteAddr, waited: &Waited, looks: u32, pid: crate::Pid
     }
 }
 
+/// What a thread does that holds a lock, as one look shows that. Of a wait for another lock other findings tell.
+fn while_holding(thread: &Thread) -> Option<String> {
+    match (thread.state, &thread.waits_for, &thread.syscall) {
+        (ThreadState::Active | ThreadState::Run, ..) => Some("runs".to_owned()),
+        (_, None, Some(call)) => {
+            // Each thread may have a descriptor of its own.
+            let call = Syscall { descriptors: Vec::new(), ..call.clone() };
+            Some(format!("is {}", calls::doing(&call)))
+        }
+        _ => None,
+    }
+}
+
 /// Says of locks for which no thread has waited as long as the looks took that they go from thread to thread.
 pub(super) fn tell_passing(snapshot: &mut Snapshot, took: Duration) {
     if snapshot.looks < 2 {
@@ -149,21 +173,24 @@ pub(super) fn tell_passing(snapshot: &mut Snapshot, took: Duration) {
     for finding in snapshot.findings.iter_mut().filter(|finding| finding.kind == FindingKind::LongChain) {
         let (Some(lock), Some(root)) = (finding.objects.last(), finding.threads.last()) else { continue };
         let Some(object) = snapshot.objects.iter().find(|object| object.address == *lock) else { continue };
-        let is_lock = matches!(object.kind, SyncKind::Mutex | SyncKind::Rwlock);
-        // Who wakes from time to time to look after the lock has waited longer than since the last time.
-        let keeps_waiting = runtimes::of(object.family).keeps_waiting(object.kind, object.family);
-        if !is_lock || keeps_waiting || object.waiters.iter().any(|waiter| waiter.timed) {
-            continue;
-        }
+        // Who asks for some locks wakes every few milliseconds, and waits on.
+        let is_asked_for = runtimes::of(object.family).keeps_waiting(object.kind, object.family);
+        let is_lock = matches!(object.kind, SyncKind::Mutex | SyncKind::Rwlock) && !is_asked_for;
         let waits = snapshot.threads.iter().filter_map(|thread| thread.waits_for.as_ref());
-        let longest = waits.filter(|waits| waits.address == *lock).map(|waits| waits.since_ms).max_by_key(unknown_last);
-        let Some(Some(longest)) = longest else { continue };
+        // A wait with a time limit ends, and the next one begins, while the lock stays where it is.
+        let waits = waits.filter(|waits| waits.address == *lock && !waits.timed);
+        let longest = waits.map(|waits| waits.since_ms).max_by_key(unknown_last);
+        let Some(Some(longest)) = longest.filter(|_| is_lock) else { continue };
         // Twice as long, as the looks begin with some work.
         if 2 * u128::from(longest) < took.as_millis() {
             let holder = snapshot.threads.iter().find(|thread| thread.lwp == Some(*root));
             let holder = holder.and_then(|thread| thread.name.as_ref()).map(|name| format!("{name} ({root})"));
+            // What the words of the chain say of its root.
+            let doing = finding.text.split_once(&format!("holds {} and ", label(object)));
+            let doing = doing.map_or_else(String::new, |(_, doing)| format!(", which {doing}"));
             finding.text = format!(
-                "{} for {}, which goes from thread to thread: no wait has lasted longer than {longest} ms; held by {}",
+                "{} for {}, which goes from thread to thread: no wait has lasted longer than {longest} ms; held by \
+                 {}{doing}",
                 count(object.waiters.len(), "thread waits", "threads wait"),
                 label(object),
                 holder.unwrap_or_else(|| format!("thread {root}"))

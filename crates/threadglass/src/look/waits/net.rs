@@ -230,6 +230,11 @@ impl Net {
         self.knot.threads.get(&spot).is_some_and(|thread| thread.is_idle)
     }
 
+    /// Whether a thread waits at a descriptor, or for another process.
+    pub(super) fn is_at_descriptor(&self, spot: Spot) -> bool {
+        self.threads.get(&spot).is_some_and(|thread| !thread.partners.is_empty())
+    }
+
     /// Threads that cannot go on.
     pub(crate) fn stuck(&self) -> Stuck {
         Stuck { strict: self.knot.stuck(Rule::Strict), loose: self.knot.stuck(Rule::WithoutIdle) }
@@ -237,8 +242,7 @@ impl Net {
 
     /// Whether what the wait of a thread rests on is not within its process alone, or at a descriptor: locks are told elsewhere.
     pub(super) fn leaves(&self, spot: Spot, is_strict: bool) -> bool {
-        let is_outside = |spot: &Spot| self.threads.get(spot).is_some_and(|thread| !thread.partners.is_empty());
-        self.knot.support(spot, rule(is_strict)).iter().any(is_outside)
+        self.knot.support(spot, rule(is_strict)).iter().any(|spot| self.is_at_descriptor(*spot))
     }
 
     /// The circle that a thread is in, or that it is alone; `None` if it only waits for those that are, or it was not seen to

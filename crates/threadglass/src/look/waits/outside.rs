@@ -20,6 +20,9 @@ use std::rc::Rc;
 /// Circles that are told of one process.
 const CIRCLES: usize = 3;
 
+/// What is said where a signal could end a wait.
+const ONLY_HANDLER: &str = "; only a signal handler could end that";
+
 /// Follows the waits of `snapshot` that leave the process. Gives the threads of other processes that they lead to.
 pub(crate) fn follow(target: &dyn Target, snapshot: &mut Snapshot) -> BTreeSet<Spot> {
     // The processes of this machine are not those of a core: it may be of another time and place.
@@ -36,6 +39,7 @@ pub(crate) fn follow(target: &dyn Target, snapshot: &mut Snapshot) -> BTreeSet<S
     for finding in circles_of(target, &net, &net.stuck(), target.pid()) {
         led_to.extend(finding.members.iter().filter_map(spot_of));
         if !is_told(snapshot, &finding) {
+            let finding = by_its_chain(snapshot, finding);
             snapshot.findings.push(finding);
         }
     }
@@ -70,6 +74,20 @@ fn is_told(snapshot: &Snapshot, found: &Finding) -> bool {
             && found.threads.iter().all(|lwp| known.threads.contains(lwp) || known.behind.contains(lwp))
     };
     snapshot.findings.iter().any(covers)
+}
+
+/// A wait that nobody is left to end in the words of the chain that leads to it, if there is one: that tells who waits for whom.
+fn by_its_chain(snapshot: &Snapshot, found: Finding) -> Finding {
+    let root = found.threads.first().filter(|_| found.kind == FindingKind::NobodyLeft);
+    let is_it = |finding: &&Finding| finding.kind == FindingKind::LongChain && finding.threads.last() == root;
+    match root.and_then(|_| snapshot.findings.iter().find(is_it)) {
+        Some(chain) => {
+            let only = found.text.find(ONLY_HANDLER).map_or("", |at| &found.text[at..]);
+            let text = format!("{}; every thread that could do something about that waits too{only}", chain.text);
+            Finding { text, ..found }
+        }
+        None => found,
+    }
 }
 
 /// Says of each thread of `snapshot` where its wait leads, and of the last one of each chain. Gives the threads at the other
@@ -112,13 +130,23 @@ pub(crate) fn circles_of(target: &dyn Target, net: &Net, stuck: &Stuck, pid: Pid
     let mut told: BTreeSet<Spot> = BTreeSet::new();
     for is_strict in [true, false] {
         let stuck = stuck.by_rule(is_strict);
-        for spot in net.spots_of(pid).filter(|spot| stuck.contains(spot)) {
+        // Those first at which chains of locks end.
+        let mut spots: Vec<Spot> = net.spots_of(pid).filter(|spot| stuck.contains(spot)).collect();
+        spots.sort_by_key(|spot| !net.is_at_descriptor(*spot));
+        for spot in spots.iter().copied() {
             if told.contains(&spot) || findings.len() >= CIRCLES || !net.leaves(spot, is_strict) {
                 continue;
             }
             if let Some(circle) = net.circle(target, spot, stuck, is_strict) {
                 told.extend(&circle.spots);
-                findings.extend(of_circle(target, net, &teller, pid, &circle));
+                let mut found = of_circle(target, net, &teller, pid, &circle);
+                if let Some(found) = found.as_mut().filter(|found| found.kind == FindingKind::NobodyLeft) {
+                    // Any thread of the process could have ended that wait: so all of them hang, and that is said once.
+                    let others = spots.iter().filter(|spot| !net.is_at_descriptor(**spot));
+                    told.extend(others.clone());
+                    found.behind = others.filter(|spot| !circle.spots.contains(spot)).map(|spot| spot.lwp).collect();
+                }
+                findings.extend(found);
             }
         }
     }
@@ -134,7 +162,7 @@ fn of_circle(target: &dyn Target, net: &Net, teller: &Teller<'_>, pid: Pid, circ
             let handled = target.other(pid).and_then(|own| own.handled_signals()).unwrap_or_default();
             let (certainty, only) = match handled.is_empty() {
                 true => (Certainty::Likely, String::new()),
-                false => (Certainty::Possible, format!("; only a signal handler could end that (of {handled})")),
+                false => (Certainty::Possible, format!("{ONLY_HANDLER} (of {handled})")),
             };
             (FindingKind::NobodyLeft, certainty, teller.steps(spots) + &only)
         }

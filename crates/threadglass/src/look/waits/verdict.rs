@@ -210,7 +210,9 @@ fn name_of(thread: &Thread) -> String {
 
 /// `worker (4711) in crunch (work.c:12)`
 fn running_where(thread: &Thread) -> String {
-    let queued = if thread.state == ThreadState::Run { ", which gets no CPU," } else { "" };
+    // One that was sampled has run since.
+    let is_queued = thread.state == ThreadState::Run && thread.watched.is_none();
+    let queued = if is_queued { ", which gets no CPU," } else { "" };
     format!("{}{queued}{}", name_of(thread), doing_where(thread)).trim_end_matches(',').to_owned()
 }
 
@@ -234,7 +236,7 @@ pub(super) fn spinning(spin: &Spin) -> String {
         (Some(_), Some(name)) => format!("{verb} {name}"),
         (Some(word), None) => format!("{verb} the word at {word}"),
         (None, _) if spin.yields => return "calls sched_yield again and again".to_owned(),
-        (None, _) => return "spins".to_owned(),
+        (None, _) => return "goes round in a loop that nothing ends".to_owned(),
     };
     let holder = spin.held_by.map_or_else(String::new, |lwp| format!(", held by thread {lwp}"));
     match (spin.sleeps, spin.yields) {
@@ -356,6 +358,16 @@ fn of_waiting(snapshot: &Snapshot) -> Verdict {
     if let Some(runtime) = blind(snapshot) {
         let text = format!("no thread runs: {what}; {}", unseen(runtime));
         return of(VerdictKind::Unknown, Certainty::Possible, text);
+    }
+    // A word of which only the address is known may be a lock as well as work to come.
+    let how = |address| {
+        let waits = snapshot.threads.iter().filter_map(|thread| thread.waits_for.as_ref());
+        waits.filter(move |waits| waits.address == address).any(|waits| waits.how.is_some())
+    };
+    let is_bare = |object: &&SyncObject| object.kind == SyncKind::Futex && lasts(object) && !how(object.address);
+    if snapshot.objects.iter().any(|object| is_bare(&object)) {
+        let why = "of a word that threads wait on it is not known what it is";
+        return of(VerdictKind::Unknown, Certainty::Possible, format!("no thread runs: {what}; {why}"));
     }
     let all = snapshot.threads.iter().all(|thread| is_idle(thread) || thread.state == ThreadState::Zombie);
     let who = if all { "all threads wait for work" } else { "no thread runs" };

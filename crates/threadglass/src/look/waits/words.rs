@@ -11,6 +11,9 @@ use crate::target::{LwpFacts, Target};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// What a thread does that wants to run.
+pub(super) const NO_CPU: &str = "is runnable, but gets no CPU";
+
 type Facts = BTreeMap<Lwp, LwpFacts>;
 
 /// What the words are taken from, beside the snapshot.
@@ -56,6 +59,9 @@ pub(super) fn describe_unwoken(target: &dyn Target, snapshot: &mut Snapshot, fac
     let objects: HashMap<RemoteAddr, &SyncObject> =
         snapshot.objects.iter().map(|object| (object.address, object)).collect();
     let threads = snapshot.threads.iter();
+    if is_all {
+        raise_semaphores(&mut snapshot.findings, &objects);
+    }
     let ways: HashMap<Lwp, &str> =
         threads.filter_map(|thread| Some((thread.lwp?, thread.waits_for.as_ref()?.how?))).collect();
     for finding in snapshot.findings.iter_mut().filter(|finding| is_unwoken(finding)) {
@@ -71,6 +77,16 @@ pub(super) fn describe_unwoken(target: &dyn Target, snapshot: &mut Snapshot, fac
         }
     }
     is_all
+}
+
+/// Circles with semaphores, which anybody may post: but all threads wait for ever, so nobody will.
+fn raise_semaphores(findings: &mut [Finding], objects: &HashMap<RemoteAddr, &SyncObject>) {
+    let has_one_holder = |address: &RemoteAddr| objects.get(address).is_some_and(|object| object.holders.len() == 1);
+    for finding in findings.iter_mut().filter(|finding| finding.kind.is_hang()) {
+        if finding.certainty == Certainty::Possible && finding.objects.iter().all(has_one_holder) {
+            finding.certainty = Certainty::Likely;
+        }
+    }
 }
 
 struct Words<'a> {
@@ -184,7 +200,7 @@ impl Words<'_> {
             _ if self.seen.moved.contains(&lwp) => "goes on (it moved during the look)".to_owned(),
             (ThreadState::Active, ..) if thread.stop.is_some() => "was running".to_owned(),
             (ThreadState::Active, ..) => "runs".to_owned(),
-            (ThreadState::Run, ..) => "is runnable, but gets no CPU".to_owned(),
+            (ThreadState::Run, ..) => NO_CPU.to_owned(),
             (ThreadState::Stopped, ..) => "was running".to_owned(),
             (ThreadState::Zombie, ..) => "has ended".to_owned(),
             (ThreadState::Unknown, ..) => "is in an unknown state".to_owned(),
