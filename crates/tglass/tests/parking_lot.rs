@@ -6,7 +6,7 @@ use testkit::{Build, Dumpable, Fixture, Tool, lock_faults};
 // Has the crate built beside this program.
 use parking_lot as _;
 
-const CIRCLES: [&str; 4] = ["mutexes", "rwlock", "once", "reentrant"];
+const CIRCLES: [&str; 5] = ["mutexes", "rwlock", "written", "once", "reentrant"];
 
 /// The fixture, built with the crate that this program is built with.
 fn build(flags: &[&str]) -> PathBuf {
@@ -44,7 +44,7 @@ fn in_a_core() {
     let tool = Tool::new(env!("CARGO_BIN_EXE_tglass"));
     for flags in [&["-Copt-level=2"][..], &["-Copt-level=3", "-Cstrip=symbols"]] {
         let program = build(flags);
-        for mode in ["locks", "rwlock"] {
+        for mode in ["locks", "rwlock", "written"] {
             let dumped = Dumpable::start(&program, &[mode]);
             let truth = dumped.fixture.truth().clone();
             let Some(core) = dumped.gcore("in_a_core") else { return };

@@ -15,7 +15,7 @@ fn library(test: &str, name: &str, package: &str) -> Option<PathBuf> {
 
 /// Checks a build of the fixture: running, and as a core.
 fn check(test: &str, flags: &[&str], variant: Variant) {
-    check_modes(test, flags, variant, &["circle", "locks"]);
+    check_modes(test, flags, variant, &["circle", "branches", "locks"]);
 }
 
 fn check_modes(test: &str, flags: &[&str], variant: Variant, modes: &[&str]) {
@@ -40,9 +40,33 @@ fn check_with(test: &str, define: &str, file: &str, package: &str) {
     }
 }
 
+/// Checks that a thread that waits for what nobody is left to do is told of as such.
+fn check_awaits(test: &str, define: &str, file: &str, package: &str) {
+    let Some(library) = library(test, file, package) else { return };
+    let flags = [define, "-Wl,--no-as-needed", &library.to_string_lossy()];
+    let program = Build::new("word_locks.cc").flags(&flags).path();
+    let fixture = Fixture::start(&program, &["awaits"]).settled();
+    let answer = Tool::new(env!("CARGO_BIN_EXE_tglass")).run(&["why", &fixture.pid().to_string(), "--json"]);
+    let verdict = &answer.json()["verdict"];
+    assert_eq!(verdict["kind"], "nobody_left", "{verdict:#}");
+    assert_eq!(verdict["certainty"], "certain", "{verdict:#}");
+    let (text, words) = (verdict["text"].as_str().unwrap(), fixture.truth()["words"].as_str().unwrap());
+    assert!(text.contains(words), "{text}");
+}
+
 #[test]
 fn glib() {
     check_with("glib", "-DGLIB", "libglib-2.0.so.0", "libglib2.0-0");
+}
+
+/// A rwlock of POSIX behind a pointer, in functions of a library that nobody may have called before.
+#[test]
+fn glib_rwlock() {
+    let Some(library) = library("glib_rwlock", "libglib-2.0.so.0", "libglib2.0-0") else { return };
+    for (variant, binding) in [(Variant::Default, "-Wl,-z,lazy"), (Variant::Stripped, "-Wl,-z,now")] {
+        let flags = ["-DGLIB_RW", binding, "-Wl,--no-as-needed", &library.to_string_lossy()];
+        check_modes("glib_rwlock", &flags, variant, &["circle", "branches"]);
+    }
 }
 
 #[test]
@@ -53,6 +77,7 @@ fn qt() {
 #[test]
 fn absl() {
     check_with("absl", "-DABSL", "libabsl_synchronization.so", "libabsl-dev");
+    check_awaits("absl", "-DABSL", "libabsl_synchronization.so", "libabsl-dev");
 }
 
 #[test]
@@ -74,6 +99,7 @@ fn critical_sections() {
 #[test]
 fn tbb() {
     check_with("tbb", "-DTBB", "libtbb.so", "libtbb-dev");
+    check_awaits("tbb", "-DTBB", "libtbb.so", "libtbb-dev");
 }
 
 /// A lock that the program has made itself: the word is the lock, if the thread goes on to take it.

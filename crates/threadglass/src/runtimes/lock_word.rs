@@ -14,10 +14,19 @@ pub(crate) struct LockWord {
     /// Whether programs take it by calling a function with a name. Then only who wants it changes its word without
     /// taking or releasing it; others do such things after a release, too.
     pub(crate) is_called: bool,
+    /// Whether those who wait stand in a queue elsewhere, with a lock of its own, which functions for one lock take.
+    pub(crate) has_queue: bool,
 }
 
 impl Default for LockWord {
     fn default() -> Self {
-        Self { at: 0, sizes: &[1, 2, 4, 8], held: |word| u64::from(word != 0), added: |by| by, is_called: false }
+        Self {
+            at: 0,
+            sizes: &[1, 2, 4, 8],
+            held: |word| u64::from(word != 0),
+            added: |by| by,
+            is_called: false,
+            has_queue: false,
+        }
     }
 }

@@ -18,6 +18,7 @@ const PENDING: u64 = 2;
 const READERS: u32 = 2;
 
 const LIBRARY: &str = "libtbb.so";
+const INSIDE: &str = "tbb::detail::r1::";
 const WAIT: &str = "tbb::detail::r1::wait_on_address(";
 
 pub(crate) struct Tbb;
@@ -29,7 +30,12 @@ impl Runtime for Tbb {
 
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, context: &Context<'_>) -> Option<Class> {
         let (Spot::Caller(function) | Spot::Outer { function, .. }) = spot else { return None };
-        function.starts_with(WAIT).then(|| lock_of(seen.futex.word, context)).flatten()
+        if function.starts_with(WAIT) {
+            return lock_of(seen.futex.word, context);
+        }
+        // Whoever waits for an element of a queue, or for a task, sleeps on a word of its own, which looks like a lock.
+        let waits = Class::new(SyncKind::Park, Family::Tbb, seen.futex.word, Evidence::Inferred);
+        function.starts_with(INSIDE).then_some(waits)
     }
 
     /// Workers without work sleep in functions without names, on a word that is no lock.

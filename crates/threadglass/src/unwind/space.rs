@@ -147,6 +147,12 @@ impl<'a> Space<'a> {
         self.names_at(addr)?.function_at(self.memory, RemoteAddr(addr)).map(|symbol| (symbol.name, symbol.addr))
     }
 
+    /// Where the first object that exports the function `name` has it.
+    pub(crate) fn export_of(&self, name: &str) -> Option<u64> {
+        let exports = self.code.iter().filter_map(|extent| self.names_at(extent.base.0));
+        exports.into_iter().find_map(|exports| exports.find_export(self.memory, name)).map(|symbol| symbol.addr.0)
+    }
+
     /// Name of the function that is bound to the slot of a procedure linkage table.
     pub(crate) fn import_at(&self, slot: u64) -> Option<String> {
         self.names_at(slot)?.import_at(self.memory, RemoteAddr(slot))

@@ -54,34 +54,7 @@ impl<'c> CallReader<'c> {
         let others = calls.iter().filter(|(returns_to, ..)| *returns_to != back.0);
         let awaited = others.filter(|(_, callee, name)| name.as_deref().is_some_and(is) || self.leads_to(*callee, is));
         let awaited: Vec<u64> = awaited.map(|(returns_to, ..)| *returns_to).collect();
-        awaited.into_iter().any(|other| self.reaches(back.0, other) && self.reaches(other, back.0))
-    }
-
-    /// Whether the code that begins at `from` comes to `to`, in the same function.
-    fn reaches(&mut self, from: u64, to: u64) -> bool {
-        let Some((begin, end)) = self.code.function(from.wrapping_sub(1)) else { return false };
-        let (mut seen, mut open) = (HashSet::new(), vec![from]);
-        while let Some(at) = open.pop() {
-            if !(begin..end).contains(&at) || !seen.insert(at) || !self.code.spend() {
-                continue;
-            }
-            let Some(insn) = self.code.insn(at) else { continue };
-            let next = at.wrapping_add(u64::from(insn.len));
-            if next == to && insn.op == Op::Call {
-                return true;
-            }
-            let target = match insn.src {
-                Operand::Imm(by) => Some(next.wrapping_add_signed(by)),
-                _ => None,
-            };
-            match insn.op {
-                Op::Jmp => open.extend(target),
-                Op::Jcc(_) => open.extend([Some(next), target].into_iter().flatten()),
-                Op::Ret | Op::Stop => {}
-                _ => open.push(next),
-            }
-        }
-        false
+        awaited.into_iter().any(|other| self.code.reaches(back.0, other) && self.code.reaches(other, back.0))
     }
 
     /// Whether the function around `addr` calls one whose name `is` tells, and which leads to one whose name `then` tells.

@@ -3,9 +3,10 @@
 use super::addresses::ByAddress;
 use super::pages::Pages;
 use crate::RemoteAddr;
-use crate::arch::insn::{Insn, LONGEST, decode};
+use crate::arch::insn::{Insn, LONGEST, Op, Operand, decode};
 use crate::runtimes::{self, Function};
 use crate::unwind::{Call, Known, Space, through_stubs, unbound_import};
+use std::collections::HashSet;
 
 /// Bytes of a function that are decoded.
 pub(super) const MAX_FUNCTION: u64 = 64 << 10;
@@ -44,7 +45,13 @@ impl Callee {
         if function == target
             && let Some(name) = unbound_import(space, target)
         {
-            return Self::named(&name);
+            return match Self::named(&name) {
+                Self::Named(Function::Plain, _) => space
+                    .export_of(&name)
+                    .filter(|found| space.is_code(*found) && !space.is_libc(*found))
+                    .map_or(Self::named(&name), Self::Code),
+                named => named,
+            };
         }
         match space.exported(function).map(|name| Self::named(&name)) {
             Some(Self::Named(Function::Plain, _)) | None if !space.is_libc(function) => Self::Code(function),
@@ -131,6 +138,33 @@ impl<'c> Code<'c> {
     /// Begin and end of the function around `addr`.
     pub(super) fn function(&mut self, addr: u64) -> Option<(u64, u64)> {
         self.known.row(self.space, addr).map(|row| row.function)
+    }
+
+    /// Whether the code that begins at `from` comes to the call that returns to `to`, in the same function.
+    pub(super) fn reaches(&mut self, from: u64, to: u64) -> bool {
+        let Some((begin, end)) = self.function(from.wrapping_sub(1)) else { return false };
+        let (mut seen, mut open) = (HashSet::new(), vec![from]);
+        while let Some(at) = open.pop() {
+            if !(begin..end).contains(&at) || !seen.insert(at) || !self.spend() {
+                continue;
+            }
+            let Some(insn) = self.insn(at) else { continue };
+            let next = at.wrapping_add(u64::from(insn.len));
+            if next == to && insn.op == Op::Call {
+                return true;
+            }
+            let target = match insn.src {
+                Operand::Imm(by) => Some(next.wrapping_add_signed(by)),
+                _ => None,
+            };
+            match insn.op {
+                Op::Jmp => open.extend(target),
+                Op::Jcc(_) => open.extend([Some(next), target].into_iter().flatten()),
+                Op::Ret | Op::Stop => {}
+                _ => open.push(next),
+            }
+        }
+        false
     }
 
     /// Whether a jump from `pc` to `target` leaves the function.

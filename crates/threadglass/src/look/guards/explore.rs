@@ -93,9 +93,16 @@ pub(super) struct Explorer<'e, 'c> {
 struct Arrival {
     pc: u64,
     sp: u64,
+    /// Registers that are known to have these values there.
+    known: Vec<(usize, u64)>,
     registers: Option<[Value; 16]>,
     /// What was done to the first lock on the way.
     done: Option<Done>,
+    /// Whether the first lock is held on some way.
+    may_have: bool,
+    /// Whether what is done on all ways matters: an attempt that may fail takes nothing, and unknown code may have released
+    /// everything.
+    is_strict: bool,
 }
 
 /// What a thread has done to a lock on its way to where it stands, whichever way that was.
@@ -147,16 +154,19 @@ impl<'e, 'c> Explorer<'e, 'c> {
     }
 
     /// The registers with which a thread comes from `machine` to `pc` with the stack pointer `sp`: those that
-    /// are the same on all ways and in all rounds. `base`: calls in between.
+    /// are the same on all ways and in all rounds. `base`: calls in between. A way that ends with another value of a register
+    /// that is `known` is not the one that the thread went.
     pub(super) fn arrival(
         code: &'e mut Code<'c>,
         machine: Machine,
         place: (u64, u64),
         base: usize,
+        known: &[(usize, Option<u64>)],
     ) -> Option<[Value; 16]> {
         let new = Self::new(code, machine, [0; MAX_LOCKS]);
         let explorer = Self { rounds: ROUNDS, steps_in_call: STEPS_IN_CALL_TO_ARRIVE, base, ..new };
-        explorer.arrive_at(place)?.registers
+        let known = known.iter().filter_map(|(number, value)| Some((*number, (*value)?))).collect();
+        explorer.arrive_at(Arrival { known, ..Arrival::new(place) })?.registers
     }
 
     /// What a thread has done to `lock`, which functions are called for, when it comes from `machine` to `pc` with the stack
@@ -169,12 +179,24 @@ impl<'e, 'c> Explorer<'e, 'c> {
         base: usize,
     ) -> Done {
         let new = Self::new(code, machine, [0; MAX_LOCKS]);
-        let arrival = Self { wanted: lock, base, ..new }.arrive_at(place);
+        let arrival = Self { wanted: lock, base, ..new }.arrive_at(Arrival { is_strict: true, ..Arrival::new(place) });
         arrival.and_then(|arrival| arrival.done).unwrap_or(Done::Unclear)
     }
 
-    fn arrive_at(mut self, (pc, sp): (u64, u64)) -> Option<Arrival> {
-        self.arrival = Some(Arrival { pc, sp, registers: None, done: None });
+    /// Whether a thread that takes `lock` at `machine` may come to `place` without having released it.
+    pub(super) fn may_keep(
+        code: &'e mut Code<'c>,
+        lock: &'e [&'e WantedLock; 1],
+        machine: Machine,
+        place: (u64, u64),
+    ) -> bool {
+        let new = Self::new(code, machine, [0; MAX_LOCKS]);
+        let arrival = Self { wanted: lock, ..new }.arrive_at(Arrival::new(place));
+        arrival.is_some_and(|arrival| arrival.may_have)
+    }
+
+    fn arrive_at(mut self, arrival: Arrival) -> Option<Arrival> {
+        self.arrival = Some(arrival);
         self.go_all();
         // What was not gone to the end may have had other values.
         self.arrival.filter(|_| self.steps <= STEPS)
@@ -272,17 +294,22 @@ impl<'e, 'c> Explorer<'e, 'c> {
         }
     }
 
-    fn jump(&mut self, way: &mut Way, at: u64, target: u64, insn: &Insn) -> bool {
+    fn jump(&mut self, way: &mut Way, at: u64, mut target: u64, insn: &Insn) -> bool {
         // A jump to a function's beginning is a call whose return is ours.
-        if self.code.leaves(at, target)
-            && let Callee::Named(named, may_fail) = self.code.callee(target)
-        {
-            let back = way.calls.is_empty();
-            let going = self.named(way, named, may_fail);
-            if back {
-                self.ended(way);
+        if self.code.leaves(at, target) {
+            match self.code.callee(target) {
+                Callee::Named(named, may_fail) => {
+                    let back = way.calls.is_empty();
+                    let going = self.named(way, named, may_fail);
+                    if back {
+                        self.ended(way);
+                    }
+                    return going && !back && self.come_back(way);
+                }
+                // By way of a slot that nobody has called through yet.
+                Callee::Code(function) => target = function,
+                Callee::Opaque => {}
             }
-            return going && !back && self.come_back(way);
         }
         let behind = std::mem::replace(&mut way.machine.pc, target);
         if self.arrive(way) {
@@ -404,7 +431,7 @@ impl<'e, 'c> Explorer<'e, 'c> {
                 }
                 self.seen[index].takes_for_sure |= effect == Effect::Take;
                 self.note(way, index, effect);
-            } else if may_take(wanted, atomic) {
+            } else if may_take(wanted, atomic) && !is_of_queue(wanted, index, way, atomic) {
                 self.seen[index].takes_for_sure |= atomic.addr.is_some();
                 self.unclear(way, index);
             }
@@ -433,7 +460,7 @@ impl<'e, 'c> Explorer<'e, 'c> {
 
     /// Whether what matters is which locks a thread has at its arrival.
     fn counts_to_arrive(&self) -> bool {
-        self.arrival.is_some() && !self.wanted.is_empty()
+        self.arrival.as_ref().is_some_and(|arrival| arrival.is_strict)
     }
 
     /// Something on the way to an arrival that may have released any lock.
@@ -461,6 +488,12 @@ impl<'e, 'c> Explorer<'e, 'c> {
     }
 }
 
+/// Whether `atomic` is about the queue of another lock than `wanted`, the one at `index`: the call was made for that one.
+fn is_of_queue(wanted: &WantedLock, index: usize, way: &Way, atomic: &Atomic) -> bool {
+    let about = way.calls.last().map_or(0, |call| call.about);
+    atomic.addr.is_none() && word_of(wanted).has_queue && about != 0 && about != index as u64 + 1
+}
+
 /// All standings in one word, four bits each; counts beyond a few are not told apart.
 fn packed(locks: &[Standing]) -> u64 {
     locks.iter().fold(0, |word, standing| {
@@ -474,11 +507,17 @@ fn packed(locks: &[Standing]) -> u64 {
 }
 
 impl Arrival {
+    fn new((pc, sp): (u64, u64)) -> Self {
+        Self { pc, sp, known: Vec::new(), registers: None, done: None, may_have: false, is_strict: false }
+    }
+
     fn see(&mut self, way: &Way) {
         let machine = &way.machine;
-        if machine.sp() != Some(self.sp) {
+        let is_other = |(number, value): &(usize, u64)| machine.regs[*number].get(8).is_some_and(|now| now != *value);
+        if machine.sp() != Some(self.sp) || self.known.iter().any(is_other) {
             return;
         }
+        self.may_have |= matches!(way.locks[0], Standing::Taken(1..));
         let registers = self.registers.get_or_insert(machine.regs);
         for (known, now) in registers.iter_mut().zip(machine.regs) {
             if *known != now {

@@ -1,7 +1,7 @@
 //! FrameState by frame: from where each stands, what would become of the locks.
 
 use super::addresses::ByAddress;
-use super::code::{Code, MAX_FUNCTION};
+use super::code::{Callee, Code, MAX_FUNCTION};
 use super::effect::word_of;
 use super::explore::{Explorer, LockUse, MAX_LOCKS};
 use super::lsda::{MAX_LSDA, landing_pad};
@@ -15,7 +15,7 @@ use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT, RESULT as RESULT_REG
 use crate::arch::insn::{Insn, Op};
 use crate::memory::read_each;
 use crate::model::SyncKind;
-use crate::runtimes::{self, Class};
+use crate::runtimes::{self, Class, Effect, Function};
 use crate::target::Target;
 use crate::unwind::{Call, Place, Space, StackWords, Walk, Walker};
 use crate::{Lwp, RemoteAddr};
@@ -124,7 +124,7 @@ pub(crate) fn argument_of_call(
         start.pc = search.code.function(frame.place.lookup().0)?.0;
         start.set_sp(frame.top?.wrapping_sub(8));
         let here = (call.pc, frame.registers.sp.0);
-        Explorer::arrival(&mut search.code, start, here, 0)?[which].get(8)
+        Explorer::arrival(&mut search.code, start, here, 0, &[])?[which].get(8)
     });
     argument.map(RemoteAddr)
 }
@@ -345,10 +345,40 @@ impl<'s> Search<'s> {
             }
         });
         space.remember(&registers, &Arc::new(Walk { places, end }));
-        if let Some((frame, futex)) = frames.first_mut().zip(thread.futex) {
-            self.recover(frame, futex.0);
+        if let Some((frame, futex)) = frames.first_mut().zip(thread.futex)
+            && self.passes_on(frame)
+        {
+            self.recover(frame, SECOND_ARGUMENT, futex.0);
+        }
+        // The function by which the thread waits was given what the thread waits for.
+        let taker = frames.iter().take(TAKERS).position(|frame| self.takes(frame));
+        if let Some((frame, lock)) = taker.and_then(|at| frames.get_mut(at)).zip(thread.waits_on) {
+            self.recover(frame, FIRST_ARGUMENT, lock.0);
         }
         frames
+    }
+
+    /// The function that the frame has called, if it is a fixed one.
+    fn called(&mut self, frame: &FrameState) -> Option<u64> {
+        if frame.place.exact {
+            return None;
+        }
+        match self.code.known.call(self.space, frame.place.pc.0) {
+            Some(Call::To(function)) => Some(function),
+            _ => None,
+        }
+    }
+
+    /// Whether the frame has called a function that may only pass its system call on: by its name, if it has one.
+    fn passes_on(&mut self, frame: &FrameState) -> bool {
+        let name = self.called(frame).and_then(|function| self.space.exported(function));
+        name.is_none_or(|name| runtimes::passes_on(&name))
+    }
+
+    /// Whether the frame has called a function that takes the lock that is its first argument.
+    fn takes(&mut self, frame: &FrameState) -> bool {
+        let callee = self.called(frame).map(|function| self.code.callee(function));
+        matches!(callee, Some(Callee::Named(Function::Lock(Effect::Take), _)))
     }
 
     /// Completes the registers of the innermost frames, which nothing has saved: by going again the way from
@@ -365,9 +395,14 @@ impl<'s> Search<'s> {
                 continue;
             }
             let here = (frame.place.pc.0, frame.registers.sp.0);
-            let Some((mut start, base)) = self.entry(frames, index, start_routine) else { continue };
-            forget_words(&mut start, &mut self.code.pages, wanted);
-            let Some(found) = Explorer::arrival(&mut self.code, start, here, base) else { continue };
+            let known = KEPT.map(|number| (number, frame.registers.get(DWARF[number])));
+            let entries =
+                [self.entry(frames, index, start_routine), self.entry_unseen(frames, index).map(|it| (it, 0))];
+            let found = entries.into_iter().flatten().find_map(|(mut start, base)| {
+                forget_words(&mut start, &mut self.code.pages, wanted);
+                Explorer::arrival(&mut self.code, start, here, base, &known)
+            });
+            let Some(found) = found else { continue };
             let FrameState { registers, about, .. } = &mut frames[index];
             for number in KEPT {
                 let slot = &mut registers.general[usize::from(DWARF[number])];
@@ -397,6 +432,19 @@ impl<'s> Search<'s> {
         Some((Machine::at(start, top.wrapping_sub(8)), 0))
     }
 
+    /// The beginning of a frame's function that was called by way of a register, where it is not seen which function that was,
+    /// and with which arguments.
+    fn entry_unseen(&mut self, frames: &[FrameState], index: usize) -> Option<Machine> {
+        let frame = &frames[index];
+        let caller = &frames[frame.caller?];
+        if self.code.known.call(self.space, caller.place.pc.0) != Some(Call::Indirect) {
+            return None;
+        }
+        let mut start = machine(caller, self.code.function(frame.place.lookup().0)?.0);
+        start.set_sp(frame.top?.wrapping_sub(8));
+        Some(start)
+    }
+
     /// The instructions that lead to the frame's call.
     pub(super) fn block(&mut self, frame: &FrameState) -> Option<Block> {
         let back = frame.place.pc.0;
@@ -415,12 +463,12 @@ impl<'s> Search<'s> {
         Some(state)
     }
 
-    /// Completes the registers of the innermost frame by what the system call was given.
-    fn recover(&mut self, frame: &mut FrameState, futex: u64) {
+    /// Completes the registers of a frame by what its call was given in the register `which`.
+    fn recover(&mut self, frame: &mut FrameState, which: usize, given: u64) {
         let block = if frame.place.exact { None } else { self.block(frame) };
-        if let Some((register, distance)) = block.and_then(|block| argument(&block)) {
+        if let Some((register, distance)) = block.and_then(|block| argument(&block, which)) {
             let slot = &mut frame.registers.general[usize::from(DWARF[usize::from(register)])];
-            *slot = slot.or(Some(futex.wrapping_sub(distance as u64)));
+            *slot = slot.or(Some(given.wrapping_sub(distance as u64)));
         }
     }
 
@@ -569,7 +617,7 @@ impl<'s> Search<'s> {
         })
     }
 
-    /// Whether the frame's function has a call, before where it stands, that takes `lock`.
+    /// Whether the frame's function has a call, before where it stands, that takes `lock`, and a way from there to here.
     fn took(&mut self, frame: &FrameState, lock: &WantedLock) -> bool {
         let end = frame.place.pc.0;
         let Some((mut at, _)) = self.code.function(frame.place.lookup().0) else { return false };
@@ -585,8 +633,9 @@ impl<'s> Search<'s> {
             if insn.op == Op::Call && next < end || insn.op == Op::Cmpxchg {
                 let mut state = machine(frame, 0);
                 set_up(&mut state, &mut self.code.pages, &block);
-                let seen = Explorer::run(&mut self.code, &[lock], state, [0; MAX_LOCKS], Some(next));
-                if seen[0].takes {
+                let seen = Explorer::run(&mut self.code, &[lock], state.clone(), [0; MAX_LOCKS], Some(next));
+                let leads_here = frame.place.exact || self.code.reaches(next, end);
+                if seen[0].takes && leads_here && self.is_kept(frame, lock, state) {
                     return true;
                 }
             }
@@ -596,6 +645,17 @@ impl<'s> Search<'s> {
             at = next;
         }
         false
+    }
+
+    /// Whether a thread that takes `lock` at `taking` still has it on some way to where the frame stands. Of locks that are
+    /// released only by who has taken them, that a release is ahead says as much.
+    fn is_kept(&mut self, frame: &FrameState, lock: &WantedLock, taking: Machine) -> bool {
+        if lock.kind != SyncKind::Semaphore {
+            return true;
+        }
+        let call = self.block(frame).and_then(|block| block.last().map(|(at, _)| *at));
+        let place = (call.unwrap_or(frame.place.pc.0), frame.registers.sp.0);
+        Explorer::may_keep(&mut self.code, &[lock], taking, place)
     }
 }
 

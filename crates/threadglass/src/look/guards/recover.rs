@@ -1,31 +1,35 @@
 //! A register of a thread that was not stopped, from what it gave to the kernel.
 //!
 //! Rust's locks wait by libc's `syscall`, a function that saves no register. The word's address
-//! is known, and the code before the call says in which register it still is.
+//! is known, and the code before the call says in which register it still is. Likewise of a function that takes the lock
+//! for which the thread waits.
 
 use super::code::{Code, MAX_FUNCTION};
 use super::machine::Machine;
 use super::pages::Pages;
-use crate::arch::insn::register::{SECOND_ARGUMENT, STACK_POINTER};
+use crate::arch::insn::register::STACK_POINTER;
 use crate::arch::insn::{Insn, Op, Operand, table};
 
 /// Instructions before the call that are looked at.
 const REACH: usize = 24;
 
-/// The register, of those that calls preserve, that the second argument of the call at the end of `block` was made
-/// from, and how far the argument is from it.
-pub(super) fn argument(block: &[(u64, Insn)]) -> Option<(u8, i64)> {
+/// The register, of those that calls preserve, that the argument in the register `which` of the call at the end of `block`
+/// was made from, and how far the argument is from it.
+pub(super) fn argument(block: &[(u64, Insn)], which: usize) -> Option<(u8, i64)> {
+    let is_argument = |register: u8| usize::from(register) == which;
     let (_, before) = block.split_last()?;
     let mut before = before.iter().rev().take(REACH);
     let mut changed = Vec::new();
     let (register, distance) = loop {
         let (_, insn) = before.next()?;
         match (insn.op, insn.dst, insn.src) {
-            (Op::Mov, Operand::Reg(SECOND_ARGUMENT), Operand::Reg(register)) if insn.size == 8 => break (register, 0),
-            (Op::Lea, Operand::Reg(SECOND_ARGUMENT), Operand::Mem(mem)) if mem.index.is_none() && !mem.pc_relative => {
+            (Op::Mov, Operand::Reg(to), Operand::Reg(from)) if is_argument(to) && insn.size == 8 => break (from, 0),
+            (Op::Lea, Operand::Reg(to), Operand::Mem(mem))
+                if is_argument(to) && mem.index.is_none() && !mem.pc_relative =>
+            {
                 break (mem.base?, mem.disp);
             }
-            (_, Operand::Reg(SECOND_ARGUMENT), _) => return None,
+            (_, Operand::Reg(to), _) if is_argument(to) => return None,
             (_, Operand::Reg(other), _) => changed.push(other),
             _ => {}
         }

@@ -154,6 +154,12 @@ pub(super) fn is_held_by_unknown(object: &SyncObject) -> bool {
     is_lock && is_nobodys && object.state.is_held() && !object.waiters.is_empty()
 }
 
+/// Whether threads wait for a lock that nobody holds, as who waits until something is true of what the lock protects does.
+pub(super) fn is_held_by_nobody(object: &SyncObject) -> bool {
+    let is_lock = matches!(object.kind, SyncKind::Mutex | SyncKind::Rwlock);
+    is_lock && object.holders.is_empty() && object.state == SyncState::Unlocked && !object.waiters.is_empty()
+}
+
 /// A lock that is held, and it is not known by whom.
 fn of_unknown(object: &SyncObject, graph: &Graph) -> Finding {
     let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();

@@ -6,7 +6,7 @@
 //! only what counts its threads tells: a barrier.
 
 use super::calls;
-use super::findings::{finding, is_held_by_unknown};
+use super::findings::{finding, is_held_by_nobody, is_held_by_unknown};
 use super::graph::Graph;
 use crate::Lwp;
 use crate::model::{
@@ -49,7 +49,7 @@ impl<'a> Sleepers<'a> {
                 SyncKind::Cond => FindingKind::CondWithoutSignaller,
                 SyncKind::Semaphore | SyncKind::Barrier | SyncKind::Park | SyncKind::Futex => FindingKind::NobodyLeft,
                 // Whoever holds it will not release it: that thread waits too, or has ended.
-                _ if is_held_by_unknown(object) => FindingKind::NobodyLeft,
+                _ if is_held_by_unknown(object) || is_held_by_nobody(object) => FindingKind::NobodyLeft,
                 _ => return None,
             };
             let threads: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();

@@ -1,7 +1,7 @@
 //! Findings in words.
 
 use super::calls;
-use super::findings::{is_held_by_unknown, is_timed};
+use super::findings::{is_held_by_nobody, is_held_by_unknown, is_timed};
 use super::unwoken::Sleepers;
 use crate::arch::syscall_word;
 use crate::model::{Certainty, Detail, Finding, FindingKind, Snapshot, SyncKind, SyncObject, Thread, ThreadState};
@@ -69,7 +69,11 @@ pub(super) fn describe_unwoken(target: &dyn Target, snapshot: &mut Snapshot, fac
         let how = finding.threads.first().and_then(|lwp| ways.get(lwp));
         let waiting = count(finding.threads.len(), "thread waits", "threads wait");
         let what = how.map_or_else(|| what_for(object), |how| format!("{how}, {}", on_what(object)));
-        let what = if is_held_by_unknown(object) { format!("{what}, whose holder is not known") } else { what };
+        let what = match () {
+            () if is_held_by_unknown(object) => format!("{what}, whose holder is not known"),
+            () if is_held_by_nobody(object) => format!("{what}, which nobody holds"),
+            () => what,
+        };
         let why = sleepers.why(object, &finding.threads, is_all, doubt.as_deref());
         finding.text = format!("{waiting} {what}, and {why}");
         if is_all && doubt.is_none() {

@@ -116,7 +116,7 @@ impl Runtime for ParkingLot {
             SyncKind::Rwlock => (&[8], |word| word & !7),
             _ => (&[1], |word| word & 1),
         };
-        LockWord { sizes, held, ..LockWord::default() }
+        LockWord { sizes, held, has_queue: true, ..LockWord::default() }
     }
 
     fn type_in_rust(&self, name: &str) -> Option<(SyncKind, &'static [&'static str])> {
