@@ -3,7 +3,7 @@
 use super::calls;
 use super::knot::{End, Knot, Knotted, Need, Rule, Spot};
 use super::look::has_not_moved;
-use super::partners::{FoundPartners, partners};
+use super::partners::{FoundPartners, Relation, partners};
 use crate::host::{self, Host};
 use crate::look::{Look, Names, Scope};
 use crate::model::{HolderStatus, Snapshot, SyncKind, SyncObject, Syscall};
@@ -272,9 +272,12 @@ impl Net {
         is_still.then_some(Circle { spots, is_strict })
     }
 
-    /// Whether a thread of a circle may be woken by a timer of its own process.
+    /// Whether a thread of a circle may be woken by a timer of its own process, or waits for signals in any case.
     pub(super) fn may_be_woken(&self, circle: &[Spot]) -> bool {
-        circle.iter().any(|spot| self.alarmed.contains(&spot.pid))
+        let partners =
+            |spot: &Spot| self.threads.get(spot).map(|thread| thread.partners.as_slice()).unwrap_or_default();
+        let is_signalled = |spot: &Spot| partners(spot).iter().any(|one| one.relation == Relation::Signals);
+        circle.iter().any(|spot| self.alarmed.contains(&spot.pid) || is_signalled(spot))
     }
 
     /// Whether all who could end the waits of these threads were looked at: not while descriptors are on their way to somebody.
