@@ -39,8 +39,13 @@ fn type_of(object: &SyncObject) -> Option<i32> {
         SyncKind::Mutex => Some(2),
         SyncKind::Semaphore => Some(3),
         SyncKind::Rwlock => Some(4),
-        SyncKind::Barrier | SyncKind::Spinlock | SyncKind::Once | SyncKind::Join | SyncKind::Park | SyncKind::Futex => {
-            None
-        }
+        SyncKind::Barrier
+        | SyncKind::Spinlock
+        | SyncKind::Once
+        | SyncKind::Join
+        | SyncKind::Channel
+        | SyncKind::WaitGroup
+        | SyncKind::Park
+        | SyncKind::Futex => None,
     }
 }

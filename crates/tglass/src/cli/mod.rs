@@ -305,6 +305,9 @@ pub struct ThreadsArgs {
     /// Show the stack of every blocked thread; equal stacks are shown once
     #[arg(long)]
     pub stacks: bool,
+    /// Show the threads that carry tasks (goroutines) instead of the tasks
+    #[arg(long)]
+    pub lwps: bool,
     /// With --stacks: also show running threads; each is stopped for the microseconds that copying its stack takes
     #[arg(long, requires = "stacks")]
     pub stop: bool,

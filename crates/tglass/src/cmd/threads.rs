@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Instant;
 use threadglass::act;
-use threadglass::look::{Look, Names, Scope, add_other_ends};
+use threadglass::look::{Look, Names, Scope, TaskScope, add_other_ends};
 use threadglass::target::Live;
 
 pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
@@ -17,9 +17,14 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     let _look = target.limits().begin();
     let look = Look::new(&*target);
     let mut snapshot = look.take(Scope::Waited, Names::All)?;
-    let all = snapshot.threads.len();
+    if !args.lwps || args.target.json {
+        look.add_tasks(&mut snapshot, if args.stacks { TaskScope::Stacks } else { TaskScope::Waits });
+    }
+    let has_tasks = !snapshot.tasks.is_empty();
+    let all = if has_tasks { snapshot.tasks.len() } else { snapshot.threads.len() };
     let filter = args.filter();
     snapshot.threads.retain(|thread| filter.matches(thread));
+    snapshot.tasks.retain(|task| filter.matches_task(task));
     add_other_ends(&*target, &mut snapshot);
     if args.stop {
         let pid = which.process("--stop")?;
@@ -31,6 +36,11 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     if args.target.json {
         return super::print_json(&snapshot);
     }
-    let text = if args.stacks { render::stacks::text } else { render::threads::text };
+    let text = match (has_tasks && !args.lwps, args.stacks) {
+        (true, true) => render::tasks::stacks,
+        (true, false) => render::tasks::text,
+        (false, true) => render::stacks::text,
+        (false, false) => render::threads::text,
+    };
     super::print(&text(&snapshot, all, started.elapsed(), super::width(args.wide)))
 }

@@ -16,6 +16,7 @@ pub mod stats;
 mod sync;
 mod table;
 mod target;
+pub mod tasks;
 pub mod threads;
 pub mod tsd;
 pub mod why;

@@ -57,6 +57,7 @@ pub fn whose(family: Family) -> Option<&'static str> {
         Family::Python | Family::Gil => "Python",
         Family::Java => "Java",
         Family::JavaScript => "JavaScript",
+        Family::Go => "Go",
         Family::Runtime => "runtime",
     })
 }

@@ -112,6 +112,12 @@ impl Image {
         headers.map(|header| (RemoteAddr(header.vaddr.wrapping_add(self.bias)), header))
     }
 
+    /// Segments of the program that have all of `flags`: where each is in memory, and how many bytes come from the file.
+    pub(crate) fn loads_with(&self, flags: u32) -> impl Iterator<Item = (RemoteAddr, u64)> {
+        let has = move |(_, header): &(RemoteAddr, &ProgramHeader)| header.flags & flags == flags;
+        self.of_kind(PT_LOAD).filter(has).map(|(start, header)| (start, header.file_size))
+    }
+
     /// Permissions of the segment that has bytes in the page at `addr`, as its header has them.
     pub(crate) fn flags_at(&self, addr: RemoteAddr) -> Option<u32> {
         let at = addr.0.wrapping_sub(self.bias);

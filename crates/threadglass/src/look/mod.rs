@@ -6,9 +6,11 @@ pub(crate) mod guards;
 mod handle;
 mod machine;
 pub(crate) mod stacks;
+mod tasks;
 pub(crate) mod threads;
 pub(crate) mod waits;
 
+pub use crate::runtimes::TaskScope;
 pub use doctor::check;
 pub use frames::library_of;
 pub(crate) use frames::own_frames;

@@ -1,6 +1,6 @@
 //! Choosing threads: the four criteria of `td_ta_thr_iter`.
 
-use crate::model::{SignalSet, Thread, ThreadState};
+use crate::model::{SignalSet, Task, Thread, ThreadState};
 
 /// Which threads to keep. `None` is the wild card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,5 +28,13 @@ impl ThreadFilter {
             && self.min_priority.is_none_or(|min| min <= LOWEST_PRIORITY || thread.priority.unwrap_or(0) >= min)
             && self.signal_mask.is_none_or(|wanted| mask == Some(wanted))
             && self.user_flags.is_none_or(|flags| thread.user_flags == Some(flags))
+    }
+
+    /// Whether `task` passes. A task has a state; its priority is 0, and of the others it has none.
+    pub fn matches_task(&self, task: &Task) -> bool {
+        self.state.is_none_or(|state| state == task.state)
+            && self.min_priority.is_none_or(|min| min <= 0)
+            && self.signal_mask.is_none()
+            && self.user_flags.is_none()
     }
 }

@@ -17,6 +17,7 @@ mod snapshot;
 mod stats;
 mod sync;
 mod sync_stats;
+mod task;
 pub mod terminal;
 mod thread;
 mod tsd;
@@ -47,6 +48,9 @@ pub use sync::{
 pub use sync_stats::{
     BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncStats,
     WaitSite,
+};
+pub use task::{
+    ChannelUse, SharedFrame, SharedFrames, SharedText, Task, TaskHolds, TaskRuntimeInfo, TaskWait, TaskWaitsFor,
 };
 pub use thread::{
     Cpu, Descriptor, Policy, Spin, Stack, Stop, StopKind, Syscall, Thread, ThreadState, ThreadType, Watched,

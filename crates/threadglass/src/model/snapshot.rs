@@ -1,6 +1,8 @@
 //! A look at a whole target.
 
-use super::{Finding, Gap, LanguageRuntime, SignalSet, Stranger, SyncObject, Thread, Verdict, WaitGroup};
+use super::{
+    Finding, Gap, LanguageRuntime, SignalSet, Stranger, SyncObject, Task, TaskRuntimeInfo, Thread, Verdict, WaitGroup,
+};
 use crate::{Lwp, Pid, RemoteAddr};
 
 /// Version of the JSON that the model serialises to.
@@ -110,6 +112,10 @@ pub struct Snapshot {
     pub longest_pause_us: u64,
     /// Its threads: the main thread first, then by LWP; ended ones last.
     pub threads: Vec<Thread>,
+    /// Runtimes that run tasks on those threads, where they were looked for.
+    pub task_runtimes: Vec<TaskRuntimeInfo>,
+    /// Their tasks, by id, where they were looked for.
+    pub tasks: Vec<Task>,
     /// Synchronization objects that threads wait for or hold, where they were looked for.
     pub objects: Vec<SyncObject>,
     /// The answer in one sentence, where one was asked for.

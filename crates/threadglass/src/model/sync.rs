@@ -25,6 +25,10 @@ words! {
         Once = "once",
         /// The end of a thread.
         Join = "join",
+        /// Values go through it from task to task.
+        Channel = "channel",
+        /// Waited on until a count is 0.
+        WaitGroup = "waitgroup",
         /// A thread that parked itself until another one wakes it.
         Park = "park",
         /// A word that threads wait on, of which no more is known.
@@ -68,6 +72,8 @@ pub enum Family {
     Java,
     /// Where JavaScript code waits.
     JavaScript,
+    /// Go's package `sync`, and its channels.
+    Go,
     /// Where a language's runtime lets its own threads wait for work.
     Runtime,
     /// Not known.

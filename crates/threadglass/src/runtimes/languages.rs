@@ -1,14 +1,12 @@
 //! Languages with threads, tasks or locks of their own: how each is known in a process, what of it is not seen from
 //! outside, and the tool that sees it. This is the one table of them.
 
+use super::go::is_go;
 use crate::RemoteAddr;
-use crate::elf::{Image, ObjectFile};
+use crate::elf::Image;
 use crate::model::{Family, LanguageRuntime};
-use crate::target::{Language, Module, Target};
+use crate::target::{Language, Target};
 use std::ops::Range;
-
-/// The table of functions that every Go program has, and where programs that may be loaded anywhere have it.
-const GO_SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 
 /// What is known of one language.
 struct Row {
@@ -141,13 +139,6 @@ pub(crate) fn loaded(target: &dyn Target) -> Vec<Loaded> {
         }
     }
     found
-}
-
-/// Whether `program` was made by Go's linker.
-fn is_go(target: &dyn Target, program: &Module) -> bool {
-    let file = target.open_module(program);
-    let object = file.and_then(|file| ObjectFile::open(&file, target.limits()));
-    object.is_some_and(|object| GO_SECTIONS.iter().any(|name| object.section(name).is_some()))
 }
 
 /// The languages of `target`, for people.

@@ -1,4 +1,4 @@
-//! Clocks of CPU time.
+//! Clocks: of CPU time, and of time since the machine was started.
 
 use crate::Pid;
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
@@ -15,6 +15,11 @@ pub(crate) fn process_cpu_ns(pid: Pid) -> Option<u64> {
     }
     let clock = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid.0)).ok()?;
     u64::try_from(Duration::from(clock_gettime(clock).ok()?).as_nanos()).ok()
+}
+
+/// The clock that runs since the machine was started, in nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| Duration::from(now).as_nanos() as u64)
 }
 
 /// CPU time of the calling thread: what something costs, however busy the machine is.

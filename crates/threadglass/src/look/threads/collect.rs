@@ -155,6 +155,8 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
         pause_us: 0,
         longest_pause_us: 0,
         threads,
+        task_runtimes: Vec::new(),
+        tasks: Vec::new(),
         objects: Vec::new(),
         verdict: None,
         findings: Vec::new(),

@@ -47,7 +47,12 @@ impl<'a> Sleepers<'a> {
             let kind = match object.kind {
                 _ if runtimes::nature(object.kind, object.family) == Nature::OwnWork => return None,
                 SyncKind::Cond => FindingKind::CondWithoutSignaller,
-                SyncKind::Semaphore | SyncKind::Barrier | SyncKind::Park | SyncKind::Futex => FindingKind::NobodyLeft,
+                SyncKind::Semaphore
+                | SyncKind::Barrier
+                | SyncKind::Channel
+                | SyncKind::WaitGroup
+                | SyncKind::Park
+                | SyncKind::Futex => FindingKind::NobodyLeft,
                 // Whoever holds it will not release it: that thread waits too, or has ended.
                 _ if is_held_by_unknown(object) || is_held_by_nobody(object) => FindingKind::NobodyLeft,
                 _ => return None,

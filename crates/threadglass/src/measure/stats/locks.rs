@@ -122,7 +122,13 @@ fn is_lock(kind: SyncKind) -> Option<bool> {
     match kind {
         SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Spinlock | SyncKind::Once => Some(true),
         // Nobody holds a semaphore: who waits for one waits for something to happen.
-        SyncKind::Semaphore | SyncKind::Cond | SyncKind::Barrier | SyncKind::Join | SyncKind::Park => Some(false),
+        SyncKind::Semaphore
+        | SyncKind::Cond
+        | SyncKind::Barrier
+        | SyncKind::Join
+        | SyncKind::Channel
+        | SyncKind::WaitGroup
+        | SyncKind::Park => Some(false),
         SyncKind::Futex => None,
     }
 }

@@ -29,7 +29,7 @@ pub fn size_of(kind: SyncKind) -> Option<usize> {
         SyncKind::Semaphore => Some(semaphore::SIZE),
         SyncKind::Barrier => Some(barrier::SIZE),
         SyncKind::Spinlock | SyncKind::Once => Some(word::SIZE),
-        SyncKind::Join | SyncKind::Park | SyncKind::Futex => None,
+        SyncKind::Join | SyncKind::Channel | SyncKind::WaitGroup | SyncKind::Park | SyncKind::Futex => None,
     }
 }
 
@@ -43,6 +43,6 @@ pub fn decode(kind: SyncKind, bytes: &[u8], cond: CondLayout) -> Option<Content>
         SyncKind::Barrier => barrier::decode(bytes)?,
         SyncKind::Spinlock => word::spinlock(bytes)?,
         SyncKind::Once => word::once(bytes)?,
-        SyncKind::Join | SyncKind::Park | SyncKind::Futex => return None,
+        SyncKind::Join | SyncKind::Channel | SyncKind::WaitGroup | SyncKind::Park | SyncKind::Futex => return None,
     })
 }

@@ -1,0 +1,229 @@
+//! Tasks: what a runtime of its own schedules on threads, such as a goroutine.
+
+use super::words::words;
+use super::{Evidence, Frame, Side, StackEnd, SyncKind, ThreadState, ThreadType};
+use crate::{Lwp, RemoteAddr};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Text that many tasks share: the name of a function, the reason of a wait.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(schemars::JsonSchema))]
+pub struct SharedText(#[cfg_attr(feature = "serde", schemars(with = "String"))] Arc<str>);
+
+impl From<&str> for SharedText {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Deref for SharedText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SharedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl fmt::Display for SharedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for SharedText {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+/// A frame that many tasks share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(schemars::JsonSchema))]
+pub struct SharedFrame(#[cfg_attr(feature = "serde", schemars(with = "Frame"))] Arc<Frame>);
+
+impl From<Frame> for SharedFrame {
+    fn from(frame: Frame) -> Self {
+        Self(Arc::new(frame))
+    }
+}
+
+impl Deref for SharedFrame {
+    type Target = Frame;
+
+    fn deref(&self) -> &Frame {
+        &self.0
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for SharedFrame {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// Frames that many tasks share, the innermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(schemars::JsonSchema))]
+pub struct SharedFrames(#[cfg_attr(feature = "serde", schemars(with = "Vec<Frame>"))] Option<Arc<[Frame]>>);
+
+impl From<Vec<Frame>> for SharedFrames {
+    fn from(frames: Vec<Frame>) -> Self {
+        Self((!frames.is_empty()).then(|| frames.into()))
+    }
+}
+
+impl Deref for SharedFrames {
+    type Target = [Frame];
+
+    fn deref(&self) -> &[Frame] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl SharedFrames {
+    /// A number that is the same for clones, and costs nothing to compare.
+    pub fn identity(&self) -> usize {
+        self.0.as_ref().map_or(0, |frames| frames.as_ptr().addr())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for SharedFrames {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+words! {
+    /// What a task wants of a channel.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    pub enum ChannelUse {
+        /// To take a value out.
+        Receive = "receive",
+        /// To put a value in.
+        Send = "send",
+    }
+}
+
+/// An object that a task waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct TaskWaitsFor {
+    /// The object's address.
+    pub address: RemoteAddr,
+    /// What it is.
+    pub kind: SyncKind,
+    /// Of a rwlock: what the task wants.
+    pub side: Option<Side>,
+    /// Of a channel: what the task wants.
+    pub channel_use: Option<ChannelUse>,
+    /// Ids of tasks that hold it, as far as they are known.
+    pub held_by: Vec<u64>,
+    /// How it is known that the task waits for this object.
+    pub evidence: Evidence,
+}
+
+/// The wait of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct TaskWait {
+    /// Why it waits, in the words of its runtime: `chan receive`.
+    pub reason: SharedText,
+    /// What it waits for; a select waits for several at once. Empty where that is no object, or was not looked for.
+    pub objects: Vec<TaskWaitsFor>,
+    /// The descriptor whose input or output it waits for.
+    pub descriptor: Option<u32>,
+    /// How long it has waited, at least, in milliseconds, where the runtime has noted that.
+    pub since_ms: Option<u64>,
+    /// Whether the wait ends by itself.
+    pub timed: bool,
+}
+
+/// A lock that a task holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct TaskHolds {
+    /// The object's address.
+    pub address: RemoteAddr,
+    /// What it is.
+    pub kind: SyncKind,
+    /// Of a rwlock: how.
+    pub side: Option<Side>,
+    /// How it is known.
+    pub evidence: Evidence,
+}
+
+/// One task. `None` means that it could not be told, or does not exist for this task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct Task {
+    /// The runtime that it is of: `Go`.
+    pub runtime: &'static str,
+    /// The number that the runtime has for it.
+    pub id: u64,
+    /// Who made it: the program, or the runtime for its own purposes.
+    #[cfg_attr(feature = "serde", serde(rename = "type"))]
+    pub kind: ThreadType,
+    /// Its state: `run` is runnable without a thread, `active` on one.
+    pub state: ThreadState,
+    /// The state in the words of its runtime.
+    pub status: &'static str,
+    /// The thread that runs it now.
+    pub carried_by: Option<Lwp>,
+    /// The only thread that may run it.
+    pub bound_to: Option<Lwp>,
+    /// What it waits for.
+    pub wait: Option<TaskWait>,
+    /// Locks that it holds, as far as that is known.
+    pub holds: Vec<TaskHolds>,
+    /// The task that made it.
+    pub parent: Option<u64>,
+    /// Where it was made.
+    pub created_by: Option<SharedFrame>,
+    /// Address of its start function.
+    pub start: Option<RemoteAddr>,
+    /// Name of the function there.
+    pub start_function: Option<SharedText>,
+    /// Labels that the program has given it.
+    pub labels: BTreeMap<String, String>,
+    /// Where its runtime keeps it.
+    pub address: RemoteAddr,
+    /// Program counter, of a task that is not running.
+    pub pc: Option<RemoteAddr>,
+    /// Stack pointer, likewise.
+    pub sp: Option<RemoteAddr>,
+    /// Its stack, or the chain of what it awaits, the innermost first; empty unless asked for, or where a gap says why.
+    pub frames: SharedFrames,
+    /// Why the frames end where they do; `None` when they were not read.
+    pub frames_end: Option<StackEnd>,
+}
+
+/// What a runtime of tasks has to run them with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct TaskRuntimeInfo {
+    /// The runtime: `Go`.
+    pub name: &'static str,
+    /// Its version, where the program tells it.
+    pub version: Option<String>,
+    /// How many tasks may run at one time: GOMAXPROCS, worker threads.
+    pub concurrency: Option<u64>,
+    /// Tasks that run.
+    pub running: u64,
+    /// Tasks that could run and have no thread.
+    pub runnable: u64,
+    /// Tasks that wait.
+    pub waiting: u64,
+}

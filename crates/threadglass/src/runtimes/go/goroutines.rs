@@ -1,0 +1,195 @@
+//! The list of all goroutines, as Go's runtime keeps it for readers without locks. Goroutines are never freed: one that
+//! has ended stays in the list, and is used again.
+
+use super::offsets::Layout;
+use crate::RemoteAddr;
+use crate::memory::{Memory, ReadError, Slot, u32_at};
+use crate::runtimes::IN_SYSTEM_CALL;
+
+/// Goroutines that are read. More than this no machine has memory for.
+const MAX: u64 = 8 << 20;
+/// Bytes of memory that are read at one time.
+const BATCH: usize = 2 << 20;
+/// Goroutines lie side by side: those with no more than this between them are read as one.
+const NEAR: u64 = 1024;
+/// The longest range that is read as one.
+const LONGEST: u64 = 64 << 10;
+
+/// What a goroutine does, as its runtime notes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// It is being made, has ended, or waits to be used.
+    None,
+    Runnable,
+    Running,
+    Syscall,
+    Waiting,
+    /// Its stack is being moved to a larger one.
+    CopiesStack,
+    Preempted,
+    /// The garbage collector found that nobody can end its wait.
+    Leaked,
+    Unknown,
+}
+
+impl Status {
+    fn of(number: u32) -> Self {
+        // One bit says that the garbage collector scans it.
+        match number & !0x1000 {
+            0 | 6 | 11 => Self::None,
+            1 => Self::Runnable,
+            2 => Self::Running,
+            3 => Self::Syscall,
+            4 => Self::Waiting,
+            8 => Self::CopiesStack,
+            9 => Self::Preempted,
+            10 => Self::Leaked,
+            _ => Self::Unknown,
+        }
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::None => "dead",
+            Self::Runnable => "runnable",
+            Self::Running => "running",
+            Self::Syscall => IN_SYSTEM_CALL,
+            Self::Waiting => "waiting",
+            Self::CopiesStack => "copystack",
+            Self::Preempted => "preempted",
+            Self::Leaked => "leaked",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether its stack stands still.
+    pub(super) fn is_at_rest(self) -> bool {
+        matches!(self, Self::Runnable | Self::Waiting | Self::Preempted | Self::Syscall | Self::Leaked)
+    }
+}
+
+/// A goroutine as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Goroutine {
+    pub(super) address: u64,
+    pub(super) low: u64,
+    pub(super) high: u64,
+    pub(super) m: u64,
+    pub(super) sp: u64,
+    pub(super) pc: u64,
+    pub(super) status: Status,
+    pub(super) id: u64,
+    pub(super) wait_since: u64,
+    pub(super) wait_reason: u8,
+    pub(super) locked_m: u64,
+    pub(super) parent: u64,
+    pub(super) made_at: u64,
+    pub(super) start: u64,
+    pub(super) waiting: u64,
+    pub(super) labels: u64,
+}
+
+impl Goroutine {
+    fn decode(address: u64, bytes: &[u8], layout: &Layout) -> Self {
+        let g = &layout.g;
+        let word = |at: usize| Layout::word(bytes, at);
+        let status = Status::of(u32_at(bytes, g.status).unwrap_or(u32::MAX));
+        let (sp, pc) = match status {
+            Status::Syscall => (word(g.syscall_sp), word(g.syscall_pc)),
+            _ => (word(g.sched), word(g.sched + 8)),
+        };
+        Self {
+            address,
+            low: word(0),
+            high: word(8),
+            m: word(g.m),
+            sp,
+            pc,
+            status,
+            id: word(g.id),
+            wait_since: word(g.wait_since),
+            wait_reason: bytes.get(g.wait_reason).copied().unwrap_or(0),
+            locked_m: word(g.locked_m),
+            parent: g.parent.map_or(0, word),
+            made_at: word(g.made_at),
+            start: word(g.start),
+            waiting: word(g.waiting),
+            labels: word(g.labels),
+        }
+    }
+
+    /// Whether it makes sense: its stack is one, and it is there while it is at rest.
+    pub(super) fn is_plausible(&self) -> bool {
+        let has_stack = self.low < self.high && self.high - self.low <= 1 << 31 && self.high.is_multiple_of(8);
+        let is_inside = self.sp >= self.low && self.sp < self.high && self.sp.is_multiple_of(8);
+        self.status != Status::Unknown && self.id != 0 && has_stack && (is_inside || !self.status.is_at_rest())
+    }
+
+    /// Whether it stands where it stood when it was read as `before`.
+    pub(super) fn is_same(&self, before: &Self) -> bool {
+        let place = |it: &Self| (it.status, it.id, it.sp, it.pc, it.low, it.waiting, it.wait_reason);
+        place(self) == place(before)
+    }
+}
+
+/// The addresses of all goroutines that ever were.
+pub(super) fn addresses(memory: &dyn Memory, list: RemoteAddr, length: RemoteAddr) -> Result<Vec<u64>, ReadError> {
+    // The list grows before its length does, and a list that is left behind stays as it was.
+    let count = memory.read_u64(length)?.min(MAX);
+    let start = memory.read_addr(list)?;
+    let bytes = memory.read_vec(start, count as usize * 8)?;
+    Ok(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+/// What is at each of `addresses`, which are sorted; those that cannot be read are left out.
+pub(super) fn read(memory: &dyn Memory, layout: &Layout, addresses: &[u64]) -> Vec<Goroutine> {
+    let size = layout.g.size as u64;
+    let mut found = Vec::with_capacity(addresses.len());
+    let mut buffer = vec![0; BATCH];
+    let mut runs = runs(addresses, size).peekable();
+    while runs.peek().is_some() {
+        let (mut batch, mut left, mut slots) = (Vec::new(), buffer.as_mut_slice(), Vec::new());
+        while let Some((members, length)) = runs.next_if(|(_, length)| *length <= left.len()) {
+            let (bytes, rest) = left.split_at_mut(length);
+            left = rest;
+            slots.push(Slot::new(RemoteAddr(members[0]), bytes));
+            batch.push(members);
+        }
+        memory.read_many(&mut slots);
+        for (members, slot) in batch.into_iter().zip(&slots) {
+            let bytes = &slot.buf[..slot.outcome.unwrap_or(0)];
+            let at = |address: u64| bytes.get((address - slot.addr.0) as usize..).filter(|it| it.len() as u64 >= size);
+            found.extend(members.iter().filter_map(|it| Some(Goroutine::decode(*it, at(*it)?, layout))));
+        }
+    }
+    found
+}
+
+/// Addresses that are read as one range, with its length.
+fn runs(addresses: &[u64], size: u64) -> impl Iterator<Item = (&[u64], usize)> {
+    let mut rest = addresses;
+    std::iter::from_fn(move || {
+        let first = *rest.first()?;
+        let belongs = |(before, next): (&u64, &u64)| {
+            next.checked_sub(*before).is_some_and(|gap| gap <= size + NEAR)
+                && next.checked_sub(first).is_some_and(|far| far < LONGEST - size)
+        };
+        let count = 1 + rest.iter().zip(&rest[1..]).take_while(|pair| belongs(*pair)).count();
+        let (run, after) = rest.split_at(count);
+        rest = after;
+        Some((run, (run[count - 1] - first + size) as usize))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_read_together() {
+        let addresses = [0x1000, 0x11c0, 0x1380, 0x9000, 0x9001, u64::MAX - 8, u64::MAX];
+        let found: Vec<_> = runs(&addresses, 448).map(|(run, length)| (run.len(), length)).collect();
+        assert_eq!(found, [(3, 0x380 + 448), (2, 449), (2, 456)]);
+        assert_eq!(runs(&[], 448).count(), 0);
+    }
+}

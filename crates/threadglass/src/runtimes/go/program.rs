@@ -1,0 +1,81 @@
+//! A Go program whose tables were found: its functions, variables and the layout of its release.
+
+use super::functions::Functions;
+use super::goroutines::{self, Goroutine, Status};
+use super::locate::{Globals, Located, wait_reasons};
+use super::offsets::{KNOWN, Layout};
+use super::stacks::{Stacks, Walked};
+use crate::memory::Memory;
+use crate::model::SharedText;
+
+/// Goroutines by which a layout is tried.
+const TRIED: usize = 256;
+
+/// What goroutines of a program are read with.
+pub(super) struct Program<'m> {
+    pub(super) memory: &'m dyn Memory,
+    pub(super) functions: Functions<'m>,
+    pub(super) globals: Globals,
+    pub(super) layout: Layout,
+    /// Whether the layout is that of another release, under which all goroutines make sense.
+    pub(super) is_calibrated: bool,
+    /// By number.
+    pub(super) reasons: Vec<SharedText>,
+    /// All goroutines that ever were, sorted by address.
+    pub(super) addresses: Vec<u64>,
+}
+
+impl<'m> Program<'m> {
+    /// Learns where things are. An error says what is missing.
+    pub(super) fn learn(memory: &'m dyn Memory, located: &Located) -> Result<Self, String> {
+        let functions = Functions::read(memory, located.module.clone()).map_err(|error| error.to_string())?;
+        let globals = Globals::find(memory, &functions, &located.symbols);
+        let Some((list, length)) = globals.all else {
+            return Err("the list of goroutines was not found: the program has no symbols, and its code is not as in \
+                        releases that are known"
+                .to_owned());
+        };
+        let mut addresses = goroutines::addresses(memory, list, length).map_err(|error| error.to_string())?;
+        addresses.retain(|address| *address != 0);
+        addresses.sort_unstable();
+        addresses.dedup();
+        let exact = located.release.and_then(Layout::of);
+        let fits = |layout: &&Layout| fits(memory, &functions, layout, &addresses);
+        let layout = match exact.filter(fits) {
+            Some(layout) => layout,
+            None => KNOWN.iter().rev().find(fits).ok_or_else(|| {
+                let version = located.version.as_deref().unwrap_or("a version of Go that is not told");
+                format!("{version} keeps goroutines in a way that this version does not know")
+            })?,
+        };
+        let is_calibrated = exact != Some(layout);
+        let reasons = globals.wait_reasons.map(|table| wait_reasons(memory, table)).unwrap_or_default();
+        Ok(Self { memory, functions, globals, layout: *layout, is_calibrated, reasons, addresses })
+    }
+
+    /// Why a goroutine waits, in Go's own words.
+    pub(super) fn reason(&self, goroutine: &Goroutine) -> Option<&SharedText> {
+        self.reasons.get(usize::from(goroutine.wait_reason))
+    }
+}
+
+/// Whether goroutines make sense with `layout`: one that waits has a stack that ends where all stacks do.
+fn fits(memory: &dyn Memory, functions: &Functions<'_>, layout: &Layout, addresses: &[u64]) -> bool {
+    let step = (addresses.len() / TRIED).max(1);
+    let some: Vec<u64> = addresses.iter().copied().step_by(step).collect();
+    let read = goroutines::read(memory, layout, &some);
+    let living: Vec<Goroutine> = read.into_iter().filter(|goroutine| goroutine.status != Status::None).collect();
+    let resting: Vec<Goroutine> =
+        living.iter().copied().filter(|goroutine| goroutine.is_plausible() && goroutine.status.is_at_rest()).collect();
+    let walked = Stacks::new(memory, functions, None).walk(&resting);
+    let whole = walked.iter().filter(|walked| !matches!(walked, Walked::Torn | Walked::Short)).count();
+    let starts = resting.iter().filter(|goroutine| functions.at(goroutine.start).is_some()).count();
+    let plausible = living.iter().filter(|goroutine| goroutine.is_plausible()).count();
+    // Goroutines move while they are read.
+    let most = |part: usize, all: usize| part * 4 >= all * 3;
+    !living.is_empty()
+        && most(plausible, living.len())
+        && most(whole, resting.len())
+        && most(starts, resting.len())
+        && (whole > 0 || resting.is_empty())
+}

@@ -1,0 +1,229 @@
+//! Goroutines as tasks of the model.
+
+use super::goroutines::{self, Goroutine, Status};
+use super::labels;
+use super::locate::Located;
+use super::program::Program;
+use super::stacks::{self, Stacks, Walked};
+use crate::memory::{Memory, read_arrays};
+use crate::model::{
+    Evidence, Gap, SharedFrame, SharedFrames, SharedText, StackEnd, Task, TaskRuntimeInfo, TaskWait, ThreadState,
+    ThreadType,
+};
+use crate::runtimes::tasks::{SeenTasks, TaskScope};
+use crate::sys::clock::monotonic;
+use crate::target::Target;
+use crate::{InnerTid, Lwp, RemoteAddr};
+use std::collections::{BTreeMap, HashMap};
+
+/// How often goroutines that moved while their stacks were read are read again.
+const ROUNDS: usize = 4;
+/// What `threads` and the runtime call it.
+const GO: &str = "Go";
+
+/// Functions that Go starts goroutines of the program with, although they are its own.
+const OF_PROGRAM: [&str; 2] = ["runtime.main", "runtime.handleAsyncEvent"];
+
+/// All goroutines of the program called `module`.
+pub(super) fn read(
+    target: &dyn Target,
+    module: String,
+    located: Result<Located, String>,
+    scope: TaskScope,
+) -> SeenTasks {
+    let version = located.as_ref().ok().and_then(|located| located.version.clone());
+    let info = TaskRuntimeInfo { name: GO, version, concurrency: None, running: 0, runnable: 0, waiting: 0 };
+    let learned = located.and_then(|located| Program::learn(target, &located));
+    match learned {
+        Ok(program) => Reader::new(target, &program, module).read(info, scope),
+        Err(why) => {
+            SeenTasks { info, tasks: Vec::new(), objects: Vec::new(), gaps: vec![Gap::whole("goroutines", why)] }
+        }
+    }
+}
+
+struct Reader<'a> {
+    target: &'a dyn Target,
+    program: &'a Program<'a>,
+    module: String,
+    stacks: Stacks<'a>,
+    starts: HashMap<u64, Option<SharedText>>,
+    makers: HashMap<u64, Option<SharedFrame>>,
+    labels: HashMap<u64, BTreeMap<String, String>>,
+    unnamed: SharedText,
+}
+
+/// A goroutine with its stack, as far as that could be read.
+struct Seen {
+    goroutine: Goroutine,
+    walked: Option<Walked>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(target: &'a dyn Target, program: &'a Program<'a>, module: String) -> Self {
+        Self {
+            target,
+            program,
+            stacks: Stacks::new(target, &program.functions, Some(module.clone())),
+            module,
+            starts: HashMap::new(),
+            makers: HashMap::new(),
+            labels: HashMap::new(),
+            unnamed: SharedText::from("waiting"),
+        }
+    }
+
+    fn read(mut self, mut info: TaskRuntimeInfo, scope: TaskScope) -> SeenTasks {
+        let program = self.program;
+        let mut gaps = Vec::new();
+        if program.is_calibrated {
+            let version = info.version.as_deref().unwrap_or("a version of Go that is not told");
+            let why =
+                format!("{version} is not known: its goroutines make sense as those of go1.{}", program.layout.release);
+            gaps.push(Gap::whole("offsets of this version of Go", why));
+        }
+        let all = goroutines::read(self.target, &program.layout, &program.addresses);
+        let mut seen: Vec<Seen> = all
+            .into_iter()
+            .filter(|goroutine| goroutine.status != Status::None)
+            .map(|goroutine| Seen { goroutine, walked: None })
+            .collect();
+        if scope >= TaskScope::Stacks {
+            self.walk(&mut seen);
+        }
+        let threads = self.threads(&seen);
+        let now = self.target.identity().core.is_none().then(monotonic);
+        let mut tasks: Vec<Task> = seen.iter().map(|seen| self.task(seen, &threads, now)).collect();
+        tasks.sort_unstable_by_key(|task| task.id);
+        let count = |state: ThreadState| tasks.iter().filter(|task| task.state == state).count() as u64;
+        info.running = count(ThreadState::Active);
+        info.runnable = count(ThreadState::Run);
+        info.waiting = count(ThreadState::Sleep);
+        info.concurrency = program.globals.processors.and_then(|at| self.target.read_u32(at).ok()).map(u64::from);
+        info.concurrency = info.concurrency.filter(|number| (1..1 << 20).contains(number));
+        SeenTasks { info, tasks, objects: Vec::new(), gaps }
+    }
+
+    /// Walks the stacks of those at rest. One that has moved meanwhile is read again.
+    fn walk(&mut self, seen: &mut [Seen]) {
+        let mut left: Vec<usize> = (0..seen.len()).collect();
+        for _ in 0..ROUNDS {
+            left.retain(|index| seen[*index].goroutine.status.is_at_rest());
+            let before: Vec<Goroutine> = left.iter().map(|index| seen[*index].goroutine).collect();
+            let walked = self.stacks.walk(&before);
+            let addresses: Vec<u64> = before.iter().map(|goroutine| goroutine.address).collect();
+            let after = goroutines::read(self.target, &self.program.layout, &addresses);
+            let after: HashMap<u64, Goroutine> = after.into_iter().map(|it| (it.address, it)).collect();
+            left = left
+                .into_iter()
+                .zip(before.iter().zip(walked))
+                .filter(|(index, (before, walked))| {
+                    let Some(now) = after.get(&before.address) else { return false };
+                    let is_whole = matches!(walked, Walked::Whole(_) | Walked::Deep(_)) && now.is_same(before);
+                    seen[*index] = Seen { goroutine: *now, walked: is_whole.then_some(*walked) };
+                    !is_whole
+                })
+                .map(|(index, _)| index)
+                .collect();
+            if left.is_empty() || self.target.limits().is_over() {
+                break;
+            }
+        }
+    }
+
+    /// The threads that run goroutines, or may run only one of them.
+    fn threads(&self, seen: &[Seen]) -> HashMap<u64, Lwp> {
+        let is_carried = |it: &Goroutine| matches!(it.status, Status::Running | Status::Syscall | Status::CopiesStack);
+        let all = seen.iter().map(|seen| &seen.goroutine);
+        let mut threads: Vec<u64> =
+            all.flat_map(|it| [if is_carried(it) { it.m } else { 0 }, it.locked_m]).filter(|at| *at != 0).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        let at: Vec<RemoteAddr> =
+            threads.iter().map(|at| RemoteAddr(*at).offset(self.program.layout.m.id as u64)).collect();
+        let ids = read_arrays::<8>(self.target, &at);
+        let lwp = |id: Option<[u8; 8]>| {
+            let inner = i32::try_from(u64::from_le_bytes(id?)).ok().filter(|id| *id > 0)?;
+            self.target.lwp_of_inner(InnerTid(inner))
+        };
+        threads.into_iter().zip(ids).filter_map(|(at, id)| Some((at, lwp(id)?))).collect()
+    }
+
+    fn task(&mut self, seen: &Seen, threads: &HashMap<u64, Lwp>, now: Option<u64>) -> Task {
+        let goroutine = &seen.goroutine;
+        let (state, is_carried) = match goroutine.status {
+            Status::Runnable | Status::Preempted => (ThreadState::Run, false),
+            Status::Running | Status::CopiesStack => (ThreadState::Active, true),
+            Status::Syscall => (ThreadState::Active, true),
+            Status::Waiting | Status::Leaked => (ThreadState::Sleep, false),
+            Status::None | Status::Unknown => (ThreadState::Unknown, false),
+        };
+        let start_function = self.start(goroutine.start);
+        let is_own =
+            start_function.as_deref().is_some_and(|name| name.starts_with("runtime.") && !OF_PROGRAM.contains(&name));
+        let (frames, frames_end) = match seen.walked {
+            Some(Walked::Whole(stack)) => (self.stacks.frames(stack), Some(StackEnd::Start)),
+            Some(Walked::Deep(stack)) => (self.stacks.frames(stack), Some(StackEnd::Limit)),
+            _ => (SharedFrames::default(), None),
+        };
+        let is_still = goroutine.status.is_at_rest();
+        Task {
+            runtime: GO,
+            id: goroutine.id,
+            kind: if is_own { ThreadType::System } else { ThreadType::User },
+            state,
+            status: goroutine.status.word(),
+            carried_by: threads.get(&goroutine.m).copied().filter(|_| is_carried),
+            bound_to: threads.get(&goroutine.locked_m).copied(),
+            wait: self.wait(goroutine, now),
+            holds: Vec::new(),
+            parent: Some(goroutine.parent).filter(|parent| *parent != 0),
+            // The first one was made before there was code of the program.
+            created_by: if goroutine.id == 1 { None } else { self.maker(goroutine.made_at) },
+            start: Some(RemoteAddr(goroutine.start)).filter(|start| !start.is_null()),
+            start_function,
+            labels: self.labels(goroutine.labels),
+            address: RemoteAddr(goroutine.address),
+            pc: Some(RemoteAddr(goroutine.pc)).filter(|_| is_still),
+            sp: Some(RemoteAddr(goroutine.sp)).filter(|_| is_still),
+            frames,
+            frames_end,
+        }
+    }
+
+    fn wait(&self, goroutine: &Goroutine, now: Option<u64>) -> Option<TaskWait> {
+        if !matches!(goroutine.status, Status::Waiting | Status::Leaked) {
+            return None;
+        }
+        let reason = self.program.reason(goroutine).unwrap_or(&self.unnamed).clone();
+        // The runtime notes the time only at garbage collections.
+        let since = (goroutine.wait_since != 0).then_some(goroutine.wait_since);
+        let since_ms = now.zip(since).and_then(|(now, since)| now.checked_sub(since)).map(|ns| ns / 1_000_000);
+        let timed = &*reason == "sleep";
+        Some(TaskWait { reason, objects: Vec::new(), descriptor: None, since_ms, timed })
+    }
+
+    fn start(&mut self, pc: u64) -> Option<SharedText> {
+        let functions = &self.program.functions;
+        let name = || functions.name(&functions.at(pc)?).map(|name| SharedText::from(name.as_str()));
+        self.starts.entry(pc).or_insert_with(name).clone()
+    }
+
+    /// Where a goroutine was made: the `go` statement.
+    fn maker(&mut self, pc: u64) -> Option<SharedFrame> {
+        let (functions, module) = (&self.program.functions, self.module.as_str());
+        let frame = || {
+            let frames = stacks::named(functions, Some(module), pc, pc.checked_sub(1)?, Evidence::Recorded);
+            frames.into_iter().next().map(SharedFrame::from)
+        };
+        self.makers.entry(pc).or_insert_with(frame).clone()
+    }
+
+    fn labels(&mut self, address: u64) -> BTreeMap<String, String> {
+        if address == 0 {
+            return BTreeMap::new();
+        }
+        let read = || labels::read(self.target, address, self.program.layout.release);
+        self.labels.entry(address).or_insert_with(read).clone()
+    }
+}
