@@ -8,7 +8,7 @@ use anyhow::Result;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use threadglass::act::inject::Options;
-use threadglass::look::{Names, Scope};
+use threadglass::look::{Look, Names, Scope, TaskScope};
 use threadglass::measure::contend::Counting;
 use threadglass::model::SyncObject;
 use threadglass::{Interrupt, Pid, look};
@@ -25,7 +25,12 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
     let _look = target.limits().begin();
     let mut snapshot = match &args.address {
         Some(word) => look::look_at(&*target, lock_name::find(&*target, word)?, args.kind)?,
-        None => look::look(&*target, if args.all { Scope::All } else { Scope::Held }, Names::Findings)?,
+        None => {
+            let look = Look::new(&*target);
+            let mut snapshot = look.take(if args.all { Scope::All } else { Scope::Held }, Names::Findings)?;
+            look.add_tasks(&mut snapshot, TaskScope::Held);
+            snapshot
+        }
     };
     let about = counting.and_then(|counting| counting.end(&*target, &mut snapshot));
     snapshot.objects.retain(|object| is_wanted(args, object));
@@ -45,8 +50,8 @@ fn count(args: &LocksArgs, pid: Pid, time: Duration, interrupt: &Interrupt) -> R
 }
 
 fn is_wanted(args: &LocksArgs, object: &SyncObject) -> bool {
-    let held = object.state.is_held() || !object.holders.is_empty();
-    let waited = !object.waiters.is_empty();
+    let held = object.state.is_held() || !object.holders.is_empty() || !object.holding_tasks.is_empty();
+    let waited = !object.waiters.is_empty() || !object.waiting_tasks.is_empty();
     let by_use = match (args.held, args.waited) {
         (true, false) => held,
         (false, true) => waited,

@@ -71,7 +71,13 @@ fn width(wide: bool) -> Option<usize> {
 /// Writes a whole screen at once; colours go only to a terminal.
 fn print(text: &str) -> Result<ExitCode> {
     let mut out = anstream::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    match out.current_choice() {
+        // In one piece: line by line a screen of 100,000 lines takes as many system calls.
+        anstream::ColorChoice::Never => {
+            std::io::stdout().write_all(anstream::adapter::strip_str(text).to_string().as_bytes())?
+        }
+        _ => out.write_all(text.as_bytes())?,
+    }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }

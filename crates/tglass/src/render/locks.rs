@@ -5,7 +5,7 @@ use super::table::{Cell, Table};
 use super::{DIM, FAIR, fit, gaps, safe};
 use std::time::Duration;
 use threadglass::Lwp;
-use threadglass::model::{Evidence, Side, Snapshot, SyncObject, SyncStats};
+use threadglass::model::{Evidence, Side, Snapshot, SyncObject, SyncStats, TaskRef};
 
 /// Holders and waiters listed of one object.
 const LISTED: usize = 4;
@@ -50,6 +50,14 @@ fn counts(object: &SyncObject) -> [Cell; 3] {
     [Cell::from(uses.to_string()), Cell::from(waits.to_string()), Cell::from(super::contend::time(ns as f64))]
 }
 
+/// `task 18`, `task 18 (send)`
+fn task(one: &TaskRef) -> String {
+    match one.channel_use {
+        Some(channel_use) => format!("task {} ({})", one.task, channel_use.word()),
+        None => format!("task {}", one.task),
+    }
+}
+
 fn row(snapshot: &Snapshot, object: &SyncObject) -> Vec<Cell> {
     let dash = || Cell::styled("-", DIM);
     let name = |lwp: Lwp| snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp)).map(thread_name);
@@ -59,14 +67,14 @@ fn row(snapshot: &Snapshot, object: &SyncObject) -> Vec<Cell> {
         _ => Some(all.join(", ")),
     };
     let holders = object.holders.iter().map(|one| holder(one, one.lwp.filter(|_| one.pid.is_none()).and_then(name)));
-    let waiters = object.waiters.iter().map(|waiter| {
-        let side = match waiter.side {
-            Some(Side::Read) => " (read)",
-            Some(Side::Write) => " (write)",
-            None => "",
-        };
-        format!("{}{side}", waiter.lwp)
-    });
+    let holders = holders.chain(object.holding_tasks.iter().map(|it| task(it) + " (inferred)"));
+    let side = |side: Option<Side>| match side {
+        Some(Side::Read) => " (read)",
+        Some(Side::Write) => " (write)",
+        None => "",
+    };
+    let waiters = object.waiters.iter().map(|waiter| format!("{}{}", waiter.lwp, side(waiter.side)));
+    let waiters = waiters.chain(object.waiting_tasks.iter().map(|it| task(it) + side(it.side)));
     let kind = match object.evidence {
         Evidence::Inferred => Cell::styled(format!("{} (inferred)", what(object)), FAIR),
         _ => Cell::from(what(object)),

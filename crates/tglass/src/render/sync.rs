@@ -141,6 +141,16 @@ pub fn state(object: &SyncObject) -> String {
         }
         Detail::Semaphore { count } => parts[0] = format!("count {count}"),
         Detail::Barrier { needed, arrived } => parts[0] = format!("{arrived} of {needed} arrived"),
+        Detail::Channel { queued, capacity, closed } => {
+            parts[0] = match capacity {
+                0 => "unbuffered".to_owned(),
+                _ => format!("{queued} of {capacity} queued"),
+            };
+            if *closed {
+                parts.push("closed".to_owned());
+            }
+        }
+        Detail::WaitGroup { left } => parts[0] = format!("{left} not done"),
         Detail::Cond { inside, .. } if *inside > 0 => parts[0] = format!("{inside} inside"),
         Detail::Futex { value } if object.state == SyncState::Unknown => parts[0] = format!("value {value:#x}"),
         Detail::Cond { .. } | Detail::Futex { .. } | Detail::None {} => {}

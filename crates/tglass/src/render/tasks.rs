@@ -1,10 +1,11 @@
 //! The screens of `tglass threads` for programs whose runtime runs tasks of its own on threads.
 
-use super::table::{Cell, Table};
+use super::sync::duration;
 use super::{BOLD, DIM, FAIR, GOOD, fit, gaps, paint, safe};
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::time::Duration;
-use threadglass::model::{Frame, Snapshot, StackEnd, Task, TaskWait, TaskWaitsFor, ThreadState};
+use threadglass::model::{Frame, Snapshot, StackEnd, Task, TaskWait, ThreadState};
 
 /// How many tasks of one group are listed.
 const LISTED: usize = 12;
@@ -15,11 +16,7 @@ const OBJECTS: usize = 3;
 pub fn text(snapshot: &Snapshot, all: usize, took: Duration, width: Option<usize>) -> String {
     let mut out = headline(snapshot, all, took);
     if !snapshot.tasks.is_empty() {
-        let mut table = Table::new(&[">TASK", "STATE", ">LWP", ">SINCE", "WAITS FOR", "START", "MADE BY"]);
-        for task in &snapshot.tasks {
-            table.row(row(task));
-        }
-        out += &table.render_within(width);
+        out += &list(&snapshot.tasks, width);
     }
     fit::wrapped(out + &gaps::text(&snapshot.gaps), width)
 }
@@ -74,60 +71,102 @@ fn tasks(number: usize) -> String {
     if number == 1 { "1 task".to_owned() } else { format!("{number} tasks") }
 }
 
-fn row(task: &Task) -> Vec<Cell> {
-    let or_dash = |text: Option<String>| text.map_or_else(|| Cell::styled("-", DIM), Cell::from);
-    let style = match task.state {
-        ThreadState::Active => GOOD,
-        ThreadState::Run => FAIR,
-        _ => anstyle::Style::new(),
-    };
-    vec![
-        task.id.to_string().into(),
-        Cell::styled(task.state.word(), style),
-        or_dash(task.carried_by.map(|lwp| lwp.to_string())),
-        or_dash(task.wait.as_ref().and_then(|wait| wait.since_ms).map(age)),
-        or_dash(waits(task)),
-        or_dash(task.start_function.as_deref().map(safe)),
-        or_dash(task.created_by.as_deref().map(|frame| place(frame))),
-    ]
+const HEADINGS: [&str; 7] = ["TASK", "STATE", "LWP", "SINCE", "WAITS FOR", "START", "MADE BY"];
+/// Columns of numbers.
+const RIGHT: [bool; 7] = [true, false, true, true, false, false, false];
+
+/// One line a task. A table of cells would take longer than the look: there may be 100,000 lines.
+fn list(tasks: &[Task], width: Option<usize>) -> String {
+    let mut names = Names::default();
+    let mut widths = HEADINGS.map(str::len);
+    let mut cells: [String; 7] = Default::default();
+    for task in tasks {
+        row(task, &mut names, &mut cells);
+        widths.iter_mut().zip(&cells).for_each(|(width, cell)| *width = (*width).max(fit::columns(cell)));
+    }
+    let mut out = String::with_capacity((tasks.len() + 1) * (widths.iter().sum::<usize>() + 2 * widths.len()));
+    let headings = HEADINGS.map(str::to_owned);
+    line(&mut out, &headings, &widths, Some(DIM), width);
+    for task in tasks {
+        row(task, &mut names, &mut cells);
+        let style = match task.state {
+            ThreadState::Active => Some(GOOD),
+            ThreadState::Run => Some(FAIR),
+            _ => None,
+        };
+        line(&mut out, &cells, &widths, style, width);
+    }
+    out
 }
 
-/// What a task waits for, in the words of its runtime, and the objects of the wait.
-fn waits(task: &Task) -> Option<String> {
+fn line(out: &mut String, cells: &[String; 7], widths: &[usize; 7], style: Option<anstyle::Style>, width: Option<usize>) {
+    let start = out.len();
+    for ((cell, column), right) in cells.iter().zip(widths).zip(RIGHT) {
+        let pad = column.saturating_sub(fit::columns(cell));
+        *out += "  ";
+        out.extend(std::iter::repeat_n(' ', if right { pad } else { 0 }));
+        *out += cell;
+        out.extend(std::iter::repeat_n(' ', if right { 0 } else { pad }));
+    }
+    out.truncate(start + out[start..].trim_end().len());
+    if style.is_some() || width.is_some() {
+        let text = fit::cut_to(out.split_off(start), width);
+        *out += &style.map_or_else(|| text.clone(), |style| paint(style, &text));
+    }
+    out.push('\n');
+}
+
+/// Names of functions as they are shown, by where they are: most tasks share theirs with others.
+#[derive(Default)]
+struct Names {
+    starts: HashMap<usize, String>,
+    makers: HashMap<usize, String>,
+}
+
+fn row(task: &Task, names: &mut Names, cells: &mut [String; 7]) {
+    cells.iter_mut().for_each(String::clear);
+    let [id, state, lwp, since, waits, start, maker] = cells;
+    let _ = write!(id, "{}", task.id);
+    *state += task.state.word();
+    match task.carried_by {
+        Some(carrier) => drop(write!(lwp, "{carrier}")),
+        None => lwp.push('-'),
+    }
+    *since += &task.wait.as_ref().and_then(|wait| wait.since_ms).map_or_else(|| "-".to_owned(), duration);
     match &task.wait {
-        Some(wait) => Some(reason(wait)),
-        None if task.carried_by.is_some() && task.state == ThreadState::Sleep => Some(task.status.to_owned()),
-        None => None,
+        Some(wait) => reason(waits, wait),
+        None if is_in_call(task) => *waits += task.status,
+        None => waits.push('-'),
+    }
+    match &task.start_function {
+        Some(name) => *start += names.starts.entry(name.as_ptr().addr()).or_insert_with(|| safe(name)),
+        None => start.push('-'),
+    }
+    match &task.created_by {
+        Some(frame) => *maker += names.makers.entry(std::ptr::from_ref(&**frame).addr()).or_insert_with(|| place(frame)),
+        None => maker.push('-'),
     }
 }
 
-/// `chan receive 0xc000080120`
-fn reason(wait: &TaskWait) -> String {
-    let mut text = safe(&wait.reason);
+/// Whether its thread has taken it into a system call.
+fn is_in_call(task: &Task) -> bool {
+    task.carried_by.is_some() && task.state == ThreadState::Sleep
+}
+
+/// What a task waits for, in the words of its runtime, and the objects of the wait: `chan receive 0xc000080120`.
+fn reason(out: &mut String, wait: &TaskWait) {
+    *out += &safe(&wait.reason);
     if let Some(number) = wait.descriptor {
-        text += &format!(" fd {number}");
+        let _ = write!(out, " fd {number}");
     }
-    let objects: Vec<String> = wait.objects.iter().take(OBJECTS).map(object).collect();
-    if !objects.is_empty() {
-        let more = if wait.objects.len() > OBJECTS { " .." } else { "" };
-        text += &format!(" {}{more}", objects.join(", "));
+    for (number, object) in wait.objects.iter().take(OBJECTS).enumerate() {
+        let _ = write!(out, "{} {}", if number == 0 { "" } else { "," }, object.address);
+        for (number, holder) in object.held_by.iter().take(OBJECTS).enumerate() {
+            let _ = write!(out, "{} {holder}", if number == 0 { ", held by" } else { "," });
+        }
     }
-    text
-}
-
-fn object(waits: &TaskWaitsFor) -> String {
-    let held_by: Vec<String> = waits.held_by.iter().take(OBJECTS).map(u64::to_string).collect();
-    let held_by = if held_by.is_empty() { String::new() } else { format!(", held by {}", held_by.join(", ")) };
-    format!("{}{held_by}", waits.address)
-}
-
-/// `3 s`, `2 min`, `5 h`
-fn age(ms: u64) -> String {
-    match ms / 1000 {
-        0 => format!("{ms} ms"),
-        seconds @ 1..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3600),
+    if wait.objects.len() > OBJECTS {
+        *out += " ..";
     }
 }
 
@@ -163,12 +202,15 @@ fn heading(group: &[&Task]) -> String {
     let ids: Vec<String> = group.iter().take(LISTED).map(|task| task.id.to_string()).collect();
     let more = if group.len() > LISTED { " .." } else { "" };
     let oldest = group.iter().filter_map(|task| task.wait.as_ref()?.since_ms).max();
-    let oldest = oldest.map(|ms| format!(", the oldest for {}", age(ms))).unwrap_or_default();
-    let what = match group {
-        [one] => waits(one),
-        _ => first.wait.as_ref().map(|wait| safe(&wait.reason)),
-    };
-    let what = what.map(|what| format!(": {what}")).unwrap_or_default();
+    let oldest = oldest.map(|ms| format!(", the oldest for {}", duration(ms))).unwrap_or_default();
+    let mut what = String::new();
+    match &first.wait {
+        Some(wait) if group.len() == 1 => reason(&mut what, wait),
+        Some(wait) => what += &safe(&wait.reason),
+        None if is_in_call(first) => what += first.status,
+        None => {}
+    }
+    let what = if what.is_empty() { what } else { format!(": {what}") };
     let state = format!("  {}{what}{oldest}", first.state.word());
     format!("{}: {}{more}{}\n", paint(BOLD, &tasks(group.len())), ids.join(" "), paint(DIM, &state))
 }

@@ -1,6 +1,6 @@
 //! Synchronization objects: what threads wait for, and who holds it.
 
-use super::Evidence;
+use super::{Evidence, TaskRef};
 use super::words::words;
 use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
@@ -28,6 +28,7 @@ words! {
         /// Values go through it from task to task.
         Channel = "channel",
         /// Waited on until a count is 0.
+        #[cfg_attr(feature = "serde", serde(rename = "waitgroup"))]
         WaitGroup = "waitgroup",
         /// A thread that parked itself until another one wakes it.
         Park = "park",
@@ -216,6 +217,20 @@ pub enum Detail {
         /// Threads that have come in this round.
         arrived: u32,
     },
+    /// Of a channel.
+    Channel {
+        /// Values in it.
+        queued: u64,
+        /// Values that have room in it.
+        capacity: u64,
+        /// Whether it is closed.
+        closed: bool,
+    },
+    /// Of a wait group.
+    WaitGroup {
+        /// How many are not done yet.
+        left: i32,
+    },
     /// Of a word.
     Futex {
         /// What it holds.
@@ -321,6 +336,10 @@ pub struct SyncObject {
     pub holders: Vec<Holder>,
     /// Who waits for it.
     pub waiters: Vec<Waiter>,
+    /// Tasks that hold it.
+    pub holding_tasks: Vec<TaskRef>,
+    /// Tasks that wait for it.
+    pub waiting_tasks: Vec<TaskRef>,
     /// What was counted of it, where there is an agent in the program that does.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub stats: Option<super::SyncStats>,
@@ -360,6 +379,8 @@ impl SyncObject {
             detail: Detail::None {},
             holders: Vec::new(),
             waiters: Vec::new(),
+            holding_tasks: Vec::new(),
+            waiting_tasks: Vec::new(),
         }
     }
 }

@@ -135,6 +135,22 @@ pub struct TaskWaitsFor {
     pub evidence: Evidence,
 }
 
+/// A task that waits for an object, or holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct TaskRef {
+    /// The number that its runtime has for it.
+    pub task: u64,
+    /// Of a rwlock: how.
+    pub side: Option<Side>,
+    /// Of a channel: what it wants.
+    pub channel_use: Option<ChannelUse>,
+    /// How it is known.
+    pub evidence: Evidence,
+    /// What leads to it, where it is inferred.
+    pub why: Option<String>,
+}
+
 /// The wait of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]

@@ -62,6 +62,11 @@ impl Status {
         }
     }
 
+    /// Whether it waits for something.
+    pub(super) fn is_waiting(self) -> bool {
+        matches!(self, Self::Waiting | Self::Leaked)
+    }
+
     /// Whether its stack stands still.
     pub(super) fn is_at_rest(self) -> bool {
         matches!(self, Self::Runnable | Self::Waiting | Self::Preempted | Self::Syscall | Self::Leaked)

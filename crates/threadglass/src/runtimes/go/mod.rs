@@ -10,9 +10,12 @@ mod goroutines;
 mod labels;
 mod locate;
 mod offsets;
+mod objects;
 mod program;
+mod queues;
 mod reader;
 mod stacks;
+mod waits;
 
 pub(super) use locate::is_go;
 

@@ -3,8 +3,10 @@
 use super::goroutines::{self, Goroutine, Status};
 use super::labels;
 use super::locate::Located;
+use super::objects;
 use super::program::Program;
 use super::stacks::{self, Stacks, Walked};
+use super::waits::{self, WaitObjects, Waiting};
 use crate::memory::{Memory, read_arrays};
 use crate::model::{
     Evidence, Gap, SharedFrame, SharedFrames, SharedText, StackEnd, Task, TaskRuntimeInfo, TaskWait, ThreadState,
@@ -88,12 +90,31 @@ impl<'a> Reader<'a> {
             .filter(|goroutine| goroutine.status != Status::None)
             .map(|goroutine| Seen { goroutine, walked: None })
             .collect();
-        if scope >= TaskScope::Stacks {
-            self.walk(&mut seen);
+        match scope {
+            TaskScope::List => {}
+            TaskScope::Waits => {
+                let waits = |it: &Seen| program.reason(&it.goroutine).is_some_and(|reason| waits::needs_stack(reason));
+                self.walk(&mut seen, waits);
+            }
+            TaskScope::Stacks | TaskScope::Held => self.walk(&mut seen, |_| true),
         }
+        let mut waits = if scope >= TaskScope::Waits { self.waits(&seen) } else { Vec::new() }.into_iter();
         let threads = self.threads(&seen);
         let now = self.target.identity().core.is_none().then(monotonic);
-        let mut tasks: Vec<Task> = seen.iter().map(|seen| self.task(seen, &threads, now)).collect();
+        let mut tasks: Vec<Task> = Vec::with_capacity(seen.len());
+        for it in &seen {
+            let mut task = self.task(it, &threads, now);
+            if let Some(wait) = &mut task.wait
+                && let Some(found) = waits.next()
+            {
+                (wait.objects, wait.descriptor) = (found.objects, found.descriptor);
+            }
+            tasks.push(task);
+        }
+        if scope < TaskScope::Stacks {
+            // Only some were walked, to tell what they wait for.
+            tasks.iter_mut().for_each(|task| (task.frames, task.frames_end) = Default::default());
+        }
         tasks.sort_unstable_by_key(|task| task.id);
         let count = |state: ThreadState| tasks.iter().filter(|task| task.state == state).count() as u64;
         info.running = count(ThreadState::Active);
@@ -101,24 +122,47 @@ impl<'a> Reader<'a> {
         info.waiting = count(ThreadState::Sleep);
         info.concurrency = program.globals.processors.and_then(|at| self.target.read_u32(at).ok()).map(u64::from);
         info.concurrency = info.concurrency.filter(|number| (1..1 << 20).contains(number));
-        SeenTasks { info, tasks, objects: Vec::new(), gaps }
+        let objects = objects::of(self.target, &program.layout, &tasks);
+        SeenTasks { info, tasks, objects, gaps }
+    }
+
+    /// What those that wait are waiting for, in their order.
+    fn waits(&mut self, seen: &[Seen]) -> Vec<WaitObjects> {
+        let program = self.program;
+        let is_waiting = |it: &&Seen| it.goroutine.status.is_waiting();
+        let mut frames = HashMap::new();
+        for it in seen.iter().filter(is_waiting) {
+            if let Some(Walked::Whole(stack) | Walked::Deep(stack)) = it.walked {
+                frames.entry(stack).or_insert_with(|| self.stacks.frames(stack));
+            }
+        }
+        let stack = |it: &Seen| match it.walked {
+            Some(Walked::Whole(stack) | Walked::Deep(stack)) => Some((stack, &**frames.get(&stack)?)),
+            _ => None,
+        };
+        let waiting = seen.iter().filter(is_waiting).map(|it| Waiting {
+            goroutine: &it.goroutine,
+            reason: program.reason(&it.goroutine).map_or("", |reason| reason),
+            stack: stack(it),
+        });
+        waits::find(program, &waiting.collect::<Vec<_>>())
     }
 
     /// Walks the stacks of those at rest. One that has moved meanwhile is read again.
-    fn walk(&mut self, seen: &mut [Seen]) {
-        let mut left: Vec<usize> = (0..seen.len()).collect();
+    fn walk(&mut self, seen: &mut [Seen], is_wanted: impl Fn(&Seen) -> bool) {
+        let mut left: Vec<usize> = (0..seen.len()).filter(|index| is_wanted(&seen[*index])).collect();
         for _ in 0..ROUNDS {
             left.retain(|index| seen[*index].goroutine.status.is_at_rest());
             let before: Vec<Goroutine> = left.iter().map(|index| seen[*index].goroutine).collect();
             let walked = self.stacks.walk(&before);
             let addresses: Vec<u64> = before.iter().map(|goroutine| goroutine.address).collect();
             let after = goroutines::read(self.target, &self.program.layout, &addresses);
-            let after: HashMap<u64, Goroutine> = after.into_iter().map(|it| (it.address, it)).collect();
             left = left
                 .into_iter()
                 .zip(before.iter().zip(walked))
                 .filter(|(index, (before, walked))| {
-                    let Some(now) = after.get(&before.address) else { return false };
+                    let Ok(now) = after.binary_search_by_key(&before.address, |it| it.address) else { return false };
+                    let now = &after[now];
                     let is_whole = matches!(walked, Walked::Whole(_) | Walked::Deep(_)) && now.is_same(before);
                     seen[*index] = Seen { goroutine: *now, walked: is_whole.then_some(*walked) };
                     !is_whole
@@ -192,7 +236,7 @@ impl<'a> Reader<'a> {
     }
 
     fn wait(&self, goroutine: &Goroutine, now: Option<u64>) -> Option<TaskWait> {
-        if !matches!(goroutine.status, Status::Waiting | Status::Leaked) {
+        if !goroutine.status.is_waiting() {
             return None;
         }
         let reason = self.program.reason(goroutine).unwrap_or(&self.unnamed).clone();
