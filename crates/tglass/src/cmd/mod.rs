@@ -74,7 +74,10 @@ fn print(text: &str) -> Result<ExitCode> {
     match out.current_choice() {
         // In one piece: line by line a screen of 100,000 lines takes as many system calls.
         anstream::ColorChoice::Never => {
-            std::io::stdout().write_all(anstream::adapter::strip_str(text).to_string().as_bytes())?
+            let mut pieces = std::io::BufWriter::with_capacity(64 << 10, out.into_inner());
+            anstream::adapter::strip_str(text).try_for_each(|piece| pieces.write_all(piece.as_bytes()))?;
+            pieces.flush()?;
+            return Ok(ExitCode::SUCCESS);
         }
         _ => out.write_all(text.as_bytes())?,
     }

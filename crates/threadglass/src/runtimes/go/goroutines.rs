@@ -2,18 +2,13 @@
 //! has ended stays in the list, and is used again.
 
 use super::offsets::Layout;
+use super::records;
 use crate::RemoteAddr;
-use crate::memory::{Memory, ReadError, Slot, u32_at};
+use crate::memory::{Memory, ReadError, u32_at};
 use crate::runtimes::IN_SYSTEM_CALL;
 
 /// Goroutines that are read. More than this no machine has memory for.
 const MAX: u64 = 8 << 20;
-/// Bytes of memory that are read at one time.
-const BATCH: usize = 2 << 20;
-/// Goroutines lie side by side: those with no more than this between them are read as one.
-const NEAR: u64 = 1024;
-/// The longest range that is read as one.
-const LONGEST: u64 = 64 << 10;
 
 /// What a goroutine does, as its runtime notes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,53 +143,13 @@ pub(super) fn addresses(memory: &dyn Memory, list: RemoteAddr, length: RemoteAdd
 
 /// What is at each of `addresses`, which are sorted; those that cannot be read are left out.
 pub(super) fn read(memory: &dyn Memory, layout: &Layout, addresses: &[u64]) -> Vec<Goroutine> {
-    let size = layout.g.size as u64;
     let mut found = Vec::with_capacity(addresses.len());
-    let mut buffer = vec![0; BATCH];
-    let mut runs = runs(addresses, size).peekable();
-    while runs.peek().is_some() {
-        let (mut batch, mut left, mut slots) = (Vec::new(), buffer.as_mut_slice(), Vec::new());
-        while let Some((members, length)) = runs.next_if(|(_, length)| *length <= left.len()) {
-            let (bytes, rest) = left.split_at_mut(length);
-            left = rest;
-            slots.push(Slot::new(RemoteAddr(members[0]), bytes));
-            batch.push(members);
+    records::read(memory, layout.g.size, addresses, |index, bytes| {
+        let goroutine = Goroutine::decode(addresses[index], bytes, layout);
+        // Where goroutines came and went, most of the list are those that have ended.
+        if goroutine.status != Status::None {
+            found.push(goroutine);
         }
-        memory.read_many(&mut slots);
-        for (members, slot) in batch.into_iter().zip(&slots) {
-            let bytes = &slot.buf[..slot.outcome.unwrap_or(0)];
-            let at = |address: u64| bytes.get((address - slot.addr.0) as usize..).filter(|it| it.len() as u64 >= size);
-            found.extend(members.iter().filter_map(|it| Some(Goroutine::decode(*it, at(*it)?, layout))));
-        }
-    }
+    });
     found
-}
-
-/// Addresses that are read as one range, with its length.
-fn runs(addresses: &[u64], size: u64) -> impl Iterator<Item = (&[u64], usize)> {
-    let mut rest = addresses;
-    std::iter::from_fn(move || {
-        let first = *rest.first()?;
-        let belongs = |(before, next): (&u64, &u64)| {
-            next.checked_sub(*before).is_some_and(|gap| gap <= size + NEAR)
-                && next.checked_sub(first).is_some_and(|far| far < LONGEST - size)
-        };
-        let count = 1 + rest.iter().zip(&rest[1..]).take_while(|pair| belongs(*pair)).count();
-        let (run, after) = rest.split_at(count);
-        rest = after;
-        Some((run, (run[count - 1] - first + size) as usize))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_are_read_together() {
-        let addresses = [0x1000, 0x11c0, 0x1380, 0x9000, 0x9001, u64::MAX - 8, u64::MAX];
-        let found: Vec<_> = runs(&addresses, 448).map(|(run, length)| (run.len(), length)).collect();
-        assert_eq!(found, [(3, 0x380 + 448), (2, 449), (2, 456)]);
-        assert_eq!(runs(&[], 448).count(), 0);
-    }
 }

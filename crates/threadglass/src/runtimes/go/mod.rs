@@ -14,6 +14,7 @@ mod objects;
 mod program;
 mod queues;
 mod reader;
+mod records;
 mod stacks;
 mod waits;
 

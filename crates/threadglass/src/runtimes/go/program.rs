@@ -1,7 +1,7 @@
 //! A Go program whose tables were found: its functions, variables and the layout of its release.
 
 use super::functions::Functions;
-use super::goroutines::{self, Goroutine, Status};
+use super::goroutines::{self, Goroutine};
 use super::locate::{Globals, Located, wait_reasons};
 use super::offsets::{KNOWN, Layout};
 use super::stacks::{Stacks, Walked};
@@ -63,8 +63,7 @@ impl<'m> Program<'m> {
 fn fits(memory: &dyn Memory, functions: &Functions<'_>, layout: &Layout, addresses: &[u64]) -> bool {
     let step = (addresses.len() / TRIED).max(1);
     let some: Vec<u64> = addresses.iter().copied().step_by(step).collect();
-    let read = goroutines::read(memory, layout, &some);
-    let living: Vec<Goroutine> = read.into_iter().filter(|goroutine| goroutine.status != Status::None).collect();
+    let living = goroutines::read(memory, layout, &some);
     let resting: Vec<Goroutine> =
         living.iter().copied().filter(|goroutine| goroutine.is_plausible() && goroutine.status.is_at_rest()).collect();
     let walked = Stacks::new(memory, functions, None).walk(&resting);

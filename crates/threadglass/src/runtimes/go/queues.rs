@@ -1,8 +1,9 @@
 //! Queues in which goroutines wait: of channels, of semaphores, of condition variables.
 
 use super::offsets::Layout;
+use super::records;
 use crate::RemoteAddr;
-use crate::memory::{Memory, Slot, u64_at};
+use crate::memory::{Memory, u64_at};
 use std::collections::{HashMap, HashSet};
 
 /// Roots of the table of semaphores, and bytes of each.
@@ -16,8 +17,6 @@ const MAX_ENTRIES: usize = 4 << 20;
 const MAX_CASES: usize = 4096;
 /// The release from which on an entry has two of some pointers.
 const TWICE_SINCE: u32 = 26;
-/// How many are read at one time.
-const BATCH: usize = 4096;
 
 /// A goroutine's entry in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +52,13 @@ impl Entry {
 
 /// The entries at `addresses`; `None` where they cannot be read.
 fn entries(memory: &dyn Memory, layout: &Layout, addresses: &[u64]) -> Vec<Option<Entry>> {
-    let size = layout.sudog.size;
-    let mut found = Vec::with_capacity(addresses.len());
-    let mut buffer = vec![0; addresses.len().min(BATCH) * size];
-    for part in addresses.chunks(BATCH) {
-        let places = part.iter().zip(buffer.chunks_mut(size));
-        let mut slots: Vec<Slot<'_>> = places.map(|(at, bytes)| Slot::new(RemoteAddr(*at), bytes)).collect();
-        memory.read_many(&mut slots);
-        let entry = |slot: &Slot<'_>| slot.is_whole().then(|| Entry::decode(slot.addr.0, slot.buf, layout)).flatten();
-        found.extend(slots.iter().map(entry));
-    }
+    let mut order: Vec<u32> = (0..addresses.len() as u32).collect();
+    order.sort_unstable_by_key(|index| addresses[*index as usize]);
+    let sorted: Vec<u64> = order.iter().map(|index| addresses[*index as usize]).collect();
+    let mut found = vec![None; addresses.len()];
+    records::read(memory, layout.sudog.size, &sorted, |index, bytes| {
+        found[order[index] as usize] = Entry::decode(sorted[index], bytes, layout);
+    });
     found
 }
 

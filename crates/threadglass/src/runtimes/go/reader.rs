@@ -87,7 +87,6 @@ impl<'a> Reader<'a> {
         let all = goroutines::read(self.target, &program.layout, &program.addresses);
         let mut seen: Vec<Seen> = all
             .into_iter()
-            .filter(|goroutine| goroutine.status != Status::None)
             .map(|goroutine| Seen { goroutine, walked: None })
             .collect();
         match scope {
@@ -98,16 +97,18 @@ impl<'a> Reader<'a> {
             }
             TaskScope::Stacks | TaskScope::Held => self.walk(&mut seen, |_| true),
         }
-        let mut waits = if scope >= TaskScope::Waits { self.waits(&seen) } else { Vec::new() }.into_iter();
+        let mut waits = if scope >= TaskScope::Waits { self.waits(&seen) } else { Vec::new() };
         let threads = self.threads(&seen);
         let now = self.target.identity().core.is_none().then(monotonic);
+        let mut order: Vec<usize> = (0..seen.len()).collect();
+        order.sort_unstable_by_key(|index| seen[*index].goroutine.id);
         let mut tasks: Vec<Task> = Vec::with_capacity(seen.len());
-        for it in &seen {
-            let mut task = self.task(it, &threads, now);
+        for index in order {
+            let mut task = self.task(&seen[index], &threads, now);
             if let Some(wait) = &mut task.wait
-                && let Some(found) = waits.next()
+                && let Some(found) = waits.get_mut(index)
             {
-                (wait.objects, wait.descriptor) = (found.objects, found.descriptor);
+                (wait.objects, wait.descriptor) = (std::mem::take(&mut found.objects), found.descriptor);
             }
             tasks.push(task);
         }
@@ -115,7 +116,6 @@ impl<'a> Reader<'a> {
             // Only some were walked, to tell what they wait for.
             tasks.iter_mut().for_each(|task| (task.frames, task.frames_end) = Default::default());
         }
-        tasks.sort_unstable_by_key(|task| task.id);
         let count = |state: ThreadState| tasks.iter().filter(|task| task.state == state).count() as u64;
         info.running = count(ThreadState::Active);
         info.runnable = count(ThreadState::Run);
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         SeenTasks { info, tasks, objects, gaps }
     }
 
-    /// What those that wait are waiting for, in their order.
+    /// What each waits for, in the same order.
     fn waits(&mut self, seen: &[Seen]) -> Vec<WaitObjects> {
         let program = self.program;
         let is_waiting = |it: &&Seen| it.goroutine.status.is_waiting();
@@ -140,7 +140,8 @@ impl<'a> Reader<'a> {
             Some(Walked::Whole(stack) | Walked::Deep(stack)) => Some((stack, &**frames.get(&stack)?)),
             _ => None,
         };
-        let waiting = seen.iter().filter(is_waiting).map(|it| Waiting {
+        let waiting = seen.iter().map(|it| Waiting {
+            is_waiting: is_waiting(&it),
             goroutine: &it.goroutine,
             reason: program.reason(&it.goroutine).map_or("", |reason| reason),
             stack: stack(it),

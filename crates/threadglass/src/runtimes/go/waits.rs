@@ -24,8 +24,9 @@ pub(super) struct WaitObjects {
     pub(super) descriptor: Option<u32>,
 }
 
-/// A goroutine that waits, with its stack where that was read.
+/// A goroutine that may wait, with its stack where that was read.
 pub(super) struct Waiting<'a> {
+    pub(super) is_waiting: bool,
     pub(super) goroutine: &'a Goroutine,
     pub(super) reason: &'a str,
     pub(super) stack: Option<(StackId, &'a [Frame])>,
@@ -43,7 +44,9 @@ const COND_WAIT: &str = "sync.Cond.Wait";
 pub(super) fn find(program: &Program<'_>, waiting: &[Waiting<'_>]) -> Vec<WaitObjects> {
     let (memory, layout) = (program.memory, &program.layout);
     let mut found: Vec<WaitObjects> = vec![WaitObjects::default(); waiting.len()];
-    let listed: Vec<usize> = (0..waiting.len()).filter(|index| waiting[*index].goroutine.waiting != 0).collect();
+    let listed: Vec<usize> = (0..waiting.len())
+        .filter(|index| waiting[*index].is_waiting && waiting[*index].goroutine.waiting != 0)
+        .collect();
     let firsts: Vec<(u64, u64)> =
         listed.iter().map(|index| (waiting[*index].goroutine.address, waiting[*index].goroutine.waiting)).collect();
     let entries = queues::of_goroutines(memory, layout, &firsts);
@@ -158,7 +161,7 @@ fn on_stacks(
     let mut found = Vec::new();
     let mut slots: HashMap<StackId, Option<u64>> = HashMap::new();
     let mut later = Vec::new();
-    for (index, it) in waiting.iter().enumerate().filter(|(_, it)| it.reason == reason) {
+    for (index, it) in waiting.iter().enumerate().filter(|(_, it)| it.is_waiting && it.reason == reason) {
         let Some((stack, _)) = it.stack else { continue };
         match slots.entry(stack) {
             Slots::Occupied(_) => later.push((index, stack)),
