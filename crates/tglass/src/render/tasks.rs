@@ -5,10 +5,13 @@ use super::{BOLD, DIM, FAIR, GOOD, fit, gaps, paint, safe};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
-use threadglass::model::{Frame, Snapshot, StackEnd, Task, TaskWait, ThreadState};
+use threadglass::model::{Frame, Snapshot, StackEnd, Task, TaskGroup, TaskWait, ThreadState, ThreadType};
 
 /// How many tasks of one group are listed.
 const LISTED: usize = 12;
+/// Groups of tasks that `why` lists, and frames of each.
+const GROUPS: usize = 12;
+const GROUP_FRAMES: usize = 2;
 /// Objects of one wait that are listed.
 const OBJECTS: usize = 3;
 
@@ -24,9 +27,9 @@ pub fn text(snapshot: &Snapshot, all: usize, took: Duration, width: Option<usize
 /// The same with stacks: equal ones once, with the tasks that have them.
 pub fn stacks(snapshot: &Snapshot, all: usize, took: Duration, width: Option<usize>) -> String {
     let mut out = headline(snapshot, all, took);
-    for group in groups(&snapshot.tasks) {
-        out += &heading(&group);
-        out += &frames(group[0], width);
+    for group in &snapshot.task_groups {
+        out += &heading(group);
+        out += &frames(group, width);
         out.push('\n');
     }
     // The last group has its own empty line.
@@ -99,7 +102,13 @@ fn list(tasks: &[Task], width: Option<usize>) -> String {
     out
 }
 
-fn line(out: &mut String, cells: &[String; 7], widths: &[usize; 7], style: Option<anstyle::Style>, width: Option<usize>) {
+fn line(
+    out: &mut String,
+    cells: &[String; 7],
+    widths: &[usize; 7],
+    style: Option<anstyle::Style>,
+    width: Option<usize>,
+) {
     let start = out.len();
     for ((cell, column), right) in cells.iter().zip(widths).zip(RIGHT) {
         let pad = column.saturating_sub(fit::columns(cell));
@@ -143,7 +152,9 @@ fn row(task: &Task, names: &mut Names, cells: &mut [String; 7]) {
         None => start.push('-'),
     }
     match &task.created_by {
-        Some(frame) => *maker += names.makers.entry(std::ptr::from_ref(&**frame).addr()).or_insert_with(|| place(frame)),
+        Some(frame) => {
+            *maker += names.makers.entry(std::ptr::from_ref(&**frame).addr()).or_insert_with(|| place(frame))
+        }
         None => maker.push('-'),
     }
 }
@@ -179,43 +190,51 @@ fn place(frame: &Frame) -> String {
     }
 }
 
-/// Tasks with the same stack and reason, the largest group first.
-fn groups(tasks: &[Task]) -> Vec<Vec<&Task>> {
-    type Key<'a> = (usize, ThreadState, Option<&'a str>);
-    let mut places: HashMap<Key<'_>, usize> = HashMap::new();
-    let mut groups: Vec<Vec<&Task>> = Vec::new();
-    for task in tasks {
-        let reason = task.wait.as_ref().map(|wait| &*wait.reason);
-        let place = *places.entry((task.frames.identity(), task.state, reason)).or_insert(groups.len());
-        match groups.get_mut(place) {
-            Some(group) => group.push(task),
-            None => groups.push(vec![task]),
+/// `196 tasks: 18 19 ..  sleep: chan receive, the oldest for 5m02s`
+fn heading(group: &TaskGroup) -> String {
+    let ids: Vec<String> = group.tasks.iter().take(LISTED).map(u64::to_string).collect();
+    let more = if group.tasks.len() > LISTED { " .." } else { "" };
+    let state = format!("  {}{}", group.state.word(), what(group));
+    format!("{}: {}{more}{}\n", paint(BOLD, &tasks(group.tasks.len())), ids.join(" "), paint(DIM, &state))
+}
+
+/// `: chan receive, the oldest for 5m02s`
+fn what(group: &TaskGroup) -> String {
+    let reason = group.reason.as_deref().map(|reason| format!(": {}", safe(reason))).unwrap_or_default();
+    let oldest = match (group.oldest_ms, group.tasks.len()) {
+        (Some(ms), 1) => format!(", for {}", duration(ms)),
+        (Some(ms), _) => format!(", the oldest for {}", duration(ms)),
+        (None, _) => String::new(),
+    };
+    format!("{reason}{oldest}")
+}
+
+/// What the tasks do, by groups: the part of `why` that is about them.
+pub fn groups(snapshot: &Snapshot, width: Option<usize>) -> String {
+    let of_program = || snapshot.task_groups.iter().filter(|group| group.kind == ThreadType::User);
+    if of_program().next().is_none() {
+        return String::new();
+    }
+    let mut out = format!("{}\n", paint(DIM, "what the tasks do:"));
+    for group in of_program().take(GROUPS) {
+        out += &format!("  {:>4}  {}{}\n", group.tasks.len(), group.state.word(), what(group));
+        let is_own = |frame: &&Frame| frame.function.as_deref().is_some_and(|name| !is_of_runtime(name));
+        for frame in group.frames.iter().filter(is_own).take(GROUP_FRAMES) {
+            out += &(fit::cut_to(format!("          {}", super::stacks::line(frame)), width) + "\n");
         }
     }
-    groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
-    groups
-}
-
-/// `196 tasks: 18 19 ..  sleep: chan receive, the oldest for 5 min`
-fn heading(group: &[&Task]) -> String {
-    let first = group[0];
-    let ids: Vec<String> = group.iter().take(LISTED).map(|task| task.id.to_string()).collect();
-    let more = if group.len() > LISTED { " .." } else { "" };
-    let oldest = group.iter().filter_map(|task| task.wait.as_ref()?.since_ms).max();
-    let oldest = oldest.map(|ms| format!(", the oldest for {}", duration(ms))).unwrap_or_default();
-    let mut what = String::new();
-    match &first.wait {
-        Some(wait) if group.len() == 1 => reason(&mut what, wait),
-        Some(wait) => what += &safe(&wait.reason),
-        None if is_in_call(first) => what += first.status,
-        None => {}
+    if let Some(more @ 1..) = of_program().count().checked_sub(GROUPS) {
+        out += &format!("  .. and {more} more groups\n");
     }
-    let what = if what.is_empty() { what } else { format!(": {what}") };
-    let state = format!("  {}{what}{oldest}", first.state.word());
-    format!("{}: {}{more}{}\n", paint(BOLD, &tasks(group.len())), ids.join(" "), paint(DIM, &state))
+    out + "\n"
 }
 
-fn frames(task: &Task, width: Option<usize>) -> String {
+/// Whether a function is of the runtime, so that its caller tells more.
+fn is_of_runtime(name: &str) -> bool {
+    ["runtime.", "sync.", "internal/", "time.Sleep", "syscall."].iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn frames(task: &TaskGroup, width: Option<usize>) -> String {
     let digits = task.frames.len().saturating_sub(1).to_string().len();
     let mut out = String::new();
     for (number, frame) in task.frames.iter().enumerate() {

@@ -41,6 +41,7 @@ pub fn text(snapshot: &Snapshot, took: Duration, settable: Option<RemoteAddr>, w
     out += &screen.stop_beside(&hangs);
     out += &screen.others(&hangs);
     out += &screen.roots();
+    out += &super::tasks::groups(snapshot, width);
     out += &screen.groups();
     out += &screen.strangers(&hangs);
     out += &screen.next(&hangs);

@@ -1,7 +1,8 @@
 //! A look at a whole target.
 
 use super::{
-    Finding, Gap, LanguageRuntime, SignalSet, Stranger, SyncObject, Task, TaskRuntimeInfo, Thread, Verdict, WaitGroup,
+    Finding, Gap, LanguageRuntime, SignalSet, Stranger, SyncObject, Task, TaskGroup, TaskRuntimeInfo, Thread, Verdict,
+    WaitGroup,
 };
 use crate::{Lwp, Pid, RemoteAddr};
 
@@ -116,6 +117,8 @@ pub struct Snapshot {
     pub task_runtimes: Vec<TaskRuntimeInfo>,
     /// Their tasks, by id, where they were looked for.
     pub tasks: Vec<Task>,
+    /// The same by equal stacks, the largest group first and those of the runtime itself last, where stacks were asked for.
+    pub task_groups: Vec<TaskGroup>,
     /// Synchronization objects that threads wait for or hold, where they were looked for.
     pub objects: Vec<SyncObject>,
     /// The answer in one sentence, where one was asked for.

@@ -1,7 +1,7 @@
 //! Synchronization objects: what threads wait for, and who holds it.
 
-use super::{Evidence, TaskRef};
 use super::words::words;
+use super::{Evidence, TaskRef};
 use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
 words! {

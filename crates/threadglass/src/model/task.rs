@@ -226,6 +226,31 @@ pub struct Task {
     pub frames_end: Option<StackEnd>,
 }
 
+/// Tasks with the same stack that wait for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct TaskGroup {
+    /// The runtime that they are of.
+    pub runtime: &'static str,
+    /// Their ids.
+    pub tasks: Vec<u64>,
+    /// Who made them.
+    #[cfg_attr(feature = "serde", serde(rename = "type"))]
+    pub kind: ThreadType,
+    /// Their state.
+    pub state: ThreadState,
+    /// Why they wait, in the words of their runtime.
+    pub reason: Option<SharedText>,
+    /// How long the one that waits longest has waited, at least, in milliseconds.
+    pub oldest_ms: Option<u64>,
+    /// Where the first of them was made.
+    pub created_by: Option<SharedFrame>,
+    /// Their stack, the innermost frame first.
+    pub frames: SharedFrames,
+    /// Why the stack ends where it does; `None` where there is none.
+    pub frames_end: Option<StackEnd>,
+}
+
 /// What a runtime of tasks has to run them with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]

@@ -59,9 +59,9 @@ static ROWS: [Row; 8] = [
     Row {
         language: Language::Go,
         name: "Go",
-        families: &[],
+        families: &[Family::Go],
         symbol: None,
-        unseen: "goroutines, and what they wait for",
+        unseen: "stacks of running goroutines, and who holds a sync.Mutex (Go does not record that)",
         tool: Some("dlv attach PID"),
         effect: Some("stops the process until the debugger is left"),
         core_tool: Some("dlv core EXE CORE"),

@@ -1,5 +1,10 @@
 //! Tasks of runtimes: what a look shows of them beside threads.
 
+mod groups;
+mod verdict;
+
+pub(in crate::look) use verdict::verdict;
+
 use super::Look;
 use crate::Lwp;
 use crate::model::{Snapshot, Task, Thread, ThreadState};
@@ -18,6 +23,9 @@ impl Look<'_> {
             snapshot.tasks.append(&mut tasks);
             snapshot.objects.extend(objects);
             snapshot.gaps.extend(gaps);
+        }
+        if scope >= TaskScope::Stacks {
+            snapshot.task_groups = groups::groups(&snapshot.tasks);
         }
     }
 }

@@ -157,6 +157,7 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
         threads,
         task_runtimes: Vec::new(),
         tasks: Vec::new(),
+        task_groups: Vec::new(),
         objects: Vec::new(),
         verdict: None,
         findings: Vec::new(),

@@ -18,7 +18,7 @@ use super::verdict::{place_of, spinning, verdict};
 use super::watch::RunningThreads;
 use super::words::{NO_CPU, describe_unwoken, owner_died};
 use crate::host::Host;
-use crate::look::{Look, Names, Scope, Stacks, facts_now, library_of};
+use crate::look::{Look, Names, Scope, Stacks, TaskScope, facts_now, library_of, tasks};
 use crate::model::{Certainty, Finding, FindingKind, Gap, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread};
 use crate::runtimes::{self, Context};
 use crate::symbols::MappedObject;
@@ -101,7 +101,11 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
         snapshot.gaps.push(Gap::whole(what, "a core does not store them"));
     }
     snapshot.runtimes = runtimes::languages_of(target);
+    look.add_tasks(&mut snapshot, TaskScope::Held);
     let mut verdict = verdict(&snapshot);
+    if let Some(of_tasks) = tasks::verdict(&snapshot, &verdict) {
+        verdict = of_tasks;
+    }
     for runtime in snapshot.runtimes.iter().filter(|runtime| !verdict.text.contains(&runtime.unseen)) {
         snapshot.gaps.push(Gap::whole(runtime.unseen.clone(), format!("only {} itself knows", runtime.name)));
     }

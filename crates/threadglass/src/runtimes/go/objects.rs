@@ -3,9 +3,7 @@
 use super::offsets::Layout;
 use crate::RemoteAddr;
 use crate::memory::{Memory, read_each, u32_at, u64_at};
-use crate::model::{
-    Detail, Family, Preference, SyncKind, SyncObject, SyncState, Task, TaskRef, TaskWaitsFor,
-};
+use crate::model::{Detail, Family, Preference, SyncKind, SyncObject, SyncState, Task, TaskRef, TaskWaitsFor};
 use std::collections::BTreeMap;
 
 const LOCKED: u32 = 1;

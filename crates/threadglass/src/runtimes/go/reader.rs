@@ -85,10 +85,7 @@ impl<'a> Reader<'a> {
             gaps.push(Gap::whole("offsets of this version of Go", why));
         }
         let all = goroutines::read(self.target, &program.layout, &program.addresses);
-        let mut seen: Vec<Seen> = all
-            .into_iter()
-            .map(|goroutine| Seen { goroutine, walked: None })
-            .collect();
+        let mut seen: Vec<Seen> = all.into_iter().map(|goroutine| Seen { goroutine, walked: None }).collect();
         match scope {
             TaskScope::List => {}
             TaskScope::Waits => {

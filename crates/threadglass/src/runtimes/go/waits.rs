@@ -197,7 +197,8 @@ fn search(memory: &dyn Memory, goroutine: &Goroutine, wanted: &mut dyn LeadsBack
     let stack = memory.read_vec(RemoteAddr(goroutine.sp), length).ok()?;
     let words: Vec<u64> = stack.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let is_pointer = |word: u64| word > 0x1000 && word.is_multiple_of(8) && word < 1 << 47;
-    let places: Vec<RemoteAddr> = words.iter().map(|word| RemoteAddr(if is_pointer(*word) { *word } else { 0 })).collect();
+    let places: Vec<RemoteAddr> =
+        words.iter().map(|word| RemoteAddr(if is_pointer(*word) { *word } else { 0 })).collect();
     let bytes = read_arrays::<64>(memory, &places);
     let mut all = words.iter().zip(bytes).enumerate();
     all.find_map(|(slot, (word, bytes))| Some((slot, wanted.check(*word, &bytes?, goroutine.address)?)))

@@ -1,0 +1,92 @@
+//! The answer in one sentence for a program that runs tasks.
+
+use crate::look::waits::count;
+use crate::model::{Certainty, Snapshot, SyncKind, SyncObject, Task, ThreadState, ThreadType, Verdict, VerdictKind};
+use std::collections::BTreeMap;
+
+/// Reasons that the sentence names.
+const NAMED: usize = 3;
+
+/// What the tasks of `snapshot` say; `None` if it has none, or `threads` is the better answer.
+pub(in crate::look) fn verdict(snapshot: &Snapshot, threads: &Verdict) -> Option<Verdict> {
+    let of_threads = [VerdictKind::Deadlock, VerdictKind::NobodyLeft, VerdictKind::Stopped, VerdictKind::Unkillable];
+    let tasks: Vec<&Task> = snapshot.tasks.iter().filter(|task| task.kind == ThreadType::User).collect();
+    if tasks.is_empty() || of_threads.contains(&threads.kind) {
+        return None;
+    }
+    Some(nobody_left(&tasks).or_else(|| behind_lock(snapshot)).unwrap_or_else(|| plain(&tasks)))
+}
+
+fn of(kind: VerdictKind, certainty: Certainty, text: String) -> Verdict {
+    Verdict { kind, certainty, text, way_out: None }
+}
+
+/// Whether a task may go on without another one: it runs, or time, the kernel or another process wakes it.
+fn may_go_on(task: &Task) -> bool {
+    let ends_by_itself = |wait: &crate::model::TaskWait| wait.timed || wait.descriptor.is_some();
+    match &task.wait {
+        None => true,
+        // What it waits for is not an object, so who could end the wait is not known.
+        Some(wait) => ends_by_itself(wait) || wait.objects.is_empty() && !waits_for_ever(&wait.reason),
+    }
+}
+
+/// Whether a wait for this reason has no end.
+fn waits_for_ever(reason: &str) -> bool {
+    reason.contains("nil chan") || reason.contains("no cases")
+}
+
+/// All tasks wait for each other: nobody is left to wake any of them.
+fn nobody_left(tasks: &[&Task]) -> Option<Verdict> {
+    if tasks.iter().any(|task| may_go_on(task)) {
+        return None;
+    }
+    let all = count(tasks.len(), "task waits", "tasks wait");
+    let text = format!("all {all} for another one, and none is left to go on: {}", reasons(tasks));
+    Some(of(VerdictKind::NobodyLeft, Certainty::Likely, text))
+}
+
+/// The lock that most tasks wait for.
+fn behind_lock(snapshot: &Snapshot) -> Option<Verdict> {
+    let is_lock = |object: &&SyncObject| {
+        matches!(object.kind, SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Once) && !object.waiting_tasks.is_empty()
+    };
+    let lock = snapshot.objects.iter().filter(is_lock).max_by_key(|object| object.waiting_tasks.len())?;
+    let waiting = count(lock.waiting_tasks.len(), "task waits", "tasks wait");
+    let what = format!("{} {}", lock.kind.word(), lock.name.clone().unwrap_or_else(|| lock.address.to_string()));
+    let others = snapshot.objects.iter().filter(is_lock).count() - 1;
+    let others = match others {
+        0 => String::new(),
+        number => format!("; tasks wait for {} as well", count(number, "other lock", "other locks")),
+    };
+    let text = format!("{waiting} for {what}, which does not record who holds it{others}");
+    Some(of(VerdictKind::Unknown, Certainty::Possible, text))
+}
+
+fn plain(tasks: &[&Task]) -> Verdict {
+    let number = |state: ThreadState| tasks.iter().filter(|task| task.state == state).count();
+    let (running, runnable) = (number(ThreadState::Active), number(ThreadState::Run));
+    if running + runnable > 0 {
+        let more = if runnable > 0 { format!(", {runnable} more could run") } else { String::new() };
+        let text = format!("{}{more}", count(running, "task runs", "tasks run"));
+        return of(VerdictKind::Busy, Certainty::Certain, text);
+    }
+    of(VerdictKind::Idle, Certainty::Certain, format!("no task runs: {}", reasons(tasks)))
+}
+
+/// `12 tasks in chan receive, 3 in IO wait, ..`
+fn reasons(tasks: &[&Task]) -> String {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for task in tasks {
+        *reasons.entry(task.wait.as_ref().map_or(task.status, |wait| &*wait.reason)).or_default() += 1;
+    }
+    let mut reasons: Vec<(&str, usize)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+    let more = if reasons.len() > NAMED { ", .." } else { "" };
+    let named = reasons.iter().take(NAMED).enumerate().map(|(index, (reason, number))| match (index, number) {
+        (0, 1) => format!("1 task in {reason}"),
+        (0, number) => format!("{number} tasks in {reason}"),
+        (_, number) => format!("{number} in {reason}"),
+    });
+    format!("{}{more}", named.collect::<Vec<_>>().join(", "))
+}
