@@ -7,7 +7,7 @@ use super::objects;
 use super::program::Program;
 use super::stacks::{self, Stacks, Walked};
 use super::waits::{self, WaitObjects, Waiting};
-use crate::memory::{Memory, read_arrays};
+use crate::memory::read_arrays;
 use crate::model::{
     Evidence, Gap, SharedFrame, SharedFrames, SharedText, StackEnd, Task, TaskRuntimeInfo, TaskWait, ThreadState,
     ThreadType,

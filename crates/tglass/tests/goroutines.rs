@@ -1,0 +1,255 @@
+//! Goroutines of Go programs.
+//!
+//! `TG_GOS` names compilers to try (`.../bin/go`), separated by colons; else it is the one that `PATH` finds.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+use testkit::{Dumpable, Fixture, Signal, Tool, eventually, have, signal};
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+/// The compilers to try; none (and a skip) where there is none.
+fn compilers(test: &str) -> Vec<PathBuf> {
+    if let Ok(list) = std::env::var("TG_GOS") {
+        return list.split(':').map(PathBuf::from).collect();
+    }
+    if have(test, "go") { vec![PathBuf::from("go")] } else { Vec::new() }
+}
+
+/// The fixture `name`, built by `go` with `flags`. What was compiled once is kept for all tests.
+fn build(go: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    static DIR: OnceLock<TempDir> = OnceLock::new();
+    let dir = DIR.get_or_init(|| tempfile::tempdir().expect("a temporary directory"));
+    let version = Command::new(go).arg("env").arg("GOVERSION").output().expect("go runs");
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    let program = dir.path().join(format!("{name}-{version}{}", flags.join("").replace([' ', '/'], "")));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(format!("{name}.go"));
+    let status = Command::new(go)
+        .env("GO111MODULE", "off")
+        .env("GOTOOLCHAIN", "local")
+        .arg("build")
+        .args(flags)
+        .arg("-o")
+        .arg(&program)
+        .arg(source)
+        .stdin(Stdio::null())
+        .status();
+    assert!(status.expect("go runs").success(), "{name} does not compile with {version}");
+    program
+}
+
+fn goroutines(target: &str) -> Value {
+    tool().run(&["threads", target, "--stacks", "--json"]).json()
+}
+
+/// The goroutine that is in the function `name` of the fixture.
+fn in_function<'a>(snapshot: &'a Value, name: &str) -> &'a Value {
+    let name = format!("main.{name}");
+    let is_in = |task: &&Value| {
+        let frames = task["frames"].as_array().expect("frames");
+        task["start_function"] == *name || frames.iter().any(|frame| frame["function"] == *name)
+    };
+    let found: Vec<&Value> = snapshot["tasks"].as_array().expect("tasks").iter().filter(is_in).collect();
+    assert_eq!(found.len(), 1, "goroutines in {name}: {found:#?}");
+    found[0]
+}
+
+/// Compares what goroutines wait for with what the fixture printed.
+fn check_waits(truth: &Value, snapshot: &Value, what: &str) {
+    for (function, object) in truth.as_object().expect("an object") {
+        let Some(object) = object.as_str() else { continue };
+        let task = in_function(snapshot, function);
+        let objects = task["wait"]["objects"].as_array().expect("objects");
+        let is_there = objects.iter().any(|found| found["address"] == object);
+        assert_eq!(is_there, !object.is_empty(), "{what}: {function} waits for {object:?}: {:#}", task["wait"]);
+        assert_eq!(task["state"], "sleep", "{what}: {function}");
+        assert_eq!(task["frames_end"]["kind"], "start", "{what}: {function}");
+        assert_eq!(task["frames"].as_array().and_then(|it| it.last()).expect("frames")["function"], "runtime.goexit");
+    }
+    let uses = |function: &str| {
+        let objects = in_function(snapshot, function)["wait"]["objects"].as_array().cloned().unwrap_or_default();
+        let mut uses: Vec<String> = objects
+            .iter()
+            .map(|it| {
+                let word = [&it["channel_use"], &it["side"], &it["kind"]].into_iter().find_map(Value::as_str);
+                word.expect("a word").to_owned()
+            })
+            .collect();
+        uses.sort();
+        uses
+    };
+    assert_eq!(uses("waitsToReceive"), ["receive"], "{what}");
+    assert_eq!(uses("waitsToSend"), ["send"], "{what}");
+    assert_eq!(uses("waitsInSelect"), ["receive", "receive", "send"], "{what}");
+    assert_eq!(uses("waitsForMutex"), ["mutex"], "{what}");
+    assert_eq!(uses("waitsToRead"), ["read"], "{what}");
+    assert_eq!(uses("waitsToWrite"), ["write"], "{what}");
+    assert_eq!(uses("waitsForGroup"), ["waitgroup"], "{what}");
+    assert_eq!(uses("waitsForCondition"), ["cond"], "{what}");
+    assert_eq!(uses("waitsForOnce"), ["once"], "{what}");
+    assert_eq!(in_function(snapshot, "waitsForNetwork")["wait"]["descriptor"], truth["socket"], "{what}");
+    let labels = &in_function(snapshot, "waitsWithLabels")["labels"];
+    assert_eq!((labels["tenant"].as_str(), labels["request"].as_str()), (Some("blue"), Some("42")), "{what}");
+    let frames = in_function(snapshot, "waitsInlined")["frames"].as_array().expect("frames");
+    let inlined = frames.iter().find(|frame| frame["function"] == "main.inlinedReceive").expect("the inlined function");
+    assert_eq!(inlined["inlined"], true, "{what}");
+    let deep = in_function(snapshot, "waitsDeep")["frames"].as_array().expect("frames");
+    assert_eq!(deep.iter().filter(|frame| frame["function"] == "main.deepReceive").count(), 41, "{what}");
+    let child = in_function(snapshot, "waitsForChild");
+    assert_eq!(child["created_by"]["function"], "main.makesAnother", "{what}");
+    let states: BTreeMap<&str, &str> = snapshot["objects"]
+        .as_array()
+        .expect("objects")
+        .iter()
+        .filter_map(|object| Some((object["address"].as_str()?, object["state"].as_str()?)))
+        .collect();
+    let state = |function: &str| states[truth[function].as_str().expect("an address")];
+    assert_eq!(state("waitsForMutex"), "locked", "{what}");
+    assert_eq!(state("waitsToRead"), "write_locked", "{what}");
+    assert_eq!(state("waitsToWrite"), "read_locked", "{what}");
+    assert_eq!(state("waitsForOnce"), "in_progress", "{what}");
+}
+
+/// With symbols, without, and at any address.
+const WAYS: [&[&str]; 3] = [&[], &["-ldflags=-s -w"], &["-buildmode=pie", "-ldflags=-s -w"]];
+
+#[test]
+fn what_goroutines_wait_for() {
+    for go in compilers("what_goroutines_wait_for") {
+        for flags in WAYS {
+            let program = build(&go, "go_waits", flags);
+            let fixture = Fixture::start(&program, &[]);
+            let what = program.display().to_string();
+            let snapshot = goroutines(&fixture.pid().to_string());
+            check_waits(fixture.truth(), &snapshot, &what);
+            assert_eq!(snapshot["pause_us"], 0, "{what}");
+            let runtime = &snapshot["task_runtimes"][0];
+            assert_eq!(runtime["name"], "Go", "{what}");
+            assert!(runtime["concurrency"].as_u64().is_some_and(|number| number > 0), "{what}: {runtime}");
+        }
+    }
+}
+
+#[test]
+fn cores_tell_the_same() {
+    const TEST: &str = "cores_tell_the_same";
+    for go in compilers(TEST) {
+        let program = build(&go, "go_waits", WAYS[0]);
+        // Go handles SIGQUIT: it prints all goroutines, and leaves a core only if it is told to.
+        let args = ["GOTRACEBACK=crash", program.to_str().expect("a path")];
+        let start = || Dumpable::start(Path::new("/usr/bin/env"), &args);
+        let truths = [start(), start()].map(|target| (target.fixture.truth().clone(), target));
+        let [(by_gdb, gdb), (by_kernel, kernel)] = truths;
+        for (truth, core) in [(by_gdb, gdb.gcore(TEST)), (by_kernel, kernel.kernel_core(TEST))] {
+            let Some(core) = core else { continue };
+            check_waits(&truth, &goroutines(&core.path().to_string_lossy()), &core.path().display().to_string());
+        }
+    }
+}
+
+/// The goroutines that a program prints when it is told to quit: number, reason, functions of the stack.
+fn dumped(text: &str) -> BTreeMap<u64, (String, Vec<String>)> {
+    let mut found = BTreeMap::new();
+    for block in text.split("\n\n") {
+        let Some(rest) = block.trim_start().strip_prefix("goroutine ") else { continue };
+        let (id, rest) = rest.split_once(' ').expect("a number");
+        let reason = rest.split_once('[').and_then(|(_, rest)| rest.split_once(']')).expect("a reason").0;
+        let reason = reason.split(", ").next().unwrap_or_default().to_owned();
+        let functions = block.lines().skip(1).filter(|line| !line.starts_with(['\t', ' ']) && !line.is_empty());
+        let functions = functions.take_while(|line| !line.starts_with("created by"));
+        let name = |line: &str| line.rsplit_once('(').map_or(line, |(name, _)| name).to_owned();
+        found.insert(id.parse().expect("a number"), (reason, functions.map(name).collect()));
+    }
+    found
+}
+
+#[test]
+fn the_same_as_the_program_tells_itself() {
+    for go in compilers("the_same_as_the_program_tells_itself") {
+        let program = build(&go, "go_waits", WAYS[0]);
+        let mut child = Command::new(&program)
+            .env("GOTRACEBACK", "all")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the fixture starts");
+        let pid = child.id() as i32;
+        let mut out = std::io::BufReader::new(child.stdout.take().expect("its output"));
+        for _ in 0..2 {
+            std::io::BufRead::read_line(&mut out, &mut String::new()).expect("a line");
+        }
+        let in_call = |snapshot: &Value| snapshot["tasks"].as_array().is_some_and(|it| it[0]["status"] == "syscall");
+        eventually("the main goroutine should read", || in_call(&goroutines(&pid.to_string())));
+        let snapshot = goroutines(&pid.to_string());
+        signal(pid, Signal::SIGQUIT);
+        let output = child.wait_with_output().expect("it ends");
+        let dump = dumped(&String::from_utf8_lossy(&output.stderr));
+        let mut compared = 0;
+        for task in snapshot["tasks"].as_array().expect("tasks").iter().filter(|task| task["type"] == "user") {
+            let id = task["id"].as_u64().expect("an id");
+            let (reason, functions) = dump.get(&id).unwrap_or_else(|| panic!("goroutine {id} is not in the dump"));
+            let ours = task["wait"]["reason"].as_str().unwrap_or("syscall");
+            assert_eq!(ours, reason, "goroutine {id}");
+            // Traces leave out functions of the runtime, and wrappers.
+            let is_told = |name: &&str| functions.iter().any(|told| told == name);
+            let frames = task["frames"].as_array().expect("frames");
+            let names = frames.iter().filter_map(|frame| frame["function"].as_str());
+            let names: Vec<&str> = names.filter(is_told).collect();
+            assert_eq!(names, *functions, "goroutine {id}");
+            compared += 1;
+        }
+        assert!(compared >= 20, "{compared} goroutines");
+        let ours: BTreeSet<u64> =
+            snapshot["tasks"].as_array().expect("tasks").iter().filter_map(|task| task["id"].as_u64()).collect();
+        let lost: Vec<_> = dump.keys().filter(|id| **id != 0 && !ours.contains(id)).collect();
+        assert!(lost.is_empty(), "not seen: {lost:?}");
+    }
+}
+
+#[test]
+fn goroutines_that_come_and_go_never_have_a_broken_stack() {
+    for go in compilers("goroutines_that_come_and_go_never_have_a_broken_stack") {
+        let program = build(&go, "go_churn", WAYS[0]);
+        let fixture = Fixture::start(&program, &[]);
+        let (mut whole, mut lasting) = (0, usize::MAX);
+        for _ in 0..10 {
+            let snapshot = goroutines(&fixture.pid().to_string());
+            let tasks = snapshot["tasks"].as_array().expect("tasks");
+            for task in tasks {
+                let frames = task["frames"].as_array().expect("frames");
+                let Some(last) = frames.last() else { continue };
+                assert_eq!(last["function"], "runtime.goexit", "{task:#}");
+                whole += 1;
+            }
+            let stays = tasks.iter().filter(|task| task["start_function"] == "main.stays");
+            lasting = lasting.min(stays.count());
+        }
+        assert!(whole > 100, "{whole} stacks");
+        assert_eq!(lasting as u64, fixture.truth()["stays"], "goroutines that lived all the time");
+    }
+}
+
+#[test]
+fn screens_of_goroutines() {
+    let Some(go) = compilers("screens_of_goroutines").into_iter().next() else { return };
+    let fixture = Fixture::start(&build(&go, "go_waits", WAYS[0]), &[]);
+    let pid = fixture.pid().to_string();
+    let text = tool().run(&["threads", &pid]).text();
+    assert!(text.contains("WAITS FOR") && text.contains("main.waitsToSend"), "{text}");
+    let text = tool().run(&["threads", &pid, "--lwps"]).text();
+    assert!(text.contains("  LWP") && !text.contains("main.waitsToSend"), "{text}");
+    let text = tool().run(&["threads", &pid, "--stacks"]).text();
+    assert!(text.contains("main.deepReceive") && text.contains("made by main.main"), "{text}");
+    let text = tool().run(&["locks", &pid, "--kind", "mutex"]).text();
+    assert!(text.contains("Go mutex"), "{text}");
+    let snapshot = tool().run(&["why", &pid, "--json"]).json();
+    assert_eq!(snapshot["verdict"]["kind"], "unknown", "{:#}", snapshot["verdict"]);
+    assert!(snapshot["verdict"]["text"].as_str().is_some_and(|text| text.contains("does not record who holds it")));
+}
