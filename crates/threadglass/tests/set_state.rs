@@ -58,16 +58,6 @@ fn object(kind: SyncKind, family: Family, waiters: &[(i32, Option<Side>)], holde
         evidence: Evidence::Derived,
     };
     SyncObject {
-        address: AT,
-        kind,
-        family,
-        evidence: Evidence::Derived,
-        name: None,
-        stats: None,
-        size: None,
-        shared: None,
-        state: SyncState::Unknown,
-        detail: Detail::None {},
         holders: holder
             .map(|tid| Holder {
                 lwp: Some(Lwp(tid)),
@@ -82,6 +72,7 @@ fn object(kind: SyncKind, family: Family, waiters: &[(i32, Option<Side>)], holde
             .into_iter()
             .collect(),
         waiters: waiters.iter().map(waiter).collect(),
+        ..SyncObject::bare(AT, kind, family, Evidence::Derived)
     }
 }
 

@@ -47,7 +47,7 @@ const SYMBOLS: [&str; 6] = [
 ];
 
 /// The program among what is mapped.
-pub(super) fn program<'t>(target: &'t dyn Target) -> Option<&'t MappedFile> {
+pub(super) fn program(target: &dyn Target) -> Option<&MappedFile> {
     target.modules().iter().find(|module| target.is_program(module))
 }
 
