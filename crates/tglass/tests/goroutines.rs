@@ -253,3 +253,21 @@ fn screens_of_goroutines() {
     assert_eq!(snapshot["verdict"]["kind"], "unknown", "{:#}", snapshot["verdict"]);
     assert!(snapshot["verdict"]["text"].as_str().is_some_and(|text| text.contains("does not record who holds it")));
 }
+
+/// A timer of the runtime wakes no goroutine that waits for it, but sends to a channel: that is no hang.
+#[test]
+fn goroutines_that_are_all_asleep() {
+    let test = "goroutines_that_are_all_asleep";
+    for go in compilers(test) {
+        let program = build(&go, "go_asleep", &[]);
+        for (mode, kind) in [("asleep", "nobody_left"), ("timer", "idle")] {
+            let fixture = Fixture::start(&program, &[mode]);
+            eventually(&format!("{mode} should be told as {kind}"), || {
+                let snapshot = tool().run(&["why", &fixture.pid().to_string(), "--json"]).json();
+                let sends = |task: &&Value| task["wait"]["reason"] == "chan send";
+                snapshot["verdict"]["kind"] == kind
+                    && snapshot["tasks"].as_array().expect("tasks").iter().filter(sends).count() == 3
+            });
+        }
+    }
+}

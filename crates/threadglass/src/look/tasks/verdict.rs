@@ -1,6 +1,6 @@
 //! The answer in one sentence for a program that runs tasks.
 
-use crate::look::waits::count;
+use crate::look::waits::{count, is_timed};
 use crate::model::{Certainty, Snapshot, SyncKind, SyncObject, Task, ThreadState, ThreadType, Verdict, VerdictKind};
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ pub(in crate::look) fn verdict(snapshot: &Snapshot, threads: &Verdict) -> Option
     if tasks.is_empty() || of_threads.contains(&threads.kind) {
         return None;
     }
-    Some(nobody_left(&tasks).or_else(|| behind_lock(snapshot)).unwrap_or_else(|| plain(&tasks)))
+    let nobody_left = || if has_timers(snapshot) { None } else { nobody_left(&tasks) };
+    Some(nobody_left().or_else(|| behind_lock(snapshot)).unwrap_or_else(|| plain(&tasks)))
 }
 
 fn of(kind: VerdictKind, certainty: Certainty, text: String) -> Verdict {
@@ -29,6 +30,12 @@ fn may_go_on(task: &Task) -> bool {
         // What it waits for is not an object, so who could end the wait is not known.
         Some(wait) => ends_by_itself(wait) || wait.objects.is_empty() && !waits_for_ever(&wait.reason),
     }
+}
+
+/// Whether a timer of the runtime may wake a task: then a thread of the runtime waits for events until that time.
+fn has_timers(snapshot: &Snapshot) -> bool {
+    let calls = snapshot.threads.iter().filter_map(|thread| thread.syscall.as_ref());
+    calls.filter(|call| call.name.starts_with("epoll_")).any(is_timed)
 }
 
 /// Whether a wait for this reason has no end.

@@ -300,7 +300,7 @@ fn selected(memory: &dyn Memory, call: &Syscall) -> Vec<Awaited> {
 }
 
 /// Whether a call returns after some time whatever happens. What the program has set for a socket is not known.
-pub(super) fn is_timed(call: &Syscall) -> bool {
+pub(crate) fn is_timed(call: &Syscall) -> bool {
     let args = &call.args;
     match &*call.name {
         "poll" => args[2] as i32 >= 0,

@@ -46,7 +46,7 @@ mod words;
 use unwatched as watch;
 
 pub(crate) use assemble::collect;
-pub(crate) use calls::{add_descriptors, rests, waits_for_child};
+pub(crate) use calls::{add_descriptors, is_timed, rests, waits_for_child};
 pub use explain::{USUAL_TIME, explain, explain_for};
 pub(crate) use glance::glance;
 pub(crate) use look::has_not_moved;
