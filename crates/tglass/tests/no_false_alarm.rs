@@ -27,18 +27,24 @@ fn start_on_musl(variant: Variant, args: &[&str]) -> Fixture {
     Fixture::start(&Build::new("busy_locks.c").musl().variant(variant).path(), args)
 }
 
-/// Looks again and again. `each` checks more of every snapshot, and counts what it has checked.
+/// Looks again and again. What is certain is never wrong, and what is likely at most once in a thousand looks. `each` checks more
+/// of every snapshot, and counts what it has checked.
 fn look_often(mut fixture: Fixture, looks: usize, mut each: impl FnMut(&BTreeSet<i32>, &Snapshot) -> usize) {
     let lasting = tasks(fixture.pid());
     let live = Live::open(Pid(fixture.pid())).unwrap();
-    let (mut waiters, mut checked, mut rounds) = (0, 0, 0);
+    let (mut waiters, mut checked, mut rounds, mut alarms) = (0, 0, 0, 0);
     let mut look = 0;
     // Looks that see nothing prove nothing: where the fixture gets no CPU there are more of them, five times as many at most.
     while look < looks || look < 5 * looks && (waiters <= look || checked <= look / 10) {
         let snapshot = look::look(&live, Scope::Waited, Names::Findings).unwrap();
-        for finding in &snapshot.findings {
-            let is_alarm = finding.kind.is_hang() && finding.certainty != Certainty::Possible;
-            assert!(!is_alarm, "look {look}: {finding:?}\n{:#?}", snapshot.objects);
+        for finding in snapshot.findings.iter().filter(|finding| finding.kind.is_hang()) {
+            let what = || format!("look {look}: {finding:?}\n{:#?}", snapshot.objects);
+            assert!(finding.certainty != Certainty::Certain, "{}", what());
+            if finding.certainty == Certainty::Likely {
+                eprintln!("look {look} is wrong: {}", finding.text);
+                alarms += 1;
+            }
+            assert!(alarms <= looks / 1000, "{alarms} are wrong, the last in {}", what());
         }
         waiters += snapshot.objects.iter().map(|object| object.waiters.len()).sum::<usize>();
         checked += each(&lasting, &snapshot);
@@ -48,7 +54,7 @@ fn look_often(mut fixture: Fixture, looks: usize, mut each: impl FnMut(&BTreeSet
         look += 1;
     }
     assert!(waiters > look && checked > look / 10, "{waiters} waiters, {checked} checked in {look} looks");
-    eprintln!("{look} looks, {waiters} waiters");
+    eprintln!("{look} looks, {waiters} waiters, {alarms} wrong");
 }
 
 /// Threads come and go here, and each has just held what others wait for.
