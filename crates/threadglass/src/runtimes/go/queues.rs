@@ -13,6 +13,8 @@ const ROOT_SIZE: usize = 64;
 const TREE: usize = 8;
 /// Entries of queues that are read. More than this no machine has memory for.
 const MAX_ENTRIES: usize = 4 << 20;
+/// Entries of one list, which are read one by one.
+const MAX_LIST: usize = 256 << 10;
 /// Channels of one select.
 const MAX_CASES: usize = 4096;
 /// The release from which on an entry has two of some pointers.
@@ -90,7 +92,9 @@ pub(super) fn semaphores(memory: &dyn Memory, layout: &Layout, table: RemoteAddr
     let mut left: Vec<u64> = roots.chunks_exact(ROOT_SIZE).filter_map(|root| u64_at(root, TREE)).collect();
     let mut seen = HashSet::new();
     let mut found = HashMap::new();
-    while !left.is_empty() && seen.len() < MAX_ENTRIES {
+    let mut rounds = 0;
+    while !left.is_empty() && seen.len() < MAX_ENTRIES && rounds < MAX_LIST {
+        rounds += 1;
         left.retain(|address| *address != 0 && seen.insert(*address));
         let read = entries(memory, layout, &left);
         left.clear();
@@ -108,7 +112,7 @@ pub(super) fn semaphores(memory: &dyn Memory, layout: &Layout, table: RemoteAddr
 /// The goroutines in the list that begins with the entry `first`.
 pub(super) fn list(memory: &dyn Memory, layout: &Layout, first: u64) -> HashSet<u64> {
     let (mut at, mut seen, mut found) = (first, HashSet::new(), HashSet::new());
-    while at != 0 && seen.insert(at) && seen.len() < MAX_ENTRIES {
+    while at != 0 && seen.insert(at) && seen.len() < MAX_LIST {
         let Some(entry) = entries(memory, layout, &[at]).pop().flatten() else { break };
         found.insert(entry.goroutine);
         at = entry.next;

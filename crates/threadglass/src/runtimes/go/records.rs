@@ -12,7 +12,8 @@ const LONGEST: u64 = 64 << 10;
 
 /// Reads `size` bytes at each of `addresses`, which are sorted. `visit` gets the index of each that can be read.
 pub(super) fn read(memory: &dyn Memory, size: usize, addresses: &[u64], mut visit: impl FnMut(usize, &[u8])) {
-    let mut buffer = vec![0; BATCH.min(addresses.len().saturating_mul(size + NEAR as usize)).max(LONGEST as usize)];
+    // No range is longer than all together, nor than the longest.
+    let mut buffer = vec![0; BATCH.min(addresses.len().saturating_mul(size + NEAR as usize))];
     let mut runs = runs(addresses, size as u64).peekable();
     let mut done = 0;
     while runs.peek().is_some() {

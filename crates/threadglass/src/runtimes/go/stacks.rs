@@ -15,6 +15,9 @@ const READ: [usize; 4] = [512, 4 << 10, 64 << 10, 1 << 20];
 /// Bytes of stacks that are read at one time.
 const BATCH: usize = 1 << 20;
 
+/// Different frames that are kept: programs that are not made to keep the tool busy have some thousands.
+const MAX_NODES: usize = 2 << 20;
+
 /// Functions whose caller did not call them: it was interrupted.
 const INTERRUPTS: [&str; 3] = ["runtime.asyncPreempt", "runtime.sigpanic", "runtime.debugCallV2"];
 
@@ -108,6 +111,9 @@ impl<'m> Stacks<'m> {
             let Some(facts) = self.nodes[node as usize].facts else { return Walked::Torn };
             if facts.is_outermost {
                 return Walked::Whole(StackId(node));
+            }
+            if self.nodes.len() >= MAX_NODES {
+                return Walked::Torn;
             }
             if self.nodes[node as usize].depth >= MAX_FRAMES {
                 return Walked::Deep(StackId(node));
