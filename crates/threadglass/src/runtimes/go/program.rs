@@ -11,6 +11,13 @@ use crate::model::SharedText;
 /// Goroutines by which a layout is tried.
 const TRIED: usize = 256;
 
+/// How often that is done while none fits: goroutines move while they are read.
+const TRIES: usize = 3;
+/// The part of all goroutines that must make sense, in quarters: with the layout of the release that the program tells, and with
+/// that of another one.
+const OF_KNOWN: usize = 1;
+const OF_OTHER: usize = 3;
+
 /// What goroutines of a program are read with.
 pub(super) struct Program<'m> {
     pub(super) memory: &'m dyn Memory,
@@ -40,10 +47,12 @@ impl<'m> Program<'m> {
         addresses.sort_unstable();
         addresses.dedup();
         let exact = located.release.and_then(Layout::of);
-        let fits = |layout: &&Layout| fits(memory, &functions, layout, &addresses);
-        let layout = match exact.filter(fits) {
+        let fits = |layout: &Layout, quarters: usize| {
+            (0..TRIES).any(|_| fits(memory, &functions, layout, &addresses, quarters))
+        };
+        let layout = match exact.filter(|layout| fits(layout, OF_KNOWN)) {
             Some(layout) => layout,
-            None => KNOWN.iter().rev().find(fits).ok_or_else(|| {
+            None => KNOWN.iter().rev().find(|layout| fits(layout, OF_OTHER)).ok_or_else(|| {
                 let version = located.version.as_deref().unwrap_or("a version of Go that is not told");
                 format!("{version} keeps goroutines in a way that this version does not know")
             })?,
@@ -59,8 +68,8 @@ impl<'m> Program<'m> {
     }
 }
 
-/// Whether goroutines make sense with `layout`: one that waits has a stack that ends where all stacks do.
-fn fits(memory: &dyn Memory, functions: &Functions<'_>, layout: &Layout, addresses: &[u64]) -> bool {
+/// Whether so many goroutines make sense with `layout`: one that waits has a stack that ends where all stacks do.
+fn fits(memory: &dyn Memory, functions: &Functions<'_>, layout: &Layout, addresses: &[u64], quarters: usize) -> bool {
     let step = (addresses.len() / TRIED).max(1);
     let some: Vec<u64> = addresses.iter().copied().step_by(step).collect();
     let living = goroutines::read(memory, layout, &some);
@@ -70,11 +79,10 @@ fn fits(memory: &dyn Memory, functions: &Functions<'_>, layout: &Layout, address
     let whole = walked.iter().filter(|walked| !matches!(walked, Walked::Torn | Walked::Short)).count();
     let starts = resting.iter().filter(|goroutine| functions.at(goroutine.start).is_some()).count();
     let plausible = living.iter().filter(|goroutine| goroutine.is_plausible()).count();
-    // Goroutines move while they are read.
-    let most = |part: usize, all: usize| part * 4 >= all * 3;
+    let enough = |part: usize, all: usize| part * 4 >= all * quarters;
     !living.is_empty()
-        && most(plausible, living.len())
-        && most(whole, resting.len())
-        && most(starts, resting.len())
+        && enough(plausible, living.len())
+        && enough(whole, resting.len())
+        && enough(starts, resting.len())
         && (whole > 0 || resting.is_empty())
 }
