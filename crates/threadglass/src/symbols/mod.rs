@@ -11,8 +11,11 @@ mod object_names;
 mod objects;
 
 pub use data::{DataNames, LockVariable};
+#[cfg(test)]
+pub(crate) use debug_info::Cases;
 pub use debug_info::FunctionAt;
 pub(crate) use debug_info::debug_section;
+pub(crate) use debug_info::{TypeAt, ValueMember, ValueType};
 #[cfg(feature = "profile")]
 pub use jit::{JitFiles, JitFunction};
 pub(crate) use library_names::library_by_name;

@@ -1,11 +1,12 @@
 //! The objects of a target. Each is opened once, for naming and for unwinding.
 
 use super::debug_file::find_debug_file;
-use super::debug_info::has_debug_info;
+use super::debug_info::{DebugInfo, TypeAt, ValueType, has_debug_info};
 use super::object_names::{LazyDebugInfo, ObjectNames};
 use super::{FunctionAt, LockTypes};
 use crate::RemoteAddr;
 use crate::elf::{DataSymbols, FileSymbols, Image, Symbol};
+use crate::model::{Family, SyncKind};
 use crate::target::{Module, Target};
 use std::fs::File;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -51,6 +52,34 @@ pub(crate) struct MappedObject<'t> {
     target: &'t dyn Target,
     pub(super) lock_types: &'static dyn LockTypes,
     read: ReadParts,
+}
+
+/// What can be asked about types of values. Addresses are those of the running program.
+pub(crate) struct TypeQuestions<'d> {
+    debug: &'d mut DebugInfo,
+    bias: u64,
+}
+
+impl TypeQuestions<'_> {
+    /// The type `at`.
+    pub(crate) fn value_type(&mut self, at: TypeAt) -> Option<Arc<ValueType>> {
+        self.debug.value_type(at)
+    }
+
+    /// The types that the function that begins at `pc` has values of.
+    pub(crate) fn types_in_function(&mut self, pc: RemoteAddr) -> Vec<TypeAt> {
+        self.debug.types_in_function(pc.0.wrapping_sub(self.bias))
+    }
+
+    /// The type whose table of methods is at `addr`.
+    pub(crate) fn type_of_methods(&mut self, addr: RemoteAddr) -> Option<TypeAt> {
+        self.debug.type_of_methods(addr.0.wrapping_sub(self.bias))
+    }
+
+    /// The locks in a value of the type `at`.
+    pub(crate) fn locks_of_type(&mut self, at: TypeAt) -> Vec<(u64, SyncKind, Family)> {
+        self.debug.locks_of_type(at)
+    }
 }
 
 /// What was read of an object, each part when it was first asked for.
@@ -176,6 +205,13 @@ impl<'t> MappedObject<'t> {
             Some(debug) => debug.functions_at(offsets),
             None => vec![Vec::new(); offsets.len()],
         }
+    }
+
+    /// Asks its debug information about types of values; `None` where there is no answer, or no debug information.
+    pub(crate) fn ask_types<T>(&self, question: impl FnOnce(&mut TypeQuestions<'_>) -> Option<T>) -> Option<T> {
+        let mut debug = self.debug().lock().unwrap_or_else(PoisonError::into_inner);
+        let bias = self.image()?.bias();
+        question(&mut TypeQuestions { debug: debug.read(self.target.limits(), self.lock_types)?, bias })
     }
 
     /// Names of its variables and types; `None` where no object begins.

@@ -53,18 +53,13 @@ impl DebugInfo {
 impl<'a> Query<'a> {
     fn functions_in(&mut self, unit: usize, wanted: &[(u64, usize)]) -> Option<Vec<Vec<FunctionAt>>> {
         let parsed = self.unit(unit)?;
-        let root = parsed.unit.entry(parsed.unit.header.root_offset()).ok()?;
-        let program = match root.attr_value(dw::DW_AT_stmt_list) {
-            Some(AttributeValue::DebugLineRef(offset)) => LineProgram::at(self.source.sections.lines(), offset.0),
-            _ => None,
-        };
+        let mut files = SourceFiles::of(self, &parsed);
+        let program = &files.program;
         let pcs: Vec<u64> = wanted.iter().map(|(pc, _)| *pc).collect();
-        let rows = match &program {
+        let rows = match program {
             Some(program) => program.rows(&pcs, || self.is_exhausted()),
             None => vec![None; pcs.len()],
         };
-        let directory = root.attr_value(dw::DW_AT_comp_dir).and_then(|value| self.string(&parsed, value));
-        let mut files = SourceFiles { program, directory, known: HashMap::new() };
         let mut all = Vec::with_capacity(pcs.len());
         for (pc, row) in pcs.iter().zip(rows) {
             let (functions, start) = self.chain(&parsed, *pc).unzip();
@@ -124,7 +119,7 @@ impl<'a> Query<'a> {
         described
     }
 
-    fn place(
+    pub(super) fn place(
         &self,
         parsed: &Parsed<'a>,
         row: Option<SourceRow>,
@@ -154,8 +149,22 @@ impl<'a> Query<'a> {
 }
 
 /// The files of one unit that were looked up.
-struct SourceFiles<'p> {
+pub(super) struct SourceFiles<'p> {
     program: Option<LineProgram<'p>>,
     directory: Option<String>,
     known: HashMap<u64, Option<String>>,
+}
+
+impl<'p> SourceFiles<'p> {
+    /// Those of the unit `parsed`, of which none was looked up yet.
+    pub(super) fn of(query: &Query<'p>, parsed: &Parsed<'p>) -> Self {
+        let root = parsed.unit.entry(parsed.unit.header.root_offset()).ok();
+        let attribute = |name| root.as_ref()?.attr_value(name);
+        let program = match attribute(dw::DW_AT_stmt_list) {
+            Some(AttributeValue::DebugLineRef(offset)) => LineProgram::at(query.source.sections.lines(), offset.0),
+            _ => None,
+        };
+        let directory = attribute(dw::DW_AT_comp_dir).and_then(|value| query.string(parsed, value));
+        Self { program, directory, known: HashMap::new() }
+    }
 }

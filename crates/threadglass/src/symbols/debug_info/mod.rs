@@ -12,6 +12,7 @@ mod paths;
 mod sections;
 mod types;
 mod unit;
+mod values;
 mod variables;
 
 pub(super) use code::{CodeFacts, join};
@@ -19,6 +20,9 @@ pub use frames::FunctionAt;
 use locks::LockMember;
 pub(crate) use sections::debug_section;
 pub(super) use sections::has_debug_info;
+#[cfg(test)]
+pub(crate) use values::Cases;
+pub(crate) use values::{TypeAt, ValueMember, ValueType};
 
 use super::LockTypes;
 use crate::limits::{Limits, Share};
@@ -85,6 +89,7 @@ struct Decoded {
     abbreviations: Abbreviations,
     indexes: HashMap<usize, Arc<UnitIndex>>,
     types: HashMap<EntryAt, Option<Arc<Type>>>,
+    values: HashMap<EntryAt, Option<Arc<ValueType>>>,
     locks: HashMap<EntryAt, Arc<Vec<LockMember>>>,
     /// Types whose locks are being looked for: one that contains itself is a lie.
     open: HashSet<EntryAt>,

@@ -83,6 +83,12 @@ impl Query<'_> {
         }
     }
 
+    /// The variable that begins at `addr`.
+    pub(super) fn variable_beginning_at(&mut self, addr: u64) -> Option<EntryAt> {
+        while !self.decoded.variables.contains_key(&addr) && self.scan_next() {}
+        self.decoded.variables.get(&addr).copied()
+    }
+
     /// Adds the variables of the next unit; `false` when there is none.
     fn scan_next(&mut self) -> bool {
         let unit = self.decoded.scanned;
