@@ -170,7 +170,7 @@ fn headers(dir: &Path) -> String {
 }
 
 /// `fixtures` beside the test program's `deps` directory.
-fn output_dir() -> PathBuf {
+pub(crate) fn output_dir() -> PathBuf {
     let exe = std::env::current_exe().expect("a test knows its own program");
     exe.ancestors().nth(2).map_or_else(std::env::temp_dir, Path::to_owned).join("fixtures")
 }

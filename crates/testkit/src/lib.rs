@@ -4,6 +4,7 @@
 //! standard input is closed. Tests compare what the tool reports with that truth.
 
 mod build;
+mod cargo_program;
 mod cores;
 mod end;
 mod findings;
@@ -22,6 +23,7 @@ mod user;
 mod wait;
 
 pub use build::{Build, Variant};
+pub use cargo_program::TokioProgram;
 pub use cores::{CoreFile, Dumpable};
 pub use end::{end_with_descendants, kill_while_it_holds};
 pub use findings::{HANGS, finding_faults, is_hang};

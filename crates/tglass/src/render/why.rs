@@ -60,6 +60,8 @@ fn heading(kind: FindingKind) -> &'static str {
         FindingKind::NobodyLeft => "NOBODY LEFT TO WAKE THEM",
         FindingKind::PoolStarved => "STARVED POOL",
         FindingKind::ProcessCircle => "DEADLOCK OF PROCESSES",
+        FindingKind::TaskDeadlock => "DEADLOCK OF TASKS",
+        FindingKind::BlockedWorker => "BLOCKED WORKERS",
         FindingKind::LongChain => "WAITS",
         FindingKind::HolderUnknown => "HOLDER NOT KNOWN",
         FindingKind::HandedOver => "CONTENDED",
@@ -237,6 +239,7 @@ impl Screen<'_> {
                 let pids: BTreeSet<_> = finding.members.iter().map(|member| member.pid).collect();
                 format!("{} processes", pids.len())
             }
+            FindingKind::TaskDeadlock if finding.threads.is_empty() => number(finding.objects.len(), "task"),
             _ => match finding.objects.iter().filter(|address| !self.is_join(**address)).count() {
                 0 => number(finding.threads.len(), "thread"),
                 locks => format!("{}, {}", number(finding.threads.len(), "thread"), number(locks, "lock")),

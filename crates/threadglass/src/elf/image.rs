@@ -6,7 +6,7 @@
 
 use super::dynamic::Dynamic;
 use super::object_file::{MAX_NAME, RawSymbol, SYMBOL};
-use super::program_header::{PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_TLS, ProgramHeader};
+use super::program_header::{PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, PT_NOTE, PT_TLS, ProgramHeader};
 use super::{Symbol, holds, name_at, plainness, u16_at, u32_at, u64_at};
 use crate::RemoteAddr;
 use crate::arch::ELF_MACHINE;
@@ -146,6 +146,11 @@ impl Image {
     /// Where the index of its unwind information lies, and how long it is.
     pub fn eh_frame_hdr(&self) -> Option<(RemoteAddr, u64)> {
         self.of_kind(PT_GNU_EH_FRAME).next().map(|(addr, header)| (addr, header.memory_size))
+    }
+
+    /// What is read-only once it was relocated: where it is in memory, and how long.
+    pub(crate) fn relocated_read_only(&self) -> Option<(RemoteAddr, u64)> {
+        self.of_kind(PT_GNU_RELRO).next().map(|(addr, header)| (addr, header.memory_size))
     }
 
     /// End of the segment that holds `addr`.

@@ -8,6 +8,7 @@ pub(super) const PT_INTERP: u32 = 3;
 pub(crate) const PT_NOTE: u32 = 4;
 pub(super) const PT_TLS: u32 = 7;
 pub(super) const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+pub(super) const PT_GNU_RELRO: u32 = 0x6474_e552;
 
 /// One program header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,6 +39,10 @@ pub enum FindingKind {
     NobodyLeft,
     /// All workers of a pool of threads wait inside tasks, so that nobody is left to run another task.
     PoolStarved,
+    /// Tasks of a runtime that wait for each other in a circle, or for what nobody is left to run.
+    TaskDeadlock,
+    /// All threads that could run the tasks of a runtime are in calls that block, and tasks that could run do not.
+    BlockedWorker,
     /// Processes that wait for each other in a circle, through pipes, sockets, file locks or children.
     ProcessCircle,
     /// Threads that wait, directly or not, for one that waits for nobody we know: a root, with the longest chain to it.
@@ -60,12 +64,13 @@ impl FindingKind {
                 | Self::OwnerExited
                 | Self::OwnerIsForkParent
                 | Self::ProcessCircle
+                | Self::TaskDeadlock
         )
     }
 
     /// Whether it tells for whom, or for which lock, threads wait, with nothing wrong in it.
     pub fn is_root(self) -> bool {
-        matches!(self, Self::LongChain | Self::HolderUnknown)
+        matches!(self, Self::LongChain | Self::HolderUnknown | Self::BlockedWorker)
     }
 
     /// Whether it means that nobody is left to wake threads.

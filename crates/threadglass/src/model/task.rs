@@ -179,6 +179,8 @@ pub struct TaskHolds {
     pub side: Option<Side>,
     /// How it is known.
     pub evidence: Evidence,
+    /// Whether the lock was given to a future of the task that the task does not poll.
+    pub unpolled: bool,
 }
 
 /// One task. `None` means that it could not be told, or does not exist for this task.

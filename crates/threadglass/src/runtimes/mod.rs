@@ -27,6 +27,7 @@ mod rust_std;
 mod tasks;
 mod tbb;
 mod threads;
+mod tokio;
 mod wait;
 
 pub(crate) use crate::memory::{u32_at, u64_at};
@@ -38,7 +39,7 @@ pub(crate) use lock_word::LockWord;
 pub use plan::{SetError, plan};
 pub(crate) use recipe::empty_plan;
 pub use tasks::TaskScope;
-pub(crate) use tasks::{IN_SYSTEM_CALL, SeenTasks, read as tasks_of};
+pub(crate) use tasks::{IN_SYSTEM_CALL, SeenTasks, TaskContext, ThreadPlace, is_among_threads, read as tasks_of};
 pub use threads::LibcLayout;
 pub(crate) use threads::ThreadRecord;
 pub(crate) use wait::{Class, Context, SeenWait, Spot};

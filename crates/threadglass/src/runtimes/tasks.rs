@@ -1,11 +1,13 @@
 //! Runtimes that run tasks of their own on threads: the contract, and the list of those that are read.
 
-use super::go;
+use super::{go, tokio};
 use crate::model::{Gap, SyncObject, Task, TaskRuntimeInfo};
+use crate::symbols::Objects;
 use crate::target::Target;
+use crate::{Lwp, RemoteAddr};
 
 /// Those that are known.
-static ALL: [&dyn TaskRuntime; 1] = [&go::Goroutines];
+static ALL: [&dyn TaskRuntime; 2] = [&go::Goroutines, &tokio::Tokio];
 
 /// The word of all runtimes for a task that its thread has taken into a system call.
 pub(crate) const IN_SYSTEM_CALL: &str = "syscall";
@@ -27,6 +29,29 @@ pub enum TaskScope {
 pub(crate) trait TaskRuntime: Sync {
     /// The tasks of `target`; `None` if it does not have this runtime.
     fn read(&self, target: &dyn Target, scope: TaskScope) -> Option<SeenTasks>;
+
+    /// The same for a runtime whose tasks are found from threads, or by what objects have in them.
+    fn read_in(&self, context: &TaskContext<'_>) -> Option<SeenTasks> {
+        self.read(context.target, context.scope)
+    }
+}
+
+/// What tasks are found from.
+pub(crate) struct TaskContext<'c> {
+    pub(crate) target: &'c dyn Target,
+    pub(crate) objects: &'c Objects<'c>,
+    pub(crate) threads: &'c [ThreadPlace],
+    pub(crate) scope: TaskScope,
+}
+
+/// Where a thread's stack and variables are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadPlace {
+    pub(crate) lwp: Lwp,
+    /// Where its stack stands, if that is known.
+    pub(crate) sp: Option<RemoteAddr>,
+    /// Its descriptor.
+    pub(crate) descriptor: Option<RemoteAddr>,
 }
 
 /// The tasks of one runtime.
@@ -39,7 +64,15 @@ pub(crate) struct SeenTasks {
     pub(crate) gaps: Vec<Gap>,
 }
 
-/// The tasks of all runtimes of `target`.
-pub(crate) fn read(target: &dyn Target, scope: TaskScope) -> Vec<SeenTasks> {
-    ALL.iter().filter_map(|runtime| runtime.read(target, scope)).collect()
+/// Runtimes in programs whose other threads work, too, and may wake a task.
+const AMONG_THREADS: [&str; 1] = [tokio::NAME];
+
+/// Whether a task of `runtime` may be woken by a thread that runs no task.
+pub(crate) fn is_among_threads(runtime: &str) -> bool {
+    AMONG_THREADS.contains(&runtime)
+}
+
+/// The tasks of all runtimes of a target.
+pub(crate) fn read(context: &TaskContext<'_>) -> Vec<SeenTasks> {
+    ALL.iter().filter_map(|runtime| runtime.read_in(context)).collect()
 }

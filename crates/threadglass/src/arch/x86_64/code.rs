@@ -76,6 +76,16 @@ pub(crate) fn jumps(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
     (0..code.len()).filter(|at| code[*at] == 0xe9).filter_map(move |at| relative(code, start, at + 1))
 }
 
+/// Where calls and jumps without a condition in `code`, which is at `start`, lead, and the addresses that it takes of
+/// places beside it: `lea place(%rip),%reg`. Other bytes may look like one of them.
+pub(crate) fn functions_named_in(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
+    let operand = |at: usize| match code.get(at..at + 3) {
+        Some([0x48 | 0x4c, 0x8d, modrm]) if modrm & 0xc7 == 0x05 => Some(at + 3),
+        _ => matches!(code.get(at), Some(0xe8 | 0xe9)).then_some(at + 1),
+    };
+    (0..code.len()).filter_map(operand).filter_map(move |at| relative(code, start, at))
+}
+
 /// Whether `code`, which is at `start`, has a jump to `target`.
 pub(crate) fn jumps_to(code: &[u8], start: u64, target: u64) -> bool {
     let conditional = code.windows(2).enumerate().filter(|(_, bytes)| bytes[0] == 0x0f && bytes[1] & 0xf0 == 0x80);

@@ -1,14 +1,16 @@
 //! Tasks of runtimes: what a look shows of them beside threads.
 
 mod groups;
+mod stuck;
 mod verdict;
 
+pub(in crate::look) use stuck::add_stuck;
 pub(in crate::look) use verdict::verdict;
 
 use super::Look;
 use crate::Lwp;
 use crate::model::{Snapshot, Task, Thread, ThreadState};
-use crate::runtimes::{self, SeenTasks, TaskScope};
+use crate::runtimes::{self, SeenTasks, TaskContext, TaskScope, ThreadPlace};
 use std::collections::HashMap;
 
 impl Look<'_> {
@@ -17,7 +19,12 @@ impl Look<'_> {
         if self.target.denial().is_some() {
             return;
         }
-        for SeenTasks { info, mut tasks, objects, gaps } in runtimes::tasks_of(self.target, scope) {
+        let place = |thread: &Thread| {
+            Some(ThreadPlace { lwp: thread.lwp?, sp: thread.sp, descriptor: thread.id.map(|id| id.0) })
+        };
+        let threads: Vec<ThreadPlace> = snapshot.threads.iter().filter_map(place).collect();
+        let context = TaskContext { target: self.target, objects: &self.objects, threads: &threads, scope };
+        for SeenTasks { info, mut tasks, objects, gaps } in runtimes::tasks_of(&context) {
             settle(&mut tasks, &snapshot.threads);
             snapshot.task_runtimes.push(info);
             snapshot.tasks.append(&mut tasks);

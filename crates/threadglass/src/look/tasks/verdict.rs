@@ -2,6 +2,7 @@
 
 use crate::look::waits::{count, is_timed};
 use crate::model::{Certainty, Snapshot, SyncKind, SyncObject, Task, ThreadState, ThreadType, Verdict, VerdictKind};
+use crate::runtimes::is_among_threads;
 use std::collections::BTreeMap;
 
 /// Reasons that the sentence names.
@@ -10,7 +11,9 @@ const NAMED: usize = 3;
 /// What the tasks of `snapshot` say; `None` if it has none, or `threads` is the better answer.
 pub(in crate::look) fn verdict(snapshot: &Snapshot, threads: &Verdict) -> Option<Verdict> {
     let of_threads = [VerdictKind::Deadlock, VerdictKind::NobodyLeft, VerdictKind::Stopped, VerdictKind::Unkillable];
-    let tasks: Vec<&Task> = snapshot.tasks.iter().filter(|task| task.kind == ThreadType::User).collect();
+    // Where threads do other work as well, what they do is the answer.
+    let is_all = |task: &&Task| task.kind == ThreadType::User && !is_among_threads(task.runtime);
+    let tasks: Vec<&Task> = snapshot.tasks.iter().filter(is_all).collect();
     if tasks.is_empty() || of_threads.contains(&threads.kind) {
         return None;
     }

@@ -102,6 +102,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     }
     snapshot.runtimes = runtimes::languages_of(target);
     look.add_tasks(&mut snapshot, TaskScope::Held);
+    tasks::add_stuck(&look, &mut snapshot);
     let mut verdict = verdict(&snapshot);
     if let Some(of_tasks) = tasks::verdict(&snapshot, &verdict) {
         verdict = of_tasks;

@@ -55,6 +55,9 @@ fn first(snapshot: &Snapshot) -> Verdict {
     if let Some(verdict) = of_unkillable(snapshot) {
         return verdict;
     }
+    if let Some(finding) = found(&|finding| finding.kind == FindingKind::BlockedWorker) {
+        return of(VerdictKind::Behind, finding.certainty, finding.text);
+    }
     if let Some(finding) = found(&|finding| is_behind(snapshot, finding)) {
         let text = format!("{}{}", finding.text, times(&finding, snapshot));
         let kind = if finding.kind == FindingKind::HolderUnknown { VerdictKind::Unknown } else { VerdictKind::Behind };

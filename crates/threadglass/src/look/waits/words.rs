@@ -113,6 +113,8 @@ impl Words<'_> {
             // These come with their words, or get them later.
             FindingKind::HandedOver
             | FindingKind::ProcessCircle
+            | FindingKind::TaskDeadlock
+            | FindingKind::BlockedWorker
             | FindingKind::CondWithoutSignaller
             | FindingKind::NobodyLeft
             | FindingKind::PoolStarved => return None,

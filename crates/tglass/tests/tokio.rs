@@ -1,0 +1,255 @@
+//! Tasks of tokio: which there are, what they await, and the hangs of programs that are made of them.
+//!
+//! Two versions of tokio are tried; with `TG_TOKIO_ALL` in the environment more of them, in more ways.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use testkit::{Dumpable, Fixture, TokioProgram, Tool, Value};
+
+const USUAL: [&str; 2] = ["1.38.2", "1.54.1"];
+const ALL: [&str; 5] = ["1.35.1", "1.38.2", "1.43.1", "1.47.1", "1.54.1"];
+
+fn tool() -> Tool {
+    Tool::new(env!("CARGO_BIN_EXE_tglass"))
+}
+
+/// The programs with debug information, not optimised.
+fn programs() -> &'static [PathBuf] {
+    static BUILT: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let versions: &[&str] = if std::env::var_os("TG_TOKIO_ALL").is_some() { &ALL } else { &USUAL };
+        let program = |version| TokioProgram { version, optimised: false, debug: "2", stripped: false };
+        versions.iter().filter_map(|version| program(version).build(testkit::part("a version of tokio"))).collect()
+    })
+}
+
+/// The tasks that the tool lists.
+fn tasks(target: &str) -> Vec<Value> {
+    let snapshot = tool().look("threads", target, &["--stacks"]);
+    assert_eq!(snapshot["pause_us"], 0);
+    snapshot["tasks"].as_array().expect("tasks").clone()
+}
+
+fn task<'t>(tasks: &'t [Value], truth: &Value, name: &str) -> &'t Value {
+    let id = &truth[name];
+    tasks.iter().find(|task| task["id"] == *id).unwrap_or_else(|| panic!("no task {name}, {id}: {tasks:#?}"))
+}
+
+/// The findings of `why` of a kind.
+fn findings(target: &str, kind: &str) -> Vec<Value> {
+    let snapshot = tool().look("why", target, &[]);
+    let all = snapshot["findings"].as_array().expect("findings");
+    all.iter().filter(|finding| finding["kind"] == kind).cloned().collect()
+}
+
+#[test]
+fn every_kind_of_wait() {
+    let reasons = [
+        ("mutex", "mutex"),
+        ("rwlock_read", "rwlock to read"),
+        ("rwlock_write", "rwlock to write"),
+        ("semaphore", "semaphore"),
+        ("notify", "notify"),
+        ("mpsc_recv", "channel receive"),
+        ("mpsc_send", "channel send"),
+        ("unbounded_recv", "channel receive"),
+        ("oneshot", "oneshot channel receive"),
+        ("watch", "watch channel receive"),
+        ("broadcast", "broadcast channel receive"),
+        ("barrier", "barrier"),
+        ("join", "end of a task"),
+        ("sleep", "sleep"),
+        ("interval", "sleep"),
+        ("accept", "input or output"),
+        ("read", "input or output"),
+        ("blocking", "end of a task"),
+    ];
+    for program in programs() {
+        let fixture = Fixture::start(program, &["waits"]);
+        let tasks = tasks(&fixture.pid().to_string());
+        for (name, reason) in reasons {
+            let task = task(&tasks, fixture.truth(), name);
+            assert_eq!(task["wait"]["reason"], reason, "{program:?} {name}: {task:#}");
+            assert_eq!(task["state"], "sleep", "{program:?} {name}: {task:#}");
+            assert_eq!(task["runtime"], "tokio");
+        }
+        for (name, descriptor) in [("accept", "accept_fd"), ("read", "read_fd")] {
+            let task = task(&tasks, fixture.truth(), name);
+            assert_eq!(task["wait"]["descriptor"], fixture.truth()[descriptor], "{program:?} {name}: {task:#}");
+        }
+        let joined = task(&tasks, fixture.truth(), "join");
+        assert_eq!(joined["wait"]["objects"][0]["held_by"][0], fixture.truth()["joined"], "{joined:#}");
+    }
+}
+
+#[test]
+fn a_chain_of_awaits_goes_through_boxes() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["dynamic"]);
+        let tasks = tasks(&fixture.pid().to_string());
+        let frames = task(&tasks, fixture.truth(), "task")["frames"].as_array().expect("frames").clone();
+        let names: Vec<&str> = frames.iter().filter_map(|frame| frame["function"].as_str()).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert!(names[0].ends_with("::sleeps_deep"), "{names:?}");
+        assert!(names[1].ends_with("::middle") && names[2].ends_with("::outer"), "{names:?}");
+        for frame in &frames {
+            assert!(frame["file"].as_str().is_some_and(|file| file.ends_with("waits.rs")), "{frame:#}");
+            assert!(frame["line"].as_u64().is_some_and(|line| line > 90), "{frame:#}");
+        }
+    }
+}
+
+#[test]
+fn two_tasks_that_wait_for_each_other() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["mutexes"]);
+        let found = findings(&fixture.pid().to_string(), "task_deadlock");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let text = found[0]["text"].as_str().expect("a sentence");
+        for name in ["first", "second"] {
+            assert!(text.contains(&format!("task {} (", fixture.truth()[name])), "{text}");
+        }
+        assert!(!text.contains(&format!("task {} (", fixture.truth()["bystander"])), "{text}");
+        assert!(text.contains(&format!("circles.rs:{}", fixture.truth()["await_line"])), "{text}");
+    }
+}
+
+#[test]
+fn a_task_that_waits_for_one_that_sleeps_is_no_circle() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["almost"]);
+        let target = fixture.pid().to_string();
+        assert_eq!(findings(&target, "task_deadlock"), Vec::<Value>::new());
+        let tasks = tasks(&target);
+        let waiter = task(&tasks, fixture.truth(), "waiter");
+        assert_eq!(waiter["wait"]["objects"][0]["held_by"][0], fixture.truth()["holder"], "{waiter:#}");
+    }
+}
+
+#[test]
+fn a_lock_that_was_given_to_who_does_not_ask() {
+    for program in programs() {
+        for scene in ["futurelock", "futurelock_unordered"] {
+            let fixture = Fixture::start(program, &[scene]);
+            let found = findings(&fixture.pid().to_string(), "task_deadlock");
+            assert_eq!(found.len(), 1, "{scene}: {found:#?}");
+            let text = found[0]["text"].as_str().expect("a sentence");
+            assert!(text.starts_with(&format!("task {} (", fixture.truth()["task"])), "{text}");
+            assert!(text.contains("a futurelock"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_is_blocked_by_a_guard_of_a_task() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["std_mutex"]);
+        let found = findings(&fixture.pid().to_string(), "task_deadlock");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let text = found[0]["text"].as_str().expect("a sentence");
+        assert!(text.contains(&format!("which task {} (", fixture.truth()["keeper"])), "{text}");
+        assert!(text.contains(&format!("polls task {} (", fixture.truth()["blocked"])), "{text}");
+        assert_eq!(found[0]["certainty"], "likely");
+    }
+}
+
+#[test]
+fn a_guard_that_nobody_wants_is_listed_and_no_finding() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["std_guard"]);
+        let target = fixture.pid().to_string();
+        assert_eq!(findings(&target, "task_deadlock"), Vec::<Value>::new());
+        let tasks = tasks(&target);
+        let keeper = task(&tasks, fixture.truth(), "keeper");
+        assert_eq!(keeper["holds"][0]["kind"], "mutex", "{keeper:#}");
+    }
+}
+
+#[test]
+fn a_worker_in_a_call_that_blocks_starves_tasks() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["blocked_worker"]);
+        let found = findings(&fixture.pid().to_string(), "blocked_worker");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let text = found[0]["text"].as_str().expect("a sentence");
+        assert!(text.contains(&format!("polls task {} (", fixture.truth()["blocker"])), "{text}");
+        assert!(text.contains(&format!("{} tasks could run", fixture.truth()["starving_count"])), "{text}");
+    }
+}
+
+#[test]
+fn other_runtimes_than_one_with_workers() {
+    for program in programs() {
+        for (scene, names) in [
+            ("current_thread", &["first", "second"][..]),
+            ("local_set", &["local"]),
+            ("several", &["one", "two", "three"]),
+        ] {
+            let fixture = Fixture::start(program, &[scene]);
+            let tasks = tasks(&fixture.pid().to_string());
+            assert_eq!(tasks.len(), names.len(), "{scene}: {tasks:#?}");
+            for name in names {
+                assert_eq!(task(&tasks, fixture.truth(), name)["wait"]["reason"], "sleep", "{scene} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_debug_information_and_without_symbols() {
+    let version = USUAL[1];
+    for stripped in [false, true] {
+        let program = TokioProgram { version, optimised: true, debug: "0", stripped };
+        let Some(program) = program.build("without_debug_information_and_without_symbols") else { return };
+        let fixture = Fixture::start(&program, &["mutexes"]);
+        let snapshot = tool().look("threads", &fixture.pid().to_string(), &[]);
+        let tasks = snapshot["tasks"].as_array().expect("tasks");
+        assert_eq!(tasks.len(), 3, "{snapshot:#}");
+        let first = task(tasks, fixture.truth(), "first");
+        assert_eq!((&first["state"], &first["wait"]), (&Value::from("sleep"), &Value::Null), "{first:#}");
+        let name = first["start_function"].as_str();
+        assert_eq!(name, if stripped { None } else { Some("tokio_scenes::circles::transfer") }, "{first:#}");
+        let gaps = snapshot["gaps"].to_string();
+        assert!(gaps.contains("debug = 2"), "{gaps}");
+    }
+}
+
+#[test]
+fn cores_tell_the_same() {
+    let Some(program) = programs().last() else { return };
+    let check = |core: &str, truth: &Value| {
+        let found = findings(core, "task_deadlock");
+        assert_eq!(found.len(), 1, "{core}: {found:#?}");
+        let tasks = tasks(core);
+        assert_eq!(tasks.len(), 3, "{core}: {tasks:#?}");
+        assert_eq!(task(&tasks, truth, "bystander")["wait"]["reason"], "mutex");
+    };
+    let dumpable = Dumpable::start(program, &["mutexes"]);
+    let truth = dumpable.fixture.truth().clone();
+    if let Some(core) = dumpable.gcore(testkit::part("a core of gdb")) {
+        check(&core.name(), &truth);
+    }
+    let dumpable = Dumpable::start(program, &["mutexes"]);
+    let truth = dumpable.fixture.truth().clone();
+    if let Some(core) = dumpable.kernel_core(testkit::part("a core of the kernel")) {
+        check(&core.name(), &truth);
+    }
+}
+
+#[test]
+fn under_churn_every_task_that_is_shown_is_one() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["churn"]);
+        for _ in 0..10 {
+            let tasks = tasks(&fixture.pid().to_string());
+            let named = |part: &str| {
+                let name = |task: &&Value| task["start_function"].as_str().is_some_and(|name| name.contains(part));
+                tasks.iter().filter(name).count()
+            };
+            assert_eq!(named("::waits_for_end"), 10, "{tasks:#?}");
+            assert_eq!(named("tokio_scenes::waits::"), tasks.len(), "{tasks:#?}");
+            let staying = tasks.iter().filter(|task| task["wait"]["reason"] == "notify").count();
+            assert_eq!(staying, 10, "{tasks:#?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a wait is called, which object it is for, and which tasks hold that.
+
+use super::future::{FutureFacts, HeldLock, LeafWait};
+use super::reader::ReadTask;
+use super::types::Leaf;
+use crate::RemoteAddr;
+use crate::model::{ChannelUse, Evidence, SharedText, Side, SyncKind, TaskHolds, TaskWait, TaskWaitsFor};
+use std::collections::{BTreeSet, HashMap};
+
+/// Paths of tokio, and what a task that is in one of their functions waits for.
+const PATHS: [(&str, &str, SyncKind); 9] = [
+    ("tokio::sync::mutex::", "mutex", SyncKind::Mutex),
+    ("tokio::sync::rwlock::", "rwlock", SyncKind::Rwlock),
+    ("tokio::sync::semaphore::", "semaphore", SyncKind::Semaphore),
+    ("tokio::sync::mpsc::", "channel", SyncKind::Channel),
+    ("tokio::sync::watch::", "watch channel", SyncKind::Channel),
+    ("tokio::sync::broadcast::", "broadcast channel", SyncKind::Channel),
+    ("tokio::sync::barrier::", "barrier", SyncKind::Barrier),
+    ("tokio::sync::once_cell::", "once cell", SyncKind::Once),
+    ("tokio::sync::notify::", "notify", SyncKind::Cond),
+];
+
+/// Who holds what, of all tasks.
+pub(super) struct Links {
+    /// Holders of each lock of tokio, by its semaphore.
+    holders: HashMap<RemoteAddr, BTreeSet<u64>>,
+    /// Tasks by their addresses.
+    ids: HashMap<RemoteAddr, u64>,
+    /// The locks that tasks wait for: the lock, and its semaphore.
+    wanted: HashMap<RemoteAddr, RemoteAddr>,
+}
+
+impl Links {
+    pub(super) fn of(tasks: &[ReadTask]) -> Self {
+        let ids = tasks.iter().map(|task| (task.header.at, task.header.id)).collect();
+        let facts = || tasks.iter().filter_map(|task| Some((task, task.facts.as_ref()?)));
+        let waits = facts().flat_map(|(_, facts)| &facts.waits);
+        let wanted = waits.filter_map(|wait| Some((wait.object?, wait.semaphore?))).collect();
+        let mut links = Self { holders: HashMap::new(), ids, wanted };
+        for (task, facts) in facts() {
+            let guards: BTreeSet<RemoteAddr> = links.semaphores_held(facts).into_iter().map(|(at, ..)| at).collect();
+            for semaphore in guards {
+                links.holders.entry(semaphore).or_default().insert(task.header.id);
+            }
+        }
+        links
+    }
+
+    /// The semaphores of the locks that a task holds, with how that is known and whether nobody polls who has it.
+    fn semaphores_held(&self, facts: &FutureFacts) -> Vec<(RemoteAddr, Evidence, bool)> {
+        let guards = facts.holds.iter().filter_map(|held| Some((held.semaphore?, Evidence::Derived, false)));
+        let granted = facts.waits.iter().filter(|wait| wait.is_granted && !wait.is_polled);
+        let granted = granted.filter_map(|wait| Some((wait.semaphore?, Evidence::Derived, true)));
+        // A word that is the address of a lock that somebody waits for, in a variable without a type: a guard.
+        let hidden = facts.hidden.iter().filter_map(|word| self.wanted.get(&RemoteAddr(*word)));
+        let hidden = hidden.map(|semaphore| (*semaphore, Evidence::Inferred, false));
+        guards.chain(granted).chain(hidden).collect()
+    }
+
+    /// The locks that a task holds.
+    pub(super) fn holds(&self, task: &ReadTask, facts: &FutureFacts) -> Vec<TaskHolds> {
+        let mut holds: Vec<TaskHolds> = Vec::new();
+        let mut add = |address: RemoteAddr, kind: SyncKind, side: Option<Side>, evidence: Evidence, unpolled: bool| {
+            if holds.iter().all(|other| other.address != address) {
+                holds.push(TaskHolds { address, kind, side, evidence, unpolled });
+            }
+        };
+        for held in &facts.holds {
+            let (kind, side) = held_kind(held);
+            add(held.semaphore.unwrap_or(held.object), kind, side, Evidence::Derived, false);
+        }
+        for (semaphore, evidence, unpolled) in self.semaphores_held(facts) {
+            let wait = facts.waits.iter().find(|wait| wait.semaphore == Some(semaphore));
+            let kind = wait.map_or(SyncKind::Mutex, |wait| kind_of(wait).0);
+            add(semaphore, kind, None, evidence, unpolled);
+        }
+        // While a task is polled its variables are on the move.
+        if task.header.state.is_running() { Vec::new() } else { holds }
+    }
+
+    /// The wait of a task whose future tells `facts`.
+    pub(super) fn wait(&self, facts: &FutureFacts) -> Option<TaskWait> {
+        let polled: Vec<&LeafWait> = facts.waits.iter().filter(|wait| wait.is_polled).collect();
+        let mut words: Vec<String> = Vec::new();
+        let mut objects: Vec<TaskWaitsFor> = Vec::new();
+        for wait in &polled {
+            let (kind, word) = kind_of(wait);
+            if !words.contains(&word) {
+                words.push(word);
+            }
+            objects.extend(self.object(wait, kind));
+        }
+        if facts.is_new {
+            words = vec!["not polled yet".to_owned()];
+        }
+        if words.is_empty() {
+            words.push(match &facts.unknown {
+                Some(name) => format!("future {name}"),
+                None => "a future that is not known".to_owned(),
+            });
+        }
+        let timed = polled.iter().any(|wait| wait.leaf == Leaf::Sleep);
+        let descriptor = polled.iter().find_map(|wait| wait.descriptor);
+        let reason = SharedText::from(words.join(" or ").as_str());
+        Some(TaskWait { reason, objects, descriptor, since_ms: None, timed })
+    }
+
+    fn object(&self, wait: &LeafWait, kind: SyncKind) -> Option<TaskWaitsFor> {
+        let address = wait.semaphore.or(wait.object)?;
+        let through = wait.through.as_deref().unwrap_or_default();
+        let name = through.rsplit("::").next().unwrap_or_default();
+        let side = match kind {
+            SyncKind::Rwlock if name.starts_with("read") => Some(Side::Read),
+            SyncKind::Rwlock => Some(Side::Write),
+            _ => None,
+        };
+        let channel_use = match kind {
+            SyncKind::Channel if name.starts_with("send") || name.starts_with("reserve") => Some(ChannelUse::Send),
+            SyncKind::Channel => Some(ChannelUse::Receive),
+            _ => None,
+        };
+        let held_by = match wait.leaf {
+            Leaf::JoinHandle => self.ids.get(&address).copied().into_iter().collect(),
+            Leaf::Acquire => self.holders.get(&address).map(|ids| ids.iter().copied().collect()).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let is_object = !matches!(wait.leaf, Leaf::Device | Leaf::Readiness);
+        is_object.then_some(TaskWaitsFor { address, kind, side, channel_use, held_by, evidence: Evidence::Derived })
+    }
+}
+
+/// What a wait is for, and what it is called.
+fn kind_of(wait: &LeafWait) -> (SyncKind, String) {
+    let through = wait.through.as_deref().unwrap_or_default();
+    let function = through.rsplit("::").next().unwrap_or_default();
+    let known = PATHS.iter().find(|(path, ..)| through.starts_with(path));
+    let (kind, word) = match (wait.leaf, known) {
+        (Leaf::Acquire | Leaf::Notified, Some((_, word, kind))) => (*kind, *word),
+        (Leaf::Acquire, None) => (SyncKind::Semaphore, "semaphore"),
+        (Leaf::Notified, None) => (SyncKind::Cond, "notify"),
+        (Leaf::JoinHandle, _) => (SyncKind::Join, "end of a task"),
+        (Leaf::JoinSet, _) => (SyncKind::Join, "end of a task of a set"),
+        (Leaf::Oneshot, _) => (SyncKind::Channel, "oneshot channel"),
+        (Leaf::Receiver, _) => (SyncKind::Channel, "channel"),
+        (Leaf::Broadcast, _) => (SyncKind::Channel, "broadcast channel"),
+        (Leaf::Sleep, _) => (SyncKind::Futex, "sleep"),
+        (Leaf::Readiness | Leaf::Device, _) => (SyncKind::Futex, "input or output"),
+        (Leaf::Yield, _) => (SyncKind::Futex, "its next turn"),
+        (Leaf::Pending, _) => (SyncKind::Futex, "nothing, for ever"),
+    };
+    let word = match kind {
+        SyncKind::Rwlock if function.starts_with("read") => format!("{word} to read"),
+        SyncKind::Rwlock => format!("{word} to write"),
+        SyncKind::Channel if function.starts_with("send") || function.starts_with("reserve") => format!("{word} send"),
+        SyncKind::Channel => format!("{word} receive"),
+        _ => word.to_owned(),
+    };
+    (kind, word)
+}
+
+/// What a guard holds.
+fn held_kind(held: &HeldLock) -> (SyncKind, Option<Side>) {
+    if let Some((kind, _)) = held.other {
+        return (kind, None);
+    }
+    let guard = held.guard.split('<').next().unwrap_or_default();
+    let side = if guard.contains("Read") { Side::Read } else { Side::Write };
+    match guard {
+        _ if guard.contains("RwLock") => (SyncKind::Rwlock, Some(side)),
+        _ if guard.contains("Permit") => (SyncKind::Semaphore, None),
+        _ => (SyncKind::Mutex, None),
+    }
+}
