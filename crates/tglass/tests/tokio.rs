@@ -1,6 +1,7 @@
 //! Tasks of tokio: which there are, what they await, and the hangs of programs that are made of them.
 //!
 //! Two versions of tokio are tried; with `TG_TOKIO_ALL` in the environment more of them, in more ways.
+#![cfg(feature = "tokio")]
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

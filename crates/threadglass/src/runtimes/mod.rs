@@ -27,6 +27,7 @@ mod rust_std;
 mod tasks;
 mod tbb;
 mod threads;
+#[cfg_attr(not(feature = "tokio"), allow(dead_code))]
 mod tokio;
 mod wait;
 

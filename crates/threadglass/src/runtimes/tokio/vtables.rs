@@ -137,7 +137,7 @@ mod tests {
         let found: Vec<_> = tables_in(RemoteAddr(0x8000), &bytes(&table), &is_code).collect();
         let vtable = Vtable { poll: RemoteAddr(code), trailer: 0x130, scheduler: 0x20, id: 0x28 };
         assert_eq!(found, [(0x8008, vtable)]);
-        for (index, word) in [(3, 0x3000), (8, 0x20), (9, 0x18), (10, 0x100), (8, 0x131), (8, u64::MAX & !7)] {
+        for (index, word) in [(3, 0x3000), (8, 0x20), (9, 0x18), (10, 0x100), (8, 0x131), (8, !7)] {
             let mut table = table;
             table[index] = word;
             assert_eq!(tables_in(RemoteAddr(0x8000), &bytes(&table), &is_code).count(), 0, "{index} {word:#x}");
