@@ -4,7 +4,8 @@
 //! enough: all who could end a wait must be waiting in the same knot.
 
 use crate::{Lwp, Pid};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// A thread anywhere on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,106 +66,191 @@ pub(super) struct Knot {
 impl Knot {
     /// The threads that cannot go on.
     pub(super) fn stuck(&self, rule: Rule) -> BTreeSet<Spot> {
-        let waits = |(spot, thread): (&Spot, &Knotted)| (thread.need != Need::Free).then_some(*spot);
-        let mut stuck: BTreeSet<Spot> = self.threads.iter().filter_map(waits).collect();
-        let ways: HashMap<Spot, Option<Vec<Spot>>> = stuck.iter().map(|spot| (*spot, self.ways(*spot, rule))).collect();
-        let mut waited_by: HashMap<Spot, Vec<Spot>> = HashMap::new();
-        for (spot, ways) in &ways {
-            ways.iter().flatten().for_each(|way| waited_by.entry(*way).or_default().push(*spot));
+        let reach = Reach::new(self, rule);
+        let mut stuck: BTreeSet<Spot> = BTreeSet::new();
+        let mut waiters: HashMap<Crowd<'_>, Vec<Spot>> = HashMap::new();
+        for spot in self.threads.keys() {
+            let Some(crowds) = reach.crowds(*spot) else { continue };
+            stuck.insert(*spot);
+            crowds.into_iter().for_each(|crowd| waiters.entry(crowd).or_default().push(*spot));
         }
-        let is_free = |stuck: &BTreeSet<Spot>, spot: &Spot| match &ways[spot] {
-            None => true,
-            Some(ways) => ways.iter().any(|way| !stuck.contains(way)),
-        };
-        let mut freed: Vec<Spot> = stuck.iter().filter(|spot| is_free(&stuck, spot)).copied().collect();
-        while let Some(spot) = freed.pop() {
-            if stuck.remove(&spot) {
-                freed.extend(waited_by.get(&spot).into_iter().flatten().filter(|waiter| stuck.contains(waiter)));
+        let mut crowds_with: HashMap<Spot, Vec<Crowd<'_>>> = HashMap::new();
+        for crowd in waiters.keys() {
+            reach.members(*crowd).for_each(|member| crowds_with.entry(member).or_default().push(*crowd));
+        }
+        // A thread that can go on frees all who wait for a crowd that it is in.
+        let mut free: Vec<Spot> = crowds_with.keys().filter(|spot| !stuck.contains(spot)).copied().collect();
+        while let Some(spot) = free.pop() {
+            for crowd in crowds_with.remove(&spot).into_iter().flatten() {
+                let freed = waiters.remove(&crowd).into_iter().flatten();
+                free.extend(freed.filter(|waiter| stuck.remove(waiter)));
             }
         }
         stuck
     }
 
-    /// Who could end the wait of a thread, those first that are most likely meant: those that wait at the same descriptor, then
-    /// those that wait for somebody. `None` if that can be anybody.
-    pub(super) fn ways(&self, spot: Spot, rule: Rule) -> Option<Vec<Spot>> {
-        match &self.threads.get(&spot)?.need {
-            Need::Free => None,
-            Need::Holders(holders) => Some(holders.clone()),
-            Need::Own => {
-                let others = self.processes.get(&spot.pid)?.iter().map(|lwp| Spot { pid: spot.pid, lwp: *lwp });
-                Some(others.filter(|other| *other != spot).collect())
-            }
-            Need::Ends(ends) => {
-                let mut ways = Vec::new();
-                for end in ends {
-                    ways.extend(self.at_end(spot, end, rule)?);
-                }
-                Some(ways)
-            }
-        }
-    }
-
-    fn at_end(&self, waiter: Spot, end: &End, rule: Rule) -> Option<Vec<Spot>> {
-        let spots = self.processes.get(&end.pid)?.iter().map(|lwp| Spot { pid: end.pid, lwp: *lwp });
-        let mut known: Vec<(Spot, &Knotted)> = spots
-            .filter(|spot| *spot != waiter)
-            .map(|spot| Some((spot, self.threads.get(&spot)?)))
-            .collect::<Option<_>>()?;
-        let is_there = |thread: &Knotted| thread.watches.iter().any(|number| end.numbers.contains(number));
-        if rule == Rule::WithoutIdle && known.iter().any(|(_, thread)| !thread.is_idle) {
-            known.retain(|(_, thread)| !thread.is_idle || is_there(thread));
-        }
-        known.sort_by_key(|(_, thread)| (!is_there(thread), thread.need == Need::Own));
-        Some(known.into_iter().map(|(spot, _)| spot).collect())
+    /// Whether only a thread itself could end its wait.
+    pub(super) fn is_alone(&self, spot: Spot, rule: Rule) -> bool {
+        let reach = Reach::new(self, rule);
+        let is_nobody = |crowd: Crowd<'_>| reach.members(crowd).all(|other| other == spot);
+        reach.crowds(spot).is_some_and(|crowds| crowds.into_iter().all(is_nobody))
     }
 
     /// A shortest circle through `start`, within `stuck`: one by way of other processes, if there is one.
     pub(super) fn circle_through(&self, start: Spot, stuck: &BTreeSet<Spot>, rule: Rule) -> Option<Vec<Spot>> {
-        let abroad = |from: Spot, ways: Vec<Spot>| match ways.iter().any(|way| way.pid != from.pid) {
-            true => ways.into_iter().filter(|way| way.pid != from.pid).collect(),
-            false => ways,
-        };
-        self.circle(start, stuck, rule, abroad).or_else(|| self.circle(start, stuck, rule, |_, ways| ways))
+        let reach = Reach::new(self, rule);
+        reach.circle(start, stuck, true).or_else(|| reach.circle(start, stuck, false))
     }
 
-    fn circle(
-        &self,
-        start: Spot,
-        stuck: &BTreeSet<Spot>,
-        rule: Rule,
-        chosen: impl Fn(Spot, Vec<Spot>) -> Vec<Spot>,
-    ) -> Option<Vec<Spot>> {
+    /// All threads that the wait of `start` rests on, itself among them.
+    pub(super) fn support(&self, start: Spot, rule: Rule) -> BTreeSet<Spot> {
+        let reach = Reach::new(self, rule);
+        let mut seen = BTreeSet::from([start]);
+        let mut asked = HashSet::new();
+        let mut todo = vec![start];
+        while let Some(spot) = todo.pop() {
+            for crowd in reach.crowds(spot).into_iter().flatten().filter(|crowd| asked.insert(*crowd)) {
+                todo.extend(reach.members(crowd).filter(|member| seen.insert(*member)));
+            }
+        }
+        seen
+    }
+}
+
+/// Threads of which any one could end a wait. A thousand threads that wait to be woken wait for one crowd of a thousand: so the
+/// work grows with the threads, and not with the pairs of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Crowd<'k> {
+    /// Holders of a lock.
+    Holders(&'k [Spot]),
+    /// The threads of a process that wait at one of these descriptors.
+    At(Pid, &'k [i32]),
+    /// The threads of a process that do not wait for work.
+    Working(Pid),
+    /// All threads of a process.
+    All(Pid),
+}
+
+impl Crowd<'_> {
+    fn pids(&self) -> impl Iterator<Item = Pid> {
+        let (holders, pid) = match *self {
+            Crowd::Holders(holders) => (holders, None),
+            Crowd::At(pid, _) | Crowd::Working(pid) | Crowd::All(pid) => (&[][..], Some(pid)),
+        };
+        holders.iter().map(|spot| spot.pid).chain(pid)
+    }
+}
+
+/// What is known of one process.
+#[derive(Default)]
+struct Reached {
+    /// Whether all its threads were looked at.
+    is_known: bool,
+    /// How many of its threads do not wait for work.
+    working: usize,
+    /// Threads by the descriptors that they wait at.
+    at: HashMap<i32, Vec<Spot>>,
+}
+
+/// Who could end which wait, by one rule.
+struct Reach<'k> {
+    knot: &'k Knot,
+    rule: Rule,
+    processes: HashMap<Pid, Reached>,
+}
+
+impl<'k> Reach<'k> {
+    fn new(knot: &'k Knot, rule: Rule) -> Self {
+        let reached = |(pid, lwps): (&Pid, &Vec<Lwp>)| {
+            let mut reached = Reached { is_known: true, ..Reached::default() };
+            for spot in lwps.iter().map(|lwp| Spot { pid: *pid, lwp: *lwp }) {
+                let Some(thread) = knot.threads.get(&spot) else {
+                    reached.is_known = false;
+                    continue;
+                };
+                reached.working += usize::from(!thread.is_idle);
+                thread.watches.iter().for_each(|number| reached.at.entry(*number).or_default().push(spot));
+            }
+            (*pid, reached)
+        };
+        Self { knot, rule, processes: knot.processes.iter().map(reached).collect() }
+    }
+
+    /// The crowds of which anybody could end the wait of a thread, those first that are most likely meant: who waits at the same
+    /// descriptor. `None` if it can be anybody.
+    fn crowds(&self, spot: Spot) -> Option<Vec<Crowd<'k>>> {
+        match &self.knot.threads.get(&spot)?.need {
+            Need::Free => None,
+            Need::Holders(holders) => Some(vec![Crowd::Holders(holders)]),
+            Need::Own => self.processes.contains_key(&spot.pid).then(|| vec![Crowd::All(spot.pid)]),
+            Need::Ends(ends) => {
+                let crowds = ends.iter().map(|end| self.at_end(spot, end));
+                Some(crowds.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
+            }
+        }
+    }
+
+    fn at_end(&self, waiter: Spot, end: &'k End) -> Option<[Crowd<'k>; 2]> {
+        let process = self.processes.get(&end.pid).filter(|process| process.is_known)?;
+        let is_working = |thread: &Knotted| !thread.is_idle;
+        let is_one = waiter.pid == end.pid && self.knot.threads.get(&waiter).is_some_and(is_working);
+        let others_work = process.working > usize::from(is_one);
+        let rest = match self.rule {
+            Rule::WithoutIdle if others_work => Crowd::Working(end.pid),
+            Rule::WithoutIdle | Rule::Strict => Crowd::All(end.pid),
+        };
+        Some([Crowd::At(end.pid, &end.numbers), rest])
+    }
+
+    /// The threads of a crowd; one that waits for the crowd it is in cannot end its own wait.
+    fn members<'r>(&'r self, crowd: Crowd<'k>) -> Box<dyn Iterator<Item = Spot> + 'r> {
+        let threads = |pid: Pid| {
+            let lwps = self.knot.processes.get(&pid).into_iter().flatten();
+            lwps.map(move |lwp| Spot { pid, lwp: *lwp })
+        };
+        match crowd {
+            Crowd::Holders(holders) => Box::new(holders.iter().copied()),
+            Crowd::All(pid) => Box::new(threads(pid)),
+            Crowd::Working(pid) => {
+                let is_working = |spot: &Spot| self.knot.threads.get(spot).is_some_and(|thread| !thread.is_idle);
+                Box::new(threads(pid).filter(is_working))
+            }
+            Crowd::At(pid, numbers) => {
+                let at = self.processes.get(&pid).map(|process| &process.at);
+                Box::new(numbers.iter().filter_map(move |number| at?.get(number)).flatten().copied())
+            }
+        }
+    }
+
+    /// A shortest circle through `start`, within `stuck`. `goes_abroad`: a thread that somebody of another process could wake is
+    /// said to wait for that one.
+    fn circle(&self, start: Spot, stuck: &BTreeSet<Spot>, goes_abroad: bool) -> Option<Vec<Spot>> {
         let mut came: HashMap<Spot, Spot> = HashMap::new();
+        let mut asked: HashSet<(Crowd<'_>, bool)> = HashSet::new();
         let mut queue = VecDeque::from([start]);
         while let Some(spot) = queue.pop_front() {
-            for way in chosen(spot, self.ways(spot, rule)?).into_iter().filter(|way| stuck.contains(way)) {
+            let crowds = self.crowds(spot)?;
+            let is_abroad = |other: &Spot| other.pid != spot.pid;
+            let only_abroad = goes_abroad && crowds.iter().any(|crowd| crowd.pids().any(|pid| pid != spot.pid));
+            // The start asks for itself: its own crowd has to be asked once more by others, who may wait for the start.
+            let crowds = crowds.into_iter().filter(|crowd| spot == start || asked.insert((*crowd, only_abroad)));
+            let mut ways: Vec<Spot> = crowds.flat_map(|crowd| self.members(crowd)).collect();
+            ways.retain(|way| *way != spot && stuck.contains(way) && (!only_abroad || is_abroad(way)));
+            // Who waits at a descriptor or for a lock comes before who waits to be woken by anybody.
+            ways.sort_by_key(|way| self.knot.threads.get(way).is_some_and(|thread| thread.need == Need::Own));
+            for way in ways {
                 if way == start {
                     let mut circle: Vec<Spot> = std::iter::successors(Some(spot), |at| came.get(at).copied()).collect();
                     circle.reverse();
                     return Some(circle);
                 }
-                if let std::collections::hash_map::Entry::Vacant(entry) = came.entry(way) {
+                if let Entry::Vacant(entry) = came.entry(way) {
                     entry.insert(spot);
                     queue.push_back(way);
                 }
             }
         }
         None
-    }
-
-    /// All threads that the wait of `start` rests on, itself among them.
-    pub(super) fn support(&self, start: Spot, rule: Rule) -> BTreeSet<Spot> {
-        let mut seen = BTreeSet::from([start]);
-        let mut todo = vec![start];
-        while let Some(spot) = todo.pop() {
-            for way in self.ways(spot, rule).into_iter().flatten() {
-                if seen.insert(way) {
-                    todo.push(way);
-                }
-            }
-        }
-        seen
     }
 }
 

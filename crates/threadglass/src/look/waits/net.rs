@@ -11,7 +11,7 @@ use crate::proc::KernelState;
 use crate::target::{Live, LwpFacts, Target};
 use crate::{Lwp, Pid, RemoteAddr};
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,8 @@ pub(crate) struct Net {
     under_way: OnceCell<bool>,
     /// Which sets of threads were seen to stand still, or not to.
     still: RefCell<HashMap<BTreeSet<Spot>, bool>>,
+    /// Threads whose waits were seen to rest on nothing outside of their process, by the strict rule or the other one.
+    staying: RefCell<HashSet<(Spot, bool)>>,
 }
 
 /// Threads that cannot go on: by the strict rule, and where those do not count that wait for work elsewhere.
@@ -80,8 +82,9 @@ pub(super) struct Circle {
 
 impl Net {
     pub(crate) fn new(host: &Rc<Host>) -> Self {
-        let (threads, closed, alarmed, snapshots, again, under_way, still) = Default::default();
-        Self { host: host.clone(), threads, knot: Knot::default(), closed, alarmed, snapshots, again, under_way, still }
+        let (threads, closed, alarmed, snapshots, again, under_way, still, staying) = Default::default();
+        let knot = Knot::default();
+        Self { host: host.clone(), threads, knot, closed, alarmed, snapshots, again, under_way, still, staying }
     }
 
     /// Adds the threads of a process; of those that wait for locks nothing is known yet.
@@ -242,7 +245,16 @@ impl Net {
 
     /// Whether what the wait of a thread rests on is not within its process alone, or at a descriptor: locks are told elsewhere.
     pub(super) fn leaves(&self, spot: Spot, is_strict: bool) -> bool {
-        self.knot.support(spot, rule(is_strict)).iter().any(|spot| self.is_at_descriptor(*spot))
+        let mut staying = self.staying.borrow_mut();
+        if staying.contains(&(spot, is_strict)) {
+            return false;
+        }
+        let support = self.knot.support(spot, rule(is_strict));
+        let leaves = support.iter().any(|spot| self.is_at_descriptor(*spot));
+        if !leaves {
+            staying.extend(support.into_iter().map(|spot| (spot, is_strict)));
+        }
+        leaves
     }
 
     /// The circle that a thread is in, or that it is alone; `None` if it only waits for those that are, or it was not seen to
@@ -257,7 +269,7 @@ impl Net {
         let rule = rule(is_strict);
         let spots = match self.knot.circle_through(start, stuck, rule) {
             Some(circle) => circle,
-            None if self.knot.ways(start, rule)?.is_empty() => vec![start],
+            None if self.knot.is_alone(start, rule) => vec![start],
             None => return None,
         };
         // Nobody has to send something: those who only listen to each other may wait for a third.

@@ -142,6 +142,10 @@ impl KernelFacts for Live {
     }
 
     fn brief_facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
+        // The size of the process decides, so that what is compared was told in the same way.
+        if self.has_worthwhile_iterator() {
+            return self.facts(lwps);
+        }
         let mut reader = self.reader();
         let found: Vec<Option<LwpFacts>> = lwps.iter().map(|lwp| reader.brief(*lwp)).collect();
         // A kernel may not count how often threads run.

@@ -76,8 +76,9 @@ fn clock_of(cpu: usize) -> Option<(f64, Instant)> {
 
 /// When a thread was put on a CPU last. The kernel forgets it where the thread moves to another CPU or is new.
 fn exec_start(sched: &[u8]) -> Option<f64> {
-    let text = String::from_utf8_lossy(sched);
-    let line = text.lines().find(|line| line.starts_with("se.exec_start"))?;
+    const NAME: &[u8] = b"\nse.exec_start";
+    let line = &sched[memchr::memmem::find(sched, NAME)? + NAME.len()..];
+    let line = std::str::from_utf8(line.split(|byte| *byte == b'\n').next()?).ok()?;
     line.rsplit(':').next()?.trim().parse().ok().filter(|at| *at > 0.0)
 }
 
@@ -89,8 +90,8 @@ mod tests {
     fn the_line_of_the_file() {
         let file = b"x (1, #threads: 1)\n---\nse.exec_start                                :      11082416.314320\n";
         assert_eq!(exec_start(file), Some(11082416.314320));
-        assert_eq!(exec_start(b"se.exec_start : x\n"), None);
-        assert_eq!(exec_start(b"se.exec_start : 0.000000\n"), None);
+        assert_eq!(exec_start(b"\nse.exec_start : x\n"), None);
+        assert_eq!(exec_start(b"\nse.exec_start : 0.000000\n"), None);
         assert_eq!(exec_start(b""), None);
     }
 }
