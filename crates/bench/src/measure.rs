@@ -64,16 +64,22 @@ pub fn run_one(args: &RunOne) -> Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let (program, rest) = args.command.split_first().context("no command")?;
     let started = Instant::now();
-    let mut child = Command::new(program)
-        .args(rest)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .with_context(|| format!("cannot run {}", program.display()))?;
+    let child =
+        Command::new(program).args(rest).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let outcome = match child {
+        Ok(child) => outcome(child, started, args)?,
+        // A peer that is not installed has no figures; the others have.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Outcome::Failed(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot run {}", program.display())),
+    };
+    println!("{}", serde_json::to_string(&outcome)?);
+    Ok(())
+}
+
+fn outcome(mut child: Child, started: Instant, args: &RunOne) -> Result<Outcome> {
     let ended = wait_until(&mut child, started, Duration::from_secs(args.limit))?;
     let status = child.wait()?;
-    let outcome = match ended {
+    Ok(match ended {
         None => Outcome::TooSlow,
         Some(_) if !status.success() && status.code() != Some(args.accept) => Outcome::Failed(status.code()),
         Some(wall) => {
@@ -85,9 +91,7 @@ pub fn run_one(args: &RunOne) -> Result<()> {
                 rss_kib: usage.max_rss(),
             })
         }
-    };
-    println!("{}", serde_json::to_string(&outcome)?);
-    Ok(())
+    })
 }
 
 /// Waits for `child`, without collecting it: how long it took, or `None` when it had to be killed.

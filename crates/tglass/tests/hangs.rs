@@ -36,8 +36,16 @@ const SCENES: [&str; 24] = [
 ];
 
 /// Scenes of `hangs_cxx.cc`.
-const OF_CXX: [&str; 7] =
-    ["behind_read", "pool_alone", "future_alone", "atomic_alone", "latch_alone", "sem_alone", "rw_circle"];
+const OF_CXX: [&str; 8] = [
+    "behind_read",
+    "pool_alone",
+    "future_alone",
+    "atomic_alone",
+    "latch_alone",
+    "sem_alone",
+    "rw_circle",
+    "behind_static",
+];
 
 /// Scenes of `hangs_rust.rs`.
 const OF_RUST: [&str; 6] = ["behind_read", "pool_alone", "park_alone", "channel_alone", "barrier_alone", "rw_circle"];

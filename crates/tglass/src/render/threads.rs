@@ -149,6 +149,9 @@ fn state(thread: &Thread) -> Cell {
 
 /// `mutex left < 4711`: what it waits for, and who holds that.
 fn waits_for(waits: &WaitsFor) -> String {
+    if let (SyncKind::Join, Some(thread)) = (waits.kind, waits.held_by.first()) {
+        return format!("the end of {thread}");
+    }
     let name = waits.name.as_deref().map_or_else(|| waits.address.to_string(), safe);
     let side = match waits.side {
         Some(Side::Read) => "read ",
@@ -157,10 +160,7 @@ fn waits_for(waits: &WaitsFor) -> String {
     };
     let held_by: Vec<String> = waits.held_by.iter().take(3).map(ToString::to_string).collect();
     let more = if waits.held_by.len() > 3 { " .." } else { "" };
-    let held_by = match (held_by.is_empty(), waits.kind) {
-        (true, _) | (_, SyncKind::Join) => String::new(),
-        _ => format!(", held by {}{more}", held_by.join(", ")),
-    };
+    let held_by = if held_by.is_empty() { String::new() } else { format!(", held by {}{more}", held_by.join(", ")) };
     match name.starts_with("the ") {
         true => format!("{side}{name}{held_by}"),
         false => format!("{side}{} {name}{held_by}", waits.kind.word()),

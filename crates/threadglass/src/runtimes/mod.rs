@@ -306,9 +306,10 @@ pub(crate) fn tries(name: &str) -> Option<SyncKind> {
     ALL.iter().find_map(|runtime| runtime.tries(name))
 }
 
-/// Whether the function `name`, which takes a lock, may come back without the lock: it tries, or has a time limit.
+/// Whether the function `name`, which takes a lock, may come back without the lock: it tries, has a time limit, or finds the work
+/// done that the lock is for.
 pub(crate) fn may_fail(name: &str) -> bool {
-    ["try", "Try", "timed", "clock", "test", "Until", "For"].iter().any(|word| name.contains(word))
+    ["try", "Try", "timed", "clock", "test", "Until", "For", "guard_acquire"].iter().any(|word| name.contains(word))
 }
 
 /// Whether the function `name` calls another one back, once.

@@ -382,7 +382,10 @@ impl<'e, 'c> Explorer<'e, 'c> {
                     }
                 }
                 way.machine.after_call();
-                way.machine.regs[RESULT] = Value::of(0);
+                // Where only registers matter, the thread may have come here after an attempt that has failed, too.
+                if !(may_fail && self.wanted.is_empty()) {
+                    way.machine.regs[RESULT] = Value::of(0);
+                }
             }
         }
         true
