@@ -74,7 +74,7 @@ typedef enum {
     TD_NOAPLIC = 16,     /* does not apply (never returned) */
     TD_NOTSD = 17,       /* the thread has no value for this key */
     TD_MALLOC = 18,      /* out of memory */
-    TD_PARTIALREG = 19,  /* only some registers were copied (never returned) */
+    TD_PARTIALREG = 19,  /* of a task without an LWP: only the registers that are saved, all others are 0 */
     TD_NOXREGS = 20,     /* no extra registers available */
     TD_TLSDEFER = 21,    /* the thread has not allocated this module's TLS yet */
     TD_NOTALLOC = 21,    /* old name of TD_TLSDEFER */
@@ -98,7 +98,7 @@ typedef enum {
 typedef enum {
     TD_THR_ANY_TYPE = 0, /* never reported */
     TD_THR_USER = 1,     /* the program */
-    TD_THR_SYSTEM = 2    /* libc, or the lock tracking agent of this library */
+    TD_THR_SYSTEM = 2    /* libc, the lock tracking agent of this library, or the runtime of tasks */
 } td_thr_type_e;
 
 /* A session: one process or core file under inspection. Opaque. Solaris calls it an agent. */
@@ -224,13 +224,16 @@ typedef struct {
  * Filled by td_ta_get_stats(). The four averages are fractions over the time since the statistics were
  * enabled or reset (until they were disabled, or the process ended). They share one denominator, which is
  * never 0 (microseconds, or a multiple of them once these no longer fit an int), so their numerators can be
- * compared: a_concurrency_num <= nrunnable_num <= nlwps_num, nidle_num = nlwps_num - nrunnable_num. Before
+ * compared: a_concurrency_num <= nrunnable_num <= nlwps_num, nidle_num = nlwps_num - nrunnable_num. Where tasks are
+ * shown (tg_show_tasks), nrunnable also counts tasks that could run and have no LWP, so nrunnable_num may be larger than
+ * nlwps_num. Before
  * any time has passed, and if they were never enabled, they are 0/1. Time in which a debugger holds the
  * process stopped counts.
  */
 typedef struct td_ta_stats {
     int nthreads;          /* threads now, as td_ta_get_nthreads(): always current */
-    int r_concurrency;     /* what pthread_getconcurrency() says in the process, 0 if unreadable: current */
+    int r_concurrency;     /* what pthread_getconcurrency() says in the process, or how many tasks may run at one time
+                              (GOMAXPROCS); 0 if unreadable: current */
     int nrunnable_num;     /* average number of threads running or waiting for a CPU */
     int nrunnable_den;
     int a_concurrency_num; /* average number of threads running; at most the one above */
@@ -268,7 +271,7 @@ typedef struct td_thrinfo {
     intptr_t ti_sp;              /* + stack pointer, in the same states */
     short ti_flags;              /* + low bits of the descriptor's cancelhandling word */
     int ti_pri;                  /* scheduling priority: 0 time-sharing, 1 to 99 real-time */
-    lwpid_t ti_lid;              /* kernel thread id; -1 for a thread that has exited */
+    lwpid_t ti_lid;              /* kernel thread id; -1 for a thread that has exited, 0 for a task without an LWP */
     sigset_t ti_sigmask;         /* + blocked signals */
     unsigned char ti_traceme;    /* non-zero if td_thr_event_enable() is on */
     unsigned char ti_preemptflag; /* + non-zero if it last lost its CPU while it could still run */
@@ -405,7 +408,7 @@ extern const char **td_symbol_list(void);
 /*
  * Start a session for the process or core file of ph_p. On failure *ta_pp is NULL.
  * TD_BADPH: ph_p is NULL, or from tg_attach_pid() and its process has ended or executed another program.
- * TD_NOLIBTHREAD: no glibc there, or not yet. TD_VERSION: an unknown thread library, or not x86-64.
+ * TD_NOLIBTHREAD: no glibc there, or not yet, and no tasks (tg_show_tasks). TD_VERSION: an unknown thread library, or not x86-64.
  * Works with any glibc version (glibc's library needs its own). Does not switch tracking of synchronization
  * objects on (illumos may).
  */
@@ -633,6 +636,25 @@ extern td_err_e tg_open_core(const char *core, const char *exe, struct ps_procha
 
 /* Release a handle; NULL is allowed. Its sessions give TD_BADPH from then on. */
 extern void tg_release(struct ps_prochandle *ph);
+
+/*
+ * What the threads of a session are where the program runs tasks of its own on LWPs (goroutines of Go): those tasks
+ * (on is not 0), or the threads of libc (0). At first a session of a tg_ handle shows tasks if the process has a
+ * runtime with tasks, and a session of a debugger's own handle shows threads.
+ *
+ * A task as a thread: th_unique and ti_tid are the number that its runtime has for it (the goroutine id).
+ * ti_state is ACTIVE on an LWP, RUN if it could run and has none, SLEEP if it waits; ti_lid is the LWP that carries
+ * the task, or 0. ti_pc, ti_sp and the stack are those of the task; ti_ro_area is where its runtime keeps it. What
+ * only threads have (priority, signals, flags, thread-specific data) is 0 or empty. Functions about such things give
+ * TD_NOCAPAB. td_thr_getgregs() gives the registers of the LWP, or those that are saved of a task without one: program
+ * counter, stack pointer and frame pointer, all others 0, with TD_PARTIALREG. A runtime that saves none: TD_NOCAPAB.
+ * The owner of a lock, and what td_thr_lockowner() reports, may be inferred from the code of the tasks: locks of Go do not
+ * record who has them. What is told of tasks may come from a look that is up to 50 ms old.
+ *
+ * TD_NOCAPAB: the process has no runtime with tasks that is known. TD_NOLIBTHREAD: it has no threads of libc, so
+ * that tasks are all there is. Not in glibc or illumos.
+ */
+extern td_err_e tg_show_tasks(const td_thragent_t *ta_p, int on);
 
 /*
  * One line about the last tg_ call of this thread that failed, with the next step; "" if none has failed.

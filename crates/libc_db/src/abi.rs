@@ -21,6 +21,7 @@ pub(crate) enum TdErr {
     NoCapab = 14,
     DbErr = 15,
     NoTsd = 17,
+    PartialReg = 19,
     NoXregs = 20,
     TlsDefer = 21,
     Version = 22,

@@ -15,7 +15,11 @@ const TD_CREATE: c_int = 8;
 const TD_DEATH: c_int = 9;
 
 fn layout(session: &Session) -> Td<EventLayout> {
-    session.layout().events.ok_or(TdErr::NoCapab)
+    // Events happen to threads.
+    if session.shows_tasks() {
+        return Err(TdErr::NoCapab);
+    }
+    session.layout()?.events.ok_or(TdErr::NoCapab)
 }
 
 /// The address that the program runs over when an event happens.
@@ -66,7 +70,7 @@ unsafe fn on_thread(
         let (session, id) = unsafe { thread(th) }?;
         let events = layout(&session)?;
         let _stopped = session.stopping()?;
-        session.inspect(|inspector| inspector.descriptor(id)).map_err(look_error)?;
+        session.inspect(|inspector| inspector.descriptor(id).map_err(look_error))?;
         session.writing(|memory| act(&events, memory, id).map_err(|_| TdErr::DbErr))
     })())
 }
@@ -176,7 +180,7 @@ pub unsafe extern "C-unwind" fn td_thr_event_getmsg(th: *const ThrHandle, out: *
         let (session, id) = unsafe { thread(th) }?;
         let events = layout(&session)?;
         let _stopped = session.stopping()?;
-        session.inspect(|inspector| inspector.descriptor(id)).map_err(look_error)?;
+        session.inspect(|inspector| inspector.descriptor(id).map_err(look_error))?;
         let message = session.writing(|memory| events.take_from(memory, id).map_err(event_error))?;
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(message_for(message, th)) };

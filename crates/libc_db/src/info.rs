@@ -3,12 +3,12 @@
 use crate::abi::{SigSet, Td, TdErr, ThrEvents, ThrHandle, ThrInfo, code};
 use crate::client::psaddr;
 use crate::facts;
-use crate::session::{Session, look_error, thread, thread_or_early};
+use crate::session::{Session, Who, look_error, thread_or_task};
 use std::ffi::c_int;
 use std::ptr;
 use threadglass::internals::Inspector;
 use threadglass::internals::glibc::Descriptor;
-use threadglass::model::{SignalSet, Thread, ThreadState, ThreadType};
+use threadglass::model::{SignalSet, Task, Thread, ThreadState, ThreadType};
 use threadglass::{PthreadId, RemoteAddr};
 
 /// Fills in what is known about a thread.
@@ -25,17 +25,21 @@ pub unsafe extern "C-unwind" fn td_thr_get_info(th: *const ThrHandle, out: *mut 
         // SAFETY: not NULL, so a writable structure of which all-zero bytes are a valid value.
         unsafe { out.write_bytes(0, 1) };
         // SAFETY: by the caller's promise.
-        let (session, id) = unsafe { thread_or_early(th) }?;
-        let _stopped = id.map_or_else(|| session.stopping(), |id| session.stopping_for(id))?;
-        let mut info = match id {
-            Some(id) => {
+        let (session, who) = unsafe { thread_or_task(th) }?;
+        let _stopped = match who {
+            Who::Thread(id) => session.stopping_for(id)?,
+            Who::Early | Who::Task(_) => session.stopping()?,
+        };
+        let mut info = match who {
+            Who::Task(id) => of_task(&session.task(id)?),
+            Who::Thread(id) => {
                 let thread = session.inspect(|inspector| {
                     let descriptor = used_descriptor(&session, inspector, id)?;
                     Ok(describe(&session, inspector, &descriptor))
                 })?;
                 fill(&session, &thread)
             }
-            None => early(&session)?,
+            Who::Early => early(&session)?,
         };
         // SAFETY: `th` was read above.
         info.ti_ta_p = unsafe { (*th).th_ta_p };
@@ -85,7 +89,7 @@ fn suspended(state: ThreadState) -> ThreadState {
 
 /// The main thread of a program that has not set up its threads: only its LWP is known.
 fn early(session: &Session) -> Td<ThrInfo> {
-    if session.inspect(|inspector| inspector.is_initialised()).map_err(|_| TdErr::DbErr)? {
+    if session.is_initialised()? {
         return Err(TdErr::BadTh);
     }
     let mut info = empty();
@@ -128,6 +132,31 @@ pub(crate) fn number(state: ThreadState) -> c_int {
     ThreadState::ALL.iter().position(|other| *other == state).map_or(1, |place| place as c_int + 1)
 }
 
+fn type_number(kind: Option<ThreadType>) -> c_int {
+    match kind {
+        Some(ThreadType::System) => 2,
+        _ => 1,
+    }
+}
+
+/// What is known of a task. What only threads have (priority, signals, events, thread-specific data) stays 0.
+fn of_task(task: &Task) -> ThrInfo {
+    let address = |addr: Option<RemoteAddr>| addr.map_or(ptr::null_mut(), psaddr);
+    ThrInfo {
+        ti_tid: task.id,
+        ti_startfunc: address(task.start),
+        ti_stkbase: address(task.stack.map(|stack| stack.base)),
+        ti_stksize: task.stack.map_or(0, |stack| stack.size as i64),
+        ti_ro_area: psaddr(task.address),
+        ti_state: number(task.state),
+        ti_type: type_number(Some(task.kind)),
+        ti_pc: task.pc.map_or(0, |pc| pc.0 as isize),
+        ti_sp: task.sp.map_or(0, |sp| sp.0 as isize),
+        ti_lid: task.carried_by.map_or(0, |lwp| lwp.0),
+        ..empty()
+    }
+}
+
 fn fill(session: &Session, thread: &Thread) -> ThrInfo {
     let address = |addr: Option<RemoteAddr>| addr.map_or(ptr::null_mut(), psaddr);
     let set = |signals: Option<SignalSet>| -> SigSet {
@@ -144,13 +173,10 @@ fn fill(session: &Session, thread: &Thread) -> ThrInfo {
         ti_stkbase: address(thread.stack.map(|stack| stack.base)),
         ti_stksize: thread.stack.map_or(0, |stack| stack.size as i64),
         ti_ro_area: address(id),
-        ti_ro_size: session.layout().size.unwrap_or(0) as c_int,
+        ti_ro_size: session.layout().ok().and_then(|layout| layout.size).unwrap_or(0) as c_int,
         ti_state: number(thread.state),
         ti_db_suspended: u8::from(thread.db_suspended),
-        ti_type: match thread.kind {
-            Some(ThreadType::System) => 2,
-            _ => 1,
-        },
+        ti_type: type_number(thread.kind),
         ti_pc: thread.pc.map_or(0, |pc| pc.0 as isize),
         ti_sp: thread.sp.map_or(0, |sp| sp.0 as isize),
         ti_flags: thread.flags.unwrap_or(0) as i16,
@@ -180,14 +206,23 @@ pub unsafe extern "C-unwind" fn td_thr_validate(th: *const ThrHandle) -> c_int {
             return Err(TdErr::BadTh);
         }
         // SAFETY: by the caller's promise.
-        let (session, id) = unsafe { thread(th) }?;
+        let (session, who) = unsafe { thread_or_task(th) }?;
         let _stopped = session.stopping()?;
-        if is_listed(&session, id)? { Ok(()) } else { Err(TdErr::NoThr) }
+        let is_there = match who {
+            Who::Early => return Err(TdErr::BadTh),
+            Who::Thread(id) => is_listed(&session, id)?,
+            Who::Task(id) => match session.task(id) {
+                Ok(_) => true,
+                Err(TdErr::BadTh) => false,
+                Err(error) => return Err(error),
+            },
+        };
+        if is_there { Ok(()) } else { Err(TdErr::NoThr) }
     })())
 }
 
 /// Whether `id` is on the thread lists.
 pub(crate) fn is_listed(session: &Session, id: PthreadId) -> Td<bool> {
-    let threads = session.inspect(|inspector| inspector.list()).map_err(look_error)?;
+    let threads = session.inspect(|inspector| inspector.list().map_err(look_error))?;
     Ok(threads.iter().any(|thread| thread.id == id))
 }

@@ -1,12 +1,14 @@
 //! td_ta_thr_iter.
 
-use crate::abi::{SigSet, TdErr, ThrAgent, ThrIterF, code};
+use crate::abi::{SigSet, Td, TdErr, ThrAgent, ThrIterF, code};
 use crate::info::describe;
 use crate::lists::Pass;
 use crate::session::{Session, lock, look_error};
-use crate::sessions;
+use crate::sessions::{self, Call};
+use crate::tasks::TaskId;
 use std::ffi::{c_int, c_uint, c_void};
 use threadglass::internals::glibc::Descriptor;
+use threadglass::look::TaskScope;
 use threadglass::model::filter::{LOWEST_PRIORITY, ThreadFilter};
 use threadglass::model::{SignalSet, ThreadState};
 
@@ -32,7 +34,11 @@ pub unsafe extern "C-unwind" fn td_ta_thr_iter(
         let mask = unsafe { mask.as_ref() };
         let Some(filter) = filter(state, priority, mask, user_flags) else { return Ok(()) };
         let _stopped = session.stopping_for_all()?;
-        if !session.inspect(|inspector| inspector.is_initialised()).map_err(|_| TdErr::DbErr)? {
+        if session.shows_tasks() {
+            // SAFETY: the client's function.
+            return unsafe { tasks(&session, &filter, callback, data) };
+        }
+        if !session.is_initialised()? {
             // Threads are not set up yet: one handle stands for the main thread.
             let handle = session.early_handle();
             // SAFETY: the client's function, called as its type says.
@@ -40,7 +46,7 @@ pub unsafe extern "C-unwind" fn td_ta_thr_iter(
             return Ok(());
         }
         // The list is taken whole before the first callback, which may change or kill threads.
-        let threads = session.inspect(|inspector| inspector.list()).map_err(look_error)?;
+        let threads = session.inspect(|inspector| inspector.list().map_err(look_error))?;
         if threads.is_empty() {
             return Err(TdErr::NoThr);
         }
@@ -62,7 +68,26 @@ pub unsafe extern "C-unwind" fn td_ta_thr_iter(
 
 fn is_wanted(session: &Session, filter: &ThreadFilter, descriptor: &Descriptor) -> bool {
     *filter == ThreadFilter::default()
-        || filter.matches(&session.inspect(|inspector| describe(session, inspector, descriptor)))
+        || session.inspect(|inspector| Ok(describe(session, inspector, descriptor))).is_ok_and(|it| filter.matches(&it))
+}
+
+/// Calls back for every task that passes the filter.
+///
+/// # Safety
+///
+/// `callback` is a function of the client's.
+unsafe fn tasks(session: &Call, filter: &ThreadFilter, callback: ThrIterF, data: *mut c_void) -> Td {
+    let tasks = session.new_tasks(TaskScope::List)?;
+    let wanted: Vec<TaskId> = tasks.all().filter(|(_, task)| filter.matches_task(task)).map(|(id, _)| id).collect();
+    let mut wanted = Pass::new(session, session.place(), wanted);
+    while let Some(id) = wanted.next()? {
+        let handle = session.task_handle(id);
+        // SAFETY: the client's function, called as its type says. It may call us, and may throw.
+        if unsafe { callback(&raw const handle, data) } != 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The filter the arguments describe; `None` when no thread can pass because the state does not exist.
@@ -83,9 +108,9 @@ fn filter(state: c_int, priority: c_int, mask: Option<&SigSet>, user_flags: c_ui
 fn remember_order(session: &Session, threads: &[Descriptor]) {
     let order = session.inspect(|inspector| match inspector.target {
         Some(target) if !target.is_namespaced() => {
-            threads.iter().filter_map(|thread| inspector.lwp_of(thread)).collect()
+            Ok(threads.iter().filter_map(|thread| inspector.lwp_of(thread)).collect())
         }
-        _ => Vec::new(),
+        _ => Ok(Vec::new()),
     });
-    lock(&session.facts).set_order(order);
+    lock(&session.facts).set_order(order.unwrap_or_default());
 }

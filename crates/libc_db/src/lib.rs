@@ -28,6 +28,7 @@ mod stats;
 mod stopping;
 mod suspend;
 mod sync;
+mod tasks;
 mod threads;
 mod tls;
 mod tsd;

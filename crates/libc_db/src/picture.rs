@@ -87,6 +87,7 @@ impl Session {
     pub(crate) fn forget(&self) {
         lock(&self.facts).forget();
         lock(&self.picture).take();
+        lock(&self.tasks).forget();
     }
 
     /// Runs `look` with everything of the process: its memory and what the kernel knows.
@@ -111,7 +112,7 @@ impl Session {
 }
 
 /// The live process opened once more, because what was opened keeps its first list of mappings.
-fn open_again(session: &Session) -> Td<Option<Arc<Live>>> {
+pub(crate) fn open_again(session: &Session) -> Td<Option<Arc<Live>>> {
     let Some(known) = session.live() else {
         return if session.core().is_some() || session.client().is_some() { Ok(None) } else { Err(TdErr::DbErr) };
     };
@@ -134,7 +135,10 @@ impl Picture {
                 Depth::All => (Scope::All, known.of(target)),
             };
             let look = Look::new(target).with_variables(&variables.locks);
-            let look = if session.client().is_some() { look.with_layout(session.layout()) } else { look };
+            let look = match session.layout().ok().filter(|_| session.client().is_some()) {
+                Some(layout) => look.with_layout(layout),
+                None => look,
+            };
             let snapshot = look.take(scope, Names::None).map_err(|_| TdErr::DbErr)?;
             Ok((snapshot, before, variables))
         })?;
@@ -203,7 +207,7 @@ impl Picture {
     /// What the object at `address` says now. `Err` when nothing can be read there; `None` in the place of
     /// its state when it cannot be told what it is.
     pub(crate) fn read(&self, session: &Session, target: &dyn Target, address: RemoteAddr) -> Td<Option<Reread>> {
-        let layout = Some(session.layout());
+        let layout = session.layout().ok();
         if let Some(object) = self.object(address) {
             return reread(target, layout, &self.threads, object).map(Some).ok_or(TdErr::DbErr);
         }

@@ -4,10 +4,12 @@ use crate::abi::{FPREGS_SIZE, GREGS_SIZE, Td, TdErr, ThrHandle, code};
 use crate::client::registers_answer;
 use crate::info::used_descriptor;
 use crate::ps::{PS_NOXREGS, PS_OK, imports};
-use crate::session::{Session, thread};
+use crate::session::{Session, Who, thread, thread_or_task};
 use crate::suspend::control_error;
+use crate::tasks::{TaskId, TaskRegisters, registers_of};
 use std::ffi::{c_int, c_void};
 use threadglass::act::RegisterSet;
+use threadglass::look::TaskScope;
 use threadglass::{Lwp, PthreadId};
 
 /// The LWP of a living thread.
@@ -42,6 +44,28 @@ fn own<R>(session: &Session, act: impl FnOnce(threadglass::Pid) -> Td<R>) -> Td<
     act(threadglass::Pid(session.pid().ok_or(TdErr::DbErr)?))
 }
 
+/// How often the registers of a task are read anew that was put on another thread meanwhile.
+const TRIES: usize = 4;
+
+/// The registers of a task: those of the thread that runs it, or those that its runtime has saved. Whether those are all.
+fn of_task(session: &Session, id: TaskId, set: RegisterSet) -> Td<(Vec<u8>, bool)> {
+    let mut task = session.task(id)?;
+    for _ in 0..TRIES {
+        let lwp = match (registers_of(&task)?, set) {
+            (TaskRegisters::Saved(saved), RegisterSet::General) => return Ok((saved, false)),
+            (TaskRegisters::Saved(_), RegisterSet::Float) => return Err(TdErr::NoFpregs),
+            (TaskRegisters::Saved(_), RegisterSet::Extended) => return Err(TdErr::NoXregs),
+            (TaskRegisters::OnLwp(lwp), _) => lwp,
+        };
+        let registers = get(session, lwp, set);
+        task = session.new_tasks(TaskScope::List)?.task(id).cloned().ok_or(TdErr::BadTh)?;
+        if task.carried_by == Some(lwp) {
+            return registers.map(|registers| (registers, true));
+        }
+    }
+    Err(TdErr::Err)
+}
+
 /// # Safety
 ///
 /// `th` is NULL or points to a handle; `out` is NULL or has room for `size` bytes.
@@ -51,15 +75,19 @@ unsafe fn get_into(th: *const ThrHandle, out: *mut c_void, set: RegisterSet, siz
             return Err(TdErr::Err);
         }
         // SAFETY: by the caller's promise.
-        let (session, id) = unsafe { thread(th) }?;
+        let (session, who) = unsafe { thread_or_task(th) }?;
         let _stopped = session.stopping()?;
-        let registers = get(&session, lwp_of(&session, id)?, set)?;
+        let (registers, is_all) = match who {
+            Who::Early => return Err(TdErr::BadTh),
+            Who::Thread(id) => (get(&session, lwp_of(&session, id)?, set)?, true),
+            Who::Task(id) => of_task(&session, id, set)?,
+        };
         if registers.len() != size {
             return Err(TdErr::DbErr);
         }
         // SAFETY: room for `size` bytes by the caller's promise, and exactly that many are there.
         unsafe { out.cast::<u8>().copy_from_nonoverlapping(registers.as_ptr(), size) };
-        Ok(())
+        if is_all { Ok(()) } else { Err(TdErr::PartialReg) }
     })())
 }
 

@@ -11,6 +11,7 @@ use crate::picture::{Picture, Variables};
 use crate::sessions::{self, Call, Place};
 use crate::stats::Statistics;
 use crate::stopping::{OuterStop, StoppedByClient};
+use crate::tasks::TaskId;
 use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int};
 use std::ops::Deref;
@@ -19,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use threadglass::act::{LiveWriter, Tracer};
 use threadglass::internals::glibc::{Layout, LayoutError};
 use threadglass::internals::{InspectError, Inspector};
+use threadglass::look::{Look, TaskScope};
 use threadglass::memory::{Memory, MemoryWrite};
 use threadglass::target::{
     Core, KernelFacts, KnownProcess, Live, LwpFacts, ProcService, SYMBOLS, Service, Symbols, Target,
@@ -38,7 +40,9 @@ pub(crate) struct Session {
     ta: *mut ThrAgent,
     ph: *mut PsProc,
     backend: Backend,
-    layout: Layout,
+    /// `None` in a program whose threads are no threads of libc's: all that there is of it are tasks.
+    layout: Option<Layout>,
+    pub(crate) tasks: Mutex<crate::tasks::Tasks>,
     tracer: Mutex<Option<Tracer>>,
     /// Threads that the client's own routine has suspended for us.
     stopped_by_client: Mutex<HashSet<Lwp>>,
@@ -72,12 +76,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Session {
-    fn new(ta: *mut ThrAgent, ph: *mut PsProc, backend: Backend, layout: Layout) -> Self {
+    fn new(ta: *mut ThrAgent, ph: *mut PsProc, backend: Backend, layout: Option<Layout>) -> Self {
         Self {
             ta,
             ph,
             backend,
             layout,
+            tasks: Mutex::default(),
             tracer: Mutex::new(None),
             stopped_by_client: Mutex::default(),
             borrowers: Mutex::default(),
@@ -153,13 +158,16 @@ impl Session {
 
     /// The client's process as a target. `live` was shown to be the same.
     pub(crate) fn service<'a>(&'a self, client: Client, live: Option<&'a Live>) -> Service<'a, Client> {
-        Service::knowing(client, KnownProcess { live, list: &self.layout })
+        match &self.layout {
+            Some(list) => Service::knowing(client, KnownProcess { live, list }),
+            None => Service::new(client),
+        }
     }
 
     /// Whether what was learned from the client's process is all there was: no routine has failed, nor does one now.
     pub(crate) fn was_whole(&self, target: &Service<'_, Client>) -> bool {
-        let inspector = Inspector { memory: target, layout: &self.layout, target: None };
-        !target.has_failed() && inspector.is_initialised().is_ok()
+        let is_readable = |layout| Inspector { memory: target, layout, target: None }.is_initialised().is_ok();
+        !target.has_failed() && self.layout.as_ref().is_none_or(is_readable)
     }
 
     /// What the client's registers tell of a thread.
@@ -178,7 +186,7 @@ impl Session {
     /// The live process, where it is known to be one.
     pub(crate) fn live(&self) -> Option<LiveRef<'_>> {
         match &self.backend {
-            Backend::Client(kernel) => kernel.live(Client::new(self.ph), &self.layout).map(LiveRef::Shared),
+            Backend::Client(kernel) => kernel.live(Client::new(self.ph), self.layout().ok()?).map(LiveRef::Shared),
             Backend::Own(process) => match &process.subject {
                 Subject::Live(live) => Some(LiveRef::Own(live)),
                 Subject::Core(_) => None,
@@ -210,23 +218,37 @@ impl Session {
     }
 
     /// Where things are in its memory.
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
+    pub(crate) fn layout(&self) -> Td<&Layout> {
+        self.layout.as_ref().ok_or(TdErr::NoLibThread)
     }
 
     /// Runs `look` with the process's memory, its layout and (where known for sure) the process itself.
-    pub(crate) fn inspect<R>(&self, look: impl FnOnce(&Inspector<'_>) -> R) -> R {
+    pub(crate) fn inspect<R>(&self, look: impl FnOnce(&Inspector<'_>) -> Td<R>) -> Td<R> {
+        let layout = self.layout()?;
         match &self.backend {
             Backend::Client(_) => {
                 let live = self.live();
                 let service = self.service(Client::new(self.ph), live.as_deref());
                 let target = live.as_deref().map(|live| live as &dyn Target);
-                look(&Inspector { memory: &service, layout: &self.layout, target })
+                look(&Inspector { memory: &service, layout, target })
             }
             Backend::Own(process) => {
                 let target = process.target();
-                look(&Inspector { memory: target, layout: &self.layout, target: Some(target) })
+                look(&Inspector { memory: target, layout, target: Some(target) })
             }
+        }
+    }
+
+    /// Whether the process has set up its threads.
+    pub(crate) fn is_initialised(&self) -> Td<bool> {
+        self.inspect(|inspector| inspector.is_initialised().map_err(|_| TdErr::DbErr))
+    }
+
+    /// Whether there is memory at `address`.
+    pub(crate) fn has_memory(&self, address: RemoteAddr) -> bool {
+        match &self.backend {
+            Backend::Client(_) => self.service(Client::new(self.ph), None).read_u32(address).is_ok(),
+            Backend::Own(process) => process.target().read_u32(address).is_ok(),
         }
     }
 
@@ -282,11 +304,14 @@ impl Session {
 
     /// Number of its threads, those that wait to be joined included.
     pub(crate) fn count_threads(&self) -> Td<c_int> {
-        let count = self.inspect(|inspector| match inspector.is_initialised() {
-            Ok(true) => inspector.list().map(|threads| threads.len()).map_err(look_error),
-            Ok(false) => Ok(1),
-            Err(_) => Err(TdErr::DbErr),
-        })?;
+        let count = match self.shows_tasks() {
+            true => self.new_tasks(TaskScope::List)?.count(),
+            false => self.inspect(|inspector| match inspector.is_initialised() {
+                Ok(true) => inspector.list().map(|threads| threads.len()).map_err(look_error),
+                Ok(false) => Ok(1),
+                Err(_) => Err(TdErr::DbErr),
+            })?,
+        };
         Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
     }
 }
@@ -317,7 +342,8 @@ pub(crate) fn look_error(error: InspectError) -> TdErr {
     }
 }
 
-/// Gate for thread handles: not NULL, of a known session, and not the early main thread.
+/// Gate for handles of threads, in functions that mean nothing for a task: not NULL, of a known session, and not the early
+/// main thread.
 ///
 /// # Safety
 ///
@@ -336,6 +362,29 @@ pub(crate) unsafe fn thread(th: *const ThrHandle) -> Td<(Call, PthreadId)> {
 ///
 /// `th` is NULL or points to a handle.
 pub(crate) unsafe fn thread_or_early(th: *const ThrHandle) -> Td<(Call, Option<PthreadId>)> {
+    // SAFETY: by the caller's promise.
+    match unsafe { thread_or_task(th) }? {
+        (call, Who::Early) => Ok((call, None)),
+        (call, Who::Thread(id)) => Ok((call, Some(id))),
+        (call, Who::Task(task)) => Err(call.task(task).map_or_else(|error| error, |_| TdErr::NoCapab)),
+    }
+}
+
+/// What a handle of a thread stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The main thread of a program that has not set up its threads.
+    Early,
+    Thread(PthreadId),
+    Task(TaskId),
+}
+
+/// Gate for handles of threads, in functions that tell of tasks too: not NULL, of a known session.
+///
+/// # Safety
+///
+/// `th` is NULL or points to a handle.
+pub(crate) unsafe fn thread_or_task(th: *const ThrHandle) -> Td<(Call, Who)> {
     if th.is_null() {
         return Err(TdErr::BadTh);
     }
@@ -343,7 +392,13 @@ pub(crate) unsafe fn thread_or_early(th: *const ThrHandle) -> Td<(Call, Option<P
     let handle = unsafe { th.read() };
     let call = sessions::enter(handle.th_ta_p)?;
     let id = RemoteAddr(handle.th_unique.addr() as u64);
-    Ok((call, (!id.is_null()).then_some(PthreadId(id))))
+    let who = match call.shows_tasks() {
+        true if id.is_null() => return Err(TdErr::BadTh),
+        true => Who::Task(TaskId(id.0)),
+        false if id.is_null() => Who::Early,
+        false => Who::Thread(PthreadId(id)),
+    };
+    Ok((call, who))
 }
 
 /// Prepares the library. Nothing to do: may be called often, or never.
@@ -412,7 +467,11 @@ fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
     // A few threads are enough to check the layout against.
     let facts = target.facts(&lwps[..lwps.len().min(16)]);
     let hints: Vec<_> = facts.into_iter().flatten().filter_map(|facts| facts.hint()).collect();
-    let layout = Layout::discover(target, target, &hints).map_err(layout_error)?;
+    let layout = match Layout::discover(target, target, &hints) {
+        Ok(layout) => Some(layout),
+        Err(LayoutError::NoGlibc) if Look::new(target).has_tasks() => None,
+        Err(error) => return Err(layout_error(error)),
+    };
     Ok(sessions::register(|ta| Session::new(ta, ph, Backend::Own(process), layout)))
 }
 
@@ -436,7 +495,7 @@ fn new_client(ph: *mut PsProc) -> Td<*mut ThrAgent> {
     }
     let layout = layout.map_err(layout_error)?;
     drop(stopped);
-    Ok(sessions::register(|ta| Session::new(ta, ph, Backend::Client(Kernel::default()), layout)))
+    Ok(sessions::register(|ta| Session::new(ta, ph, Backend::Client(Kernel::default()), Some(layout))))
 }
 
 fn layout_error(error: LayoutError) -> TdErr {

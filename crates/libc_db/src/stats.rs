@@ -5,6 +5,7 @@ use crate::session::{Session, lock};
 use crate::sessions;
 use std::ffi::c_int;
 use threadglass::internals::glibc::requested_concurrency;
+use threadglass::look::TaskScope;
 use threadglass::measure::stats::{Averages, Sampler, SamplerError};
 use threadglass::target::Service;
 
@@ -38,8 +39,12 @@ impl Session {
         drop(statistics);
     }
 
-    /// What the program asked for by pthread_setconcurrency; 0 where that cannot be read.
+    /// What the program asked for: by pthread_setconcurrency, or of the runtime of its tasks. 0 where that cannot be read.
     fn requested_concurrency(&self) -> i32 {
+        if self.shows_tasks() {
+            let asked = self.recent_tasks(TaskScope::List).ok().and_then(|tasks| tasks.concurrency());
+            return asked.and_then(|number| i32::try_from(number).ok()).unwrap_or(0);
+        }
         let level = match self.client().map(Service::new) {
             Some(target) => requested_concurrency(&target, &target),
             None => self.live().and_then(|live| requested_concurrency(&*live, &*live)),
@@ -67,7 +72,12 @@ pub unsafe extern "C-unwind" fn td_ta_enable_stats(ta: *const ThrAgent, on: c_in
         let session = sessions::enter(ta)?;
         let live = session.live().ok_or(TdErr::NoCapab)?;
         if on != 0 {
-            let sampler = Sampler::start(&live).map_err(start_error)?;
+            let sampler = match session.shows_tasks() && session.client().is_none() {
+                true => Sampler::start_with_tasks(&live),
+                // Memory is read through the client's routines alone, which a thread of ours must not call.
+                false => Sampler::start(&live),
+            };
+            let sampler = sampler.map_err(start_error)?;
             let old = std::mem::replace(&mut *lock(&session.statistics), Statistics::On(sampler));
             drop(old);
             return Ok(());

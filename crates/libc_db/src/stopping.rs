@@ -6,7 +6,7 @@
 
 use crate::abi::{Td, TdErr};
 use crate::client::Client;
-use crate::session::{Session, lock};
+use crate::session::{Session, lock, look_error};
 use crate::sessions::Place;
 use std::collections::HashMap;
 use threadglass::internals::KernelState;
@@ -71,8 +71,8 @@ impl Session {
 
     /// Stops the process for the time of a call that tells of one thread.
     pub(crate) fn stopping_for(&self, id: PthreadId) -> Td<Stopping<'_>> {
-        let lwp = || self.inspect(|inspector| inspector.lwp_of(&inspector.descriptor(id).ok()?));
-        self.stop_knowing(|_| lwp().into_iter().collect())
+        let lwp = || self.inspect(|inspector| Ok(inspector.lwp_of(&inspector.descriptor(id).map_err(look_error)?)));
+        self.stop_knowing(|_| lwp().ok().flatten().into_iter().collect())
     }
 
     /// Stops the process for the time of a call whose callbacks may ask for any thread.

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_ulong};
 use threadglass::internals::Inspector;
 use threadglass::{Lwp, PthreadId, RemoteAddr};
 
-/// Handle of the thread with this `pthread_t`.
+/// Handle of the thread with this `pthread_t`, or of the task with this number.
 ///
 /// # Safety
 ///
@@ -19,6 +19,12 @@ pub unsafe extern "C-unwind" fn td_ta_map_id2thr(ta: *const ThrAgent, id: c_ulon
         let session = sessions::enter(ta)?;
         if out.is_null() {
             return Err(TdErr::BadTh);
+        }
+        if session.shows_tasks() {
+            let handle = session.task_handle(session.task_numbered(id)?);
+            // SAFETY: not NULL, so writable by the caller's promise.
+            unsafe { out.write(handle) };
+            return Ok(());
         }
         let id = PthreadId(RemoteAddr(id));
         if id.0.is_null() {
@@ -34,7 +40,7 @@ pub unsafe extern "C-unwind" fn td_ta_map_id2thr(ta: *const ThrAgent, id: c_ulon
     })())
 }
 
-/// Handle of the thread on this LWP.
+/// Handle of the thread, or the task, on this LWP.
 ///
 /// # Safety
 ///
@@ -47,7 +53,10 @@ pub unsafe extern "C-unwind" fn td_ta_map_lwp2thr(ta: *const ThrAgent, lwp: c_in
             return Err(TdErr::BadTh);
         }
         let _stopped = session.stopping()?;
-        let handle = session.inspect(|inspector| find(&session, inspector, Lwp(lwp)))?;
+        let handle = match session.shows_tasks() {
+            true => session.task_handle(session.task_on(Lwp(lwp))?),
+            false => session.inspect(|inspector| find(&session, inspector, Lwp(lwp)))?,
+        };
         // SAFETY: not NULL, so writable by the caller's promise.
         unsafe { out.write(handle) };
         Ok(())

@@ -24,8 +24,8 @@ pub unsafe extern "C-unwind" fn td_ta_tsd_iter(
         let callback = callback.ok_or(TdErr::Err)?;
         let session = sessions::enter(ta)?;
         let _stopped = session.stopping_for_all()?;
-        let layout = session.layout().keys.ok_or(TdErr::NoCapab)?;
-        let keys = session.inspect(|inspector| tsd::keys(inspector.memory, &layout)).map_err(|_| TdErr::DbErr)?;
+        let layout = session.layout()?.keys.ok_or(TdErr::NoCapab)?;
+        let keys = session.inspect(|inspector| tsd::keys(inspector.memory, &layout).map_err(|_| TdErr::DbErr))?;
         let mut keys = Pass::new(&session, session.place(), keys);
         while let Some(key) = keys.next()? {
             let destructor = key.destructor.map_or(ptr::null_mut(), psaddr);
@@ -59,12 +59,12 @@ pub unsafe extern "C-unwind" fn td_thr_tsd(th: *const ThrHandle, key: c_uint, ou
         // SAFETY: by the caller's promise.
         let (session, id) = unsafe { thread(th) }?;
         let _stopped = session.stopping()?;
-        let keys = session.layout().keys.ok_or(TdErr::NoCapab)?;
+        let keys = session.layout()?.keys.ok_or(TdErr::NoCapab)?;
         let value = session.inspect(|inspector| {
             inspector.descriptor(id).map_err(look_error)?;
             let known = tsd::keys(inspector.memory, &keys).map_err(|_| TdErr::DbErr)?;
             let key = known.iter().find(|known| known.number == key).ok_or(TdErr::BadKey)?;
-            tsd::values(inspector.memory, session.layout(), id, &[*key]).map_err(|_| TdErr::DbErr)
+            tsd::values(inspector.memory, inspector.layout, id, &[*key]).map_err(|_| TdErr::DbErr)
         })?;
         let value = value.first().ok_or(TdErr::NoTsd)?;
         // SAFETY: as above.

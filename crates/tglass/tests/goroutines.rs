@@ -278,3 +278,23 @@ fn goroutines_that_are_all_asleep() {
         }
     }
 }
+
+/// More can run than may: statistics count them all, and the threads only as far as they run.
+#[test]
+fn statistics_count_goroutines() {
+    for go in compilers("statistics_count_goroutines") {
+        let fixture = Fixture::start(&build(&go, "go_busy", &[]), &[]);
+        let busy = fixture.truth()["busy"].as_f64().expect("a number");
+        eventually("the busy goroutines should be counted", || {
+            let stats = tool().run(&["stats", &fixture.pid().to_string(), "-i", "500ms", "--json"]).json();
+            let process = &stats["process"];
+            assert_eq!(process["tasks_of"][0], "Go", "{process}");
+            assert_eq!(process["r_concurrency"], 1, "{process}");
+            let number = |name: &str| process[name].as_f64().expect("a number");
+            let least = busy + fixture.truth()["waiting"].as_f64().expect("a number");
+            assert!(number("nthreads") >= least && number("nthreads") < least + 20.0, "{process}");
+            assert!(number("a_concurrency") <= number("nrunnable"), "{process}");
+            (busy - 1.5..busy + 2.5).contains(&number("nrunnable")) && number("a_concurrency") < 3.0
+        });
+    }
+}

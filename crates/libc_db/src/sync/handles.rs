@@ -1,5 +1,6 @@
 //! Handles of synchronization objects: by address, and of all that are known.
 
+use super::info::is_of_tasks;
 use super::{stats, type_of};
 use crate::abi::{PsAddr, SyncHandle, SyncIterF, Td, TdErr, ThrAgent, code};
 use crate::lists::Pass;
@@ -10,6 +11,7 @@ use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use threadglass::RemoteAddr;
 use threadglass::internals::{NoPlace, check_place};
+use threadglass::look::TaskScope;
 use threadglass::model::{SyncObject, SyncState};
 use threadglass::target::Target;
 
@@ -45,7 +47,7 @@ fn may_be_object(session: &Session, address: RemoteAddr) -> Td<bool> {
         let (picture, _) = session.recent_picture(Depth::Waits)?;
         return Ok(picture.object(address).is_some());
     }
-    if session.inspect(|inspector| inspector.memory.read_u32(address)).is_err() {
+    if !session.has_memory(address) {
         return Ok(false);
     }
     if let Some(core) = session.core() {
@@ -94,6 +96,16 @@ pub unsafe extern "C-unwind" fn td_ta_sync_iter(
 
 /// The objects in use, and those that were seen used, in address order.
 fn known_objects(session: &Session) -> Td<Vec<RemoteAddr>> {
+    if session.shows_tasks() {
+        let tasks = session.new_tasks(TaskScope::Held)?;
+        // Channels have no type here, but are what most tasks wait for.
+        let is_known = |object: &&SyncObject| type_of(object).is_some() || is_of_tasks(object);
+        let is_used = |object: &&SyncObject| is_in_use(object) || !tasks.waiters(object.address).is_empty();
+        let known = tasks.objects().filter(is_known).filter(is_used).map(|object| object.address);
+        let mut addresses: BTreeSet<RemoteAddr> = known.collect();
+        addresses.extend(stats::registered(session));
+        return Ok(addresses.into_iter().collect());
+    }
     let picture = session.new_picture(Depth::All)?;
     let known = picture.objects().filter(|object| type_of(object).is_some() && is_in_use(object));
     let mut addresses: BTreeSet<RemoteAddr> = known.map(|object| object.address).collect();

@@ -5,11 +5,13 @@ use crate::abi::{SyncHandle, SyncInfo, Td, TdErr, ThrHandle, code};
 use crate::client::psaddr;
 use crate::picture::{Depth, Picture};
 use crate::session::Session;
+use crate::tasks::{TaskId, TaskPicture};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 use threadglass::internals::Reread;
-use threadglass::model::{Detail, Family, Holder, HolderStatus, SyncKind, SyncState};
+use threadglass::look::TaskScope;
+use threadglass::model::{Detail, Family, Holder, HolderStatus, SyncKind, SyncObject, SyncState};
 use threadglass::{Lwp, RemoteAddr};
 
 /// LOCK_OWNERDEAD and LOCK_NOTRECOVERABLE.
@@ -17,6 +19,9 @@ const OWNER_DEAD: u8 = 1;
 const NOT_RECOVERABLE: u8 = 2;
 /// USYNC_PROCESS.
 const SHARED: u32 = 1;
+
+/// The handle of no thread.
+const NOBODY: ThrHandle = ThrHandle { th_ta_p: ptr::null_mut(), th_unique: ptr::null_mut() };
 
 /// State of a synchronization object.
 ///
@@ -46,14 +51,43 @@ pub(super) unsafe fn info_of(sh: *const SyncHandle) -> Td<SyncInfo> {
     // SAFETY: by the caller's promise.
     let (session, address) = unsafe { object(sh) }?;
     let _stopped = session.stopping()?;
-    let (picture, now) = read_now(&session, address)?;
-    let is_waited = picture.object(address).is_some_and(|object| !object.waiters.is_empty());
+    let tasks = if session.shows_tasks() { Some(session.recent_tasks(TaskScope::Held)?) } else { None };
+    let object = tasks.as_ref().and_then(|tasks| tasks.object(address)).filter(|object| is_of_tasks(object));
+    let (is_waited, now) = match object {
+        // The look has read all that there is to read of it.
+        Some(object) => {
+            (false, Some(Reread { object: object.clone(), marked: false, is_plausible: true, raw: Vec::new() }))
+        }
+        None => {
+            let (picture, now) = read_now(&session, address)?;
+            (picture.object(address).is_some_and(|object| !object.waiters.is_empty()), now)
+        }
+    };
+    let is_waited = is_waited || tasks.as_ref().is_some_and(|tasks| !tasks.waiters(address).is_empty());
     let mut info = empty(&session, address);
     info.si_has_waiters = u8::from(is_waited);
     if let Some(now) = now.filter(|now| now.is_plausible) {
         fill(&session, &mut info, &now, is_waited);
+        if let Some(tasks) = tasks {
+            info.si_owner = owning_task(&tasks, &now.object).map_or(NOBODY, |task| session.task_handle(task));
+        }
     }
     Ok(info)
+}
+
+/// Whether only tasks use `object`, not threads.
+pub(super) fn is_of_tasks(object: &SyncObject) -> bool {
+    object.family == Family::Go || !object.waiting_tasks.is_empty()
+}
+
+/// The task that has a mutex, or may write what a rwlock protects. Locks of Go do not tell; who has one is inferred from the
+/// code of the tasks.
+fn owning_task(tasks: &TaskPicture, object: &SyncObject) -> Option<TaskId> {
+    let may_be_owned = object.kind == SyncKind::Mutex || object.state == SyncState::WriteLocked;
+    match tasks.holders(object.address).as_slice() {
+        [owner] if may_be_owned => Some(*owner),
+        _ => None,
+    }
 }
 
 /// What the object at `address` says now, and a look that is true of its waiters.
@@ -99,7 +133,7 @@ fn empty(session: &Session, address: RemoteAddr) -> SyncInfo {
         si_rcount: 0,
         si_prioceiling: 0,
         padding: 0,
-        si_owner: ThrHandle { th_ta_p: ptr::null_mut(), th_unique: ptr::null_mut() },
+        si_owner: NOBODY,
         si_data: ptr::null_mut(),
     }
 }

@@ -5,9 +5,10 @@ use super::object;
 use crate::abi::{SyncHandle, SyncIterF, Td, TdErr, ThrHandle, ThrIterF, code};
 use crate::lists::Pass;
 use crate::picture::Depth;
-use crate::session::{Session, look_error, thread};
+use crate::session::{Session, Who, look_error, thread_or_task};
 use std::ffi::{c_int, c_void};
 use threadglass::internals::FutexWait;
+use threadglass::look::TaskScope;
 use threadglass::model::{Holder, HolderStatus, SyncObject};
 use threadglass::{Lwp, PthreadId, RemoteAddr};
 
@@ -27,6 +28,18 @@ pub unsafe extern "C-unwind" fn td_sync_waiters(
         // SAFETY: by the caller's promise.
         let (session, address) = unsafe { object(sh) }?;
         let _stopped = session.stopping_for_all()?;
+        if session.shows_tasks() {
+            let waiting = session.recent_tasks(TaskScope::Held)?.waiters(address);
+            let mut waiters = Pass::new(&session, session.place(), waiting);
+            while let Some(id) = waiters.next()? {
+                let handle = session.task_handle(id);
+                // SAFETY: the client's function, called as its type says. It may call us, and may throw.
+                if unsafe { callback(&raw const handle, data) } != 0 {
+                    break;
+                }
+            }
+            return Ok(());
+        }
         let mut waiters = Pass::new(&session, session.place(), waiters(&session, address)?);
         while let Some(id) = waiters.next()? {
             let handle = session.handle(id);
@@ -60,14 +73,21 @@ pub unsafe extern "C-unwind" fn td_thr_lockowner(
     code((|| {
         let callback = callback.ok_or(TdErr::Err)?;
         // SAFETY: by the caller's promise.
-        let (session, id) = unsafe { thread(th) }?;
+        let (session, who) = unsafe { thread_or_task(th) }?;
         let _stopped = session.stopping_for_all()?;
-        let lwp = session.inspect(|inspector| {
-            inspector.descriptor(id).map(|thread| inspector.lwp_of(&thread)).map_err(look_error)
-        })?;
-        // Whoever has ended holds nothing, whatever it left locked.
-        let Some(lwp) = lwp else { return Ok(()) };
-        let mut owned = Pass::new(&session, session.place(), owned(&session, id, lwp)?);
+        let owned = match who {
+            Who::Early => return Err(TdErr::BadTh),
+            Who::Task(id) => session.task_in(id, TaskScope::Held)?.0.held_by(id),
+            Who::Thread(id) => {
+                let lwp = session.inspect(|inspector| {
+                    inspector.descriptor(id).map(|thread| inspector.lwp_of(&thread)).map_err(look_error)
+                })?;
+                // Whoever has ended holds nothing, whatever it left locked.
+                let Some(lwp) = lwp else { return Ok(()) };
+                owned(&session, id, lwp)?
+            }
+        };
+        let mut owned = Pass::new(&session, session.place(), owned);
         while let Some(address) = owned.next()? {
             let handle = session.sync_handle(address);
             // SAFETY: the client's function, called as its type says. It may call us, and may throw.
@@ -107,12 +127,19 @@ pub unsafe extern "C-unwind" fn td_thr_sleepinfo(th: *const ThrHandle, out: *mut
         // SAFETY: not NULL, so a writable structure of which all-zero bytes are a valid value.
         unsafe { out.write_bytes(0, 1) };
         // SAFETY: by the caller's promise.
-        let (session, id) = unsafe { thread(th) }?;
-        let lwp = session.inspect(|inspector| {
-            let thread = inspector.descriptor(id).map_err(look_error)?;
-            inspector.lwp_of(&thread).ok_or(TdErr::Err)
-        })?;
-        let address = slept_on(&session, lwp)?.ok_or(TdErr::Err)?;
+        let (session, who) = unsafe { thread_or_task(th) }?;
+        let address = match who {
+            Who::Early => return Err(TdErr::BadTh),
+            Who::Task(id) => session.task_in(id, TaskScope::Held)?.0.wait_of(id),
+            Who::Thread(id) => {
+                let lwp = session.inspect(|inspector| {
+                    let thread = inspector.descriptor(id).map_err(look_error)?;
+                    inspector.lwp_of(&thread).ok_or(TdErr::Err)
+                })?;
+                slept_on(&session, lwp)?
+            }
+        };
+        let address = address.ok_or(TdErr::Err)?;
         // SAFETY: as above.
         unsafe { out.write(session.sync_handle(address)) };
         Ok(())

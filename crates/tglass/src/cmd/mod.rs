@@ -75,7 +75,16 @@ fn print(text: &str) -> Result<ExitCode> {
         // In one piece: line by line a screen of 100,000 lines takes as many system calls.
         anstream::ColorChoice::Never => {
             let mut pieces = std::io::BufWriter::with_capacity(64 << 10, out.into_inner());
-            anstream::adapter::strip_str(text).try_for_each(|piece| pieces.write_all(piece.as_bytes()))?;
+            let mut rest = text;
+            // Most lines of a long screen have no colours; no colour goes on in another line.
+            while let Some(at) = rest.find('\x1b') {
+                let end = rest[at..].find('\n').map_or(rest.len(), |end| at + end);
+                pieces.write_all(&rest.as_bytes()[..at])?;
+                let line = anstream::adapter::strip_str(&rest[at..end]);
+                line.into_iter().try_for_each(|piece| pieces.write_all(piece.as_bytes()))?;
+                rest = &rest[end..];
+            }
+            pieces.write_all(rest.as_bytes())?;
             pieces.flush()?;
             return Ok(ExitCode::SUCCESS);
         }

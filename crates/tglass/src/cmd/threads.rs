@@ -42,5 +42,8 @@ pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
         (false, true) => render::stacks::text,
         (false, false) => render::threads::text,
     };
-    super::print(&text(&snapshot, all, started.elapsed(), super::width(args.wide)))
+    let done = super::print(&text(&snapshot, all, started.elapsed(), super::width(args.wide)));
+    // The process ends now: giving back what 100,000 tasks take would cost as much as a good part of the look.
+    std::mem::forget(snapshot);
+    done
 }

@@ -8,7 +8,14 @@ use threadglass::model::{Stats, ThreadStats};
 /// The whole screen, with at most `most` threads.
 pub fn text(stats: &Stats, most: usize) -> String {
     let process = &stats.process;
-    let count = if process.nthreads == 1 { "1 thread".to_owned() } else { format!("{} threads", process.nthreads) };
+    let plural = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let count = match process.tasks_of.as_slice() {
+        [] => plural(process.nthreads, "thread"),
+        runtimes => {
+            let threads = plural(stats.threads.len(), "thread");
+            format!("{} of {} on {threads}", plural(process.nthreads, "task"), runtimes.join(" and "))
+        }
+    };
     let seconds = stats.interval_ms as f64 / 1e3;
     let took = format!("{} samples in {seconds:.2} s", stats.samples);
     let mut out = format!(
@@ -96,6 +103,7 @@ mod tests {
             evidence: Evidence::Derived,
             lock_evidence: Evidence::Inferred,
             process: ProcessStats {
+                tasks_of: Vec::new(),
                 nthreads: 3,
                 r_concurrency: Some(0),
                 nrunnable: 1.25,

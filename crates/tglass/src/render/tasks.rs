@@ -78,85 +78,126 @@ const HEADINGS: [&str; 7] = ["TASK", "STATE", "LWP", "SINCE", "WAITS FOR", "STAR
 /// Columns of numbers.
 const RIGHT: [bool; 7] = [true, false, true, true, false, false, false];
 
-/// One line a task. A table of cells would take longer than the look: there may be 100,000 lines.
+/// The cells of all lines, one behind the other: a table of cells would take longer than the look, as there may be 100,000
+/// lines.
+#[derive(Default)]
+struct Cells {
+    text: String,
+    /// Where each cell ends in its line.
+    ends: Vec<[u32; HEADINGS.len()]>,
+    /// Columns of the widest cells.
+    widths: [usize; HEADINGS.len()],
+}
+
+impl Cells {
+    /// Adds a line, whose cells `write` writes in their order.
+    fn line(&mut self, mut write: impl FnMut(usize, &mut String)) {
+        let start = self.text.len();
+        let mut ends = [0; HEADINGS.len()];
+        for (number, end) in ends.iter_mut().enumerate() {
+            let from = self.text.len();
+            write(number, &mut self.text);
+            self.widths[number] = self.widths[number].max(fit::columns(&self.text[from..]));
+            *end = (self.text.len() - start) as u32;
+        }
+        self.ends.push(ends);
+    }
+
+    /// The lines in columns, each in the style that `style` gives it.
+    fn text(&self, style: impl Fn(usize) -> Option<anstyle::Style>, width: Option<usize>) -> String {
+        let wide: usize = self.widths.iter().map(|width| width + 2).sum();
+        let mut out = String::with_capacity(self.ends.len() * (wide + 1));
+        let mut rest = self.text.as_str();
+        for (number, ends) in self.ends.iter().enumerate() {
+            let (cells, after) = rest.split_at(ends[HEADINGS.len() - 1] as usize);
+            rest = after;
+            let start = out.len();
+            let mut from = 0;
+            for ((end, column), right) in ends.iter().zip(self.widths).zip(RIGHT) {
+                let cell = &cells[from..*end as usize];
+                from = *end as usize;
+                let pad = column.saturating_sub(fit::columns(cell));
+                blanks(&mut out, if right { pad + 2 } else { 2 });
+                out += cell;
+                blanks(&mut out, if right { 0 } else { pad });
+            }
+            out.truncate(start + out[start..].trim_end_matches(' ').len());
+            let style = style(number);
+            if style.is_some() || width.is_some() {
+                let text = fit::cut_to(out.split_off(start), width);
+                out += &style.map_or_else(|| text.clone(), |style| paint(style, &text));
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn blanks(out: &mut String, number: usize) {
+    const BLANKS: &str = "                                ";
+    let mut left = number;
+    while left > 0 {
+        let some = left.min(BLANKS.len());
+        *out += &BLANKS[..some];
+        left -= some;
+    }
+}
+
 fn list(tasks: &[Task], width: Option<usize>) -> String {
     let mut names = Names::default();
-    let mut widths = HEADINGS.map(str::len);
-    let mut cells: [String; 7] = Default::default();
-    for task in tasks {
-        row(task, &mut names, &mut cells);
-        widths.iter_mut().zip(&cells).for_each(|(width, cell)| *width = (*width).max(fit::columns(cell)));
-    }
-    let mut out = String::with_capacity((tasks.len() + 1) * (widths.iter().sum::<usize>() + 2 * widths.len()));
-    let headings = HEADINGS.map(str::to_owned);
-    line(&mut out, &headings, &widths, Some(DIM), width);
-    for task in tasks {
-        row(task, &mut names, &mut cells);
-        let style = match task.state {
-            ThreadState::Active => Some(GOOD),
-            ThreadState::Run => Some(FAIR),
-            _ => None,
-        };
-        line(&mut out, &cells, &widths, style, width);
-    }
-    out
+    let mut cells = Cells { text: String::with_capacity(tasks.len() * 64), ..Cells::default() };
+    cells.ends.reserve(tasks.len() + 1);
+    cells.line(|number, out| *out += HEADINGS[number]);
+    tasks.iter().for_each(|task| row(task, &mut names, &mut cells));
+    let style = |line: usize| match line.checked_sub(1).map(|task| tasks[task].state) {
+        None => Some(DIM),
+        Some(ThreadState::Active) => Some(GOOD),
+        Some(ThreadState::Run) => Some(FAIR),
+        Some(_) => None,
+    };
+    cells.text(style, width)
 }
 
-fn line(
-    out: &mut String,
-    cells: &[String; 7],
-    widths: &[usize; 7],
-    style: Option<anstyle::Style>,
-    width: Option<usize>,
-) {
-    let start = out.len();
-    for ((cell, column), right) in cells.iter().zip(widths).zip(RIGHT) {
-        let pad = column.saturating_sub(fit::columns(cell));
-        *out += "  ";
-        out.extend(std::iter::repeat_n(' ', if right { pad } else { 0 }));
-        *out += cell;
-        out.extend(std::iter::repeat_n(' ', if right { 0 } else { pad }));
-    }
-    out.truncate(start + out[start..].trim_end().len());
-    if style.is_some() || width.is_some() {
-        let text = fit::cut_to(out.split_off(start), width);
-        *out += &style.map_or_else(|| text.clone(), |style| paint(style, &text));
-    }
-    out.push('\n');
-}
-
-/// Names of functions as they are shown, by where they are: most tasks share theirs with others.
+/// Names of functions and reasons as they are shown, by where they are: most tasks share theirs with others.
 #[derive(Default)]
 struct Names {
-    starts: HashMap<usize, String>,
+    texts: HashMap<usize, String>,
     makers: HashMap<usize, String>,
 }
 
-fn row(task: &Task, names: &mut Names, cells: &mut [String; 7]) {
-    cells.iter_mut().for_each(String::clear);
-    let [id, state, lwp, since, waits, start, maker] = cells;
-    let _ = write!(id, "{}", task.id);
-    *state += task.state.word();
-    match task.carried_by {
-        Some(carrier) => drop(write!(lwp, "{carrier}")),
-        None => lwp.push('-'),
-    }
-    *since += &task.wait.as_ref().and_then(|wait| wait.since_ms).map_or_else(|| "-".to_owned(), duration);
-    match &task.wait {
-        Some(wait) => reason(waits, wait),
-        None if is_in_call(task) => *waits += task.status,
-        None => waits.push('-'),
-    }
-    match &task.start_function {
-        Some(name) => *start += names.starts.entry(name.as_ptr().addr()).or_insert_with(|| safe(name)),
-        None => start.push('-'),
-    }
-    match &task.created_by {
-        Some(frame) => {
-            *maker += names.makers.entry(std::ptr::from_ref(&**frame).addr()).or_insert_with(|| place(frame))
-        }
-        None => maker.push('-'),
-    }
+fn row(task: &Task, names: &mut Names, cells: &mut Cells) {
+    cells.line(|column, out| match column {
+        0 => drop(write!(out, "{}", task.id)),
+        1 => *out += task.state.word(),
+        2 => match task.carried_by {
+            Some(carrier) => drop(write!(out, "{carrier}")),
+            None => out.push('-'),
+        },
+        3 => match task.wait.as_ref().and_then(|wait| wait.since_ms) {
+            Some(since) => *out += &duration(since),
+            None => out.push('-'),
+        },
+        4 => match &task.wait {
+            Some(wait) => reason(out, wait, names),
+            None if is_in_call(task) => *out += task.status,
+            None => out.push('-'),
+        },
+        5 => match &task.start_function {
+            Some(name) => *out += safe_once(&mut names.texts, name),
+            None => out.push('-'),
+        },
+        _ => match &task.created_by {
+            Some(frame) => {
+                *out += names.makers.entry(std::ptr::from_ref(&**frame).addr()).or_insert_with(|| place(frame))
+            }
+            None => out.push('-'),
+        },
+    });
+}
+
+/// `text` as it may be shown, made once of each.
+fn safe_once<'n>(texts: &'n mut HashMap<usize, String>, text: &str) -> &'n str {
+    texts.entry(text.as_ptr().addr()).or_insert_with(|| safe(text))
 }
 
 /// Whether its thread has taken it into a system call.
@@ -165,8 +206,8 @@ fn is_in_call(task: &Task) -> bool {
 }
 
 /// What a task waits for, in the words of its runtime, and the objects of the wait: `chan receive 0xc000080120`.
-fn reason(out: &mut String, wait: &TaskWait) {
-    *out += &safe(&wait.reason);
+fn reason(out: &mut String, wait: &TaskWait, names: &mut Names) {
+    *out += safe_once(&mut names.texts, &wait.reason);
     if let Some(number) = wait.descriptor {
         let _ = write!(out, " fd {number}");
     }

@@ -30,11 +30,11 @@ impl ThreadFilter {
             && self.user_flags.is_none_or(|flags| thread.user_flags == Some(flags))
     }
 
-    /// Whether `task` passes. A task has a state; its priority is 0, and of the others it has none.
+    /// Whether `task` passes. A task has a state. It blocks no signals, its priority is 0, and it has no flags.
     pub fn matches_task(&self, task: &Task) -> bool {
         self.state.is_none_or(|state| state == task.state)
             && self.min_priority.is_none_or(|min| min <= 0)
-            && self.signal_mask.is_none()
-            && self.user_flags.is_none()
+            && self.signal_mask.is_none_or(|wanted| wanted == SignalSet(0))
+            && self.user_flags.is_none_or(|flags| flags == 0)
     }
 }

@@ -7,11 +7,13 @@ use crate::Lwp;
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct ProcessStats {
-    /// Threads at its end.
+    /// The runtimes whose tasks are its threads here; empty where those are the threads of the C library.
+    pub tasks_of: Vec<&'static str>,
+    /// Threads, or tasks, at its end.
     pub nthreads: usize,
-    /// What `pthread_getconcurrency` would return in it; `None` where that cannot be read.
+    /// What `pthread_getconcurrency` would return in it, or how many tasks may run at one time; `None` where that cannot be read.
     pub r_concurrency: Option<i32>,
-    /// Threads that ran or waited for a CPU, on average.
+    /// Threads that ran or waited for a CPU, and tasks that could run and had no thread, on average.
     pub nrunnable: f64,
     /// Threads that ran, on average.
     pub a_concurrency: f64,

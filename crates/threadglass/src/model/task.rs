@@ -1,7 +1,7 @@
 //! Tasks: what a runtime of its own schedules on threads, such as a goroutine.
 
 use super::words::words;
-use super::{Evidence, Frame, Side, StackEnd, SyncKind, ThreadState, ThreadType};
+use super::{Evidence, Frame, Side, Stack, StackEnd, SyncKind, ThreadState, ThreadType};
 use crate::{Lwp, RemoteAddr};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -222,6 +222,10 @@ pub struct Task {
     pub pc: Option<RemoteAddr>,
     /// Stack pointer, likewise.
     pub sp: Option<RemoteAddr>,
+    /// Frame pointer, likewise, where the runtime has saved that.
+    pub fp: Option<RemoteAddr>,
+    /// Where its stack is, of a task that has one.
+    pub stack: Option<Stack>,
     /// Its stack, or the chain of what it awaits, the innermost first; empty unless asked for, or where a gap says why.
     pub frames: SharedFrames,
     /// Why the frames end where they do; `None` when they were not read.

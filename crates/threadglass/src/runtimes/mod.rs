@@ -40,7 +40,9 @@ pub(crate) use lock_word::LockWord;
 pub use plan::{SetError, plan};
 pub(crate) use recipe::empty_plan;
 pub use tasks::TaskScope;
-pub(crate) use tasks::{IN_SYSTEM_CALL, SeenTasks, TaskContext, ThreadPlace, is_among_threads, read as tasks_of};
+pub(crate) use tasks::{
+    IN_SYSTEM_CALL, SeenTasks, TaskContext, ThreadPlace, has_any as has_tasks, is_among_threads, read as tasks_of,
+};
 pub use threads::LibcLayout;
 pub(crate) use threads::ThreadRecord;
 pub(crate) use wait::{Class, Context, SeenWait, Spot};

@@ -34,6 +34,11 @@ pub(crate) trait TaskRuntime: Sync {
     /// The tasks of `target`; `None` if it does not have this runtime.
     fn read(&self, target: &dyn Target, scope: TaskScope) -> Option<SeenTasks>;
 
+    /// Whether `target` has this runtime, if its program alone tells that.
+    fn is_in_program(&self, _target: &dyn Target) -> Option<bool> {
+        None
+    }
+
     /// The same for a runtime whose tasks are found from threads, or by what objects have in them.
     fn read_in(&self, context: &TaskContext<'_>) -> Option<SeenTasks> {
         self.read(context.target, context.scope)
@@ -74,6 +79,11 @@ const AMONG_THREADS: [&str; 1] = [tokio::NAME];
 /// Whether a task of `runtime` may be woken by a thread that runs no task.
 pub(crate) fn is_among_threads(runtime: &str) -> bool {
     AMONG_THREADS.contains(&runtime)
+}
+
+/// Whether a target has a runtime with tasks. `context` is asked for where its program alone does not tell.
+pub(crate) fn has_any(target: &dyn Target, context: &dyn Fn(&dyn TaskRuntime) -> bool) -> bool {
+    ALL.iter().any(|runtime| runtime.is_in_program(target).unwrap_or_else(|| context(*runtime)))
 }
 
 /// The tasks of all runtimes of a target.

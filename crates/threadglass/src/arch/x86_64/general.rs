@@ -9,6 +9,7 @@ const WORDS: usize = 27;
 
 /// Places in `struct user_regs_struct`.
 pub(super) mod at {
+    pub(crate) const RBP: usize = 4;
     pub(crate) const RAX: usize = 10;
     pub(crate) const ORIG_RAX: usize = 15;
     pub(crate) const RIP: usize = 16;
@@ -36,6 +37,13 @@ impl GeneralRegisters {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let words = bytes.as_chunks::<8>().0.first_chunk::<WORDS>()?;
         Some(Self(words.map(u64::from_le_bytes)))
+    }
+
+    /// Those that are saved of a task that does not run; all others are 0.
+    pub fn of_task(pc: RemoteAddr, sp: RemoteAddr, fp: Option<RemoteAddr>) -> Self {
+        let mut words = [0; WORDS];
+        (words[at::RIP], words[at::RSP], words[at::RBP]) = (pc.0, sp.0, fp.map_or(0, |fp| fp.0));
+        Self(words)
     }
 
     /// The same as bytes.

@@ -7,27 +7,43 @@ mod verdict;
 pub(in crate::look) use stuck::add_stuck;
 pub(in crate::look) use verdict::verdict;
 
-use super::Look;
+use super::{Look, Names, Scope};
 use crate::Lwp;
 use crate::model::{Snapshot, Task, Thread, ThreadState};
 use crate::runtimes::{self, SeenTasks, TaskContext, TaskScope, ThreadPlace};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 impl Look<'_> {
+    /// Whether the target has a runtime that runs tasks of its own on threads.
+    pub fn has_tasks(&self) -> bool {
+        if self.target.denial().is_some() {
+            return false;
+        }
+        let threads = OnceCell::new();
+        runtimes::has_tasks(self.target, &|runtime| {
+            let places = || self.take(Scope::Threads, Names::None).map(|it| places(&it.threads)).unwrap_or_default();
+            let (objects, threads) = (&*self.objects, threads.get_or_init(places));
+            let context = TaskContext { target: self.target, objects, threads, scope: TaskScope::List };
+            runtime.read_in(&context).is_some()
+        })
+    }
+
     /// Adds the tasks that runtimes of their own run on the threads of `snapshot`.
     pub fn add_tasks(&self, snapshot: &mut Snapshot, scope: TaskScope) {
         if self.target.denial().is_some() {
             return;
         }
-        let place = |thread: &Thread| {
-            Some(ThreadPlace { lwp: thread.lwp?, sp: thread.sp, descriptor: thread.id.map(|id| id.0) })
-        };
-        let threads: Vec<ThreadPlace> = snapshot.threads.iter().filter_map(place).collect();
+        let threads = places(&snapshot.threads);
         let context = TaskContext { target: self.target, objects: &self.objects, threads: &threads, scope };
         for SeenTasks { info, mut tasks, objects, gaps } in runtimes::tasks_of(&context) {
             settle(&mut tasks, &snapshot.threads);
             snapshot.task_runtimes.push(info);
-            snapshot.tasks.append(&mut tasks);
+            // There may be very many, and nearly always they are of one runtime.
+            match snapshot.tasks.is_empty() {
+                true => snapshot.tasks = tasks,
+                false => snapshot.tasks.append(&mut tasks),
+            }
             snapshot.objects.extend(objects);
             snapshot.gaps.extend(gaps);
         }
@@ -37,12 +53,26 @@ impl Look<'_> {
     }
 }
 
-/// A task in a system call sleeps as its thread does.
+/// Where the stacks and variables of `threads` are.
+fn places(threads: &[Thread]) -> Vec<ThreadPlace> {
+    let place =
+        |thread: &Thread| Some(ThreadPlace { lwp: thread.lwp?, sp: thread.sp, descriptor: thread.id.map(|id| id.0) });
+    threads.iter().filter_map(place).collect()
+}
+
+/// A task in a system call sleeps as its thread does, and one on a thread that is stopped is stopped.
 fn settle(tasks: &mut [Task], threads: &[Thread]) {
-    let asleep = threads.iter().filter(|thread| thread.state == ThreadState::Sleep);
-    let asleep: HashMap<Lwp, &Thread> = asleep.filter_map(|thread| Some((thread.lwp?, thread))).collect();
-    let in_calls = tasks.iter_mut().filter(|task| task.status == runtimes::IN_SYSTEM_CALL);
-    for task in in_calls.filter(|task| task.carried_by.is_some_and(|lwp| asleep.contains_key(&lwp))) {
-        task.state = ThreadState::Sleep;
+    let states: HashMap<Lwp, ThreadState> =
+        threads.iter().filter_map(|thread| Some((thread.lwp?, thread.state))).collect();
+    for task in tasks {
+        let Some(state) = task.carried_by.and_then(|lwp| states.get(&lwp)) else { continue };
+        let is_taken = match state {
+            ThreadState::Sleep => task.status == runtimes::IN_SYSTEM_CALL,
+            ThreadState::Stopped | ThreadState::StoppedAsleep => true,
+            _ => false,
+        };
+        if is_taken {
+            task.state = *state;
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! Averages over time: integrals, and the fractions that C can hold.
 
-/// Integrals over a span of time, in nanoseconds (of one thread each). `running <= runnable <= lwps`.
+/// Integrals over a span of time, in nanoseconds (of one thread or task each). `running <= runnable <= lwps`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Averages {
     wall: u128,
     lwps: u128,
     runnable: u128,
     running: u128,
+    /// Of tasks that could run and had no thread.
+    waiting_tasks: u128,
 }
 
 impl Averages {
@@ -17,16 +19,21 @@ impl Averages {
             return Self::default();
         }
         let lwps = lwps.max(running);
-        Self { wall, lwps, runnable: runnable.clamp(running, lwps), running }
+        Self { wall, lwps, runnable: runnable.clamp(running, lwps), running, waiting_tasks: 0 }
+    }
+
+    /// The same of a process in which `waiting` is the integral of tasks that could run and had no thread.
+    pub fn with_waiting_tasks(self, waiting: u128) -> Self {
+        if self.wall == 0 { self } else { Self { waiting_tasks: waiting, ..self } }
     }
 
     fn over_wall(&self, integral: u128) -> f64 {
         if self.wall == 0 { 0.0 } else { integral as f64 / self.wall as f64 }
     }
 
-    /// Threads that ran or waited for a CPU, on average.
+    /// Threads that ran or waited for a CPU, and tasks that could run and had no thread, on average.
     pub fn nrunnable(&self) -> f64 {
-        self.over_wall(self.runnable)
+        self.over_wall(self.runnable.saturating_add(self.waiting_tasks))
     }
 
     /// Threads that ran, on average.
@@ -49,22 +56,24 @@ impl Averages {
         /// One microsecond, as long as that fits.
         const UNIT: u128 = 1000;
         const MOST: u128 = i32::MAX as u128;
-        let largest = self.wall.max(self.lwps);
+        let wanting = self.runnable.saturating_add(self.waiting_tasks);
+        let largest = self.wall.max(self.lwps).max(wanting);
         let unit = largest.div_ceil(MOST).max(UNIT);
         // At most i32::MAX by the choice of the unit. Dividing all by one number keeps their order.
         let scaled = |integral: u128| i32::try_from(integral / unit).unwrap_or(i32::MAX);
         match scaled(self.wall) {
             0 => Fractions { den: 1, ..Fractions::default() },
             den => {
-                let (nlwps, nrunnable) = (scaled(self.lwps), scaled(self.runnable));
-                Fractions { den, nlwps, nrunnable, a_concurrency: scaled(self.running), nidle: nlwps - nrunnable }
+                let (nlwps, nidle) = (scaled(self.lwps), scaled(self.lwps) - scaled(self.runnable));
+                Fractions { den, nlwps, nrunnable: scaled(wanting), a_concurrency: scaled(self.running), nidle }
             }
         }
     }
 }
 
 /// Four averages with one denominator: microseconds, or a multiple of them once these no longer fit.
-/// `a_concurrency <= nrunnable <= nlwps`, `nidle = nlwps - nrunnable`; all 0/1 before any time has passed.
+/// `a_concurrency <= nrunnable`; without tasks `nrunnable <= nlwps` and `nidle = nlwps - nrunnable`; all 0/1 before any time
+/// has passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fractions {
     /// The denominator, at least 1.
@@ -114,6 +123,19 @@ mod tests {
         assert!((value(fractions.nlwps) / 10_000.0 - 1.0).abs() < 1e-3, "{fractions:?}");
         assert!((value(fractions.nrunnable) / 150.0 - 1.0).abs() < 1e-3, "{fractions:?}");
         assert!((value(fractions.a_concurrency) / 1.5 - 1.0).abs() < 1e-3, "{fractions:?}");
+    }
+
+    #[test]
+    fn tasks_that_wait_for_a_thread_are_runnable() {
+        let second = 1_000_000_000;
+        let averages = Averages::new(second, 5 * second, 4 * second, 2 * second).with_waiting_tasks(100 * second);
+        let got = averages.fractions();
+        assert_eq!((got.den, got.nrunnable, got.nidle, got.nlwps), (1_000_000, 104_000_000, 1_000_000, 5_000_000));
+        assert_eq!((averages.nrunnable(), averages.nidle()), (104.0, 1.0));
+        // More than fit with microseconds.
+        let many = Averages::new(second, 5 * second, 4 * second, 2 * second).with_waiting_tasks(1_000_000 * second);
+        let got = many.fractions();
+        assert!((f64::from(got.nrunnable) / f64::from(got.den) / 1_000_004.0 - 1.0).abs() < 1e-3, "{got:?}");
     }
 
     proptest! {

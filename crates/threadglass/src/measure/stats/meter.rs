@@ -1,10 +1,12 @@
 //! The integrals of a process over time, from samples of the kernel's counters.
 
 use super::averages::Averages;
+use super::runnable::TaskMeter;
 use super::task::{Task, Times};
 use super::tasks::{KEPT, Tasks};
 use crate::Lwp;
 use crate::proc::{KernelState, SyscallFile};
+use crate::target::Live;
 use nix::errno::Errno;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
@@ -51,6 +53,8 @@ pub(super) struct Meter {
     /// How many threads may still be asked in this sample whether they have slept.
     asked: usize,
     pub(super) samples: u64,
+    /// Where the process has tasks, and they are counted.
+    pub(super) task_meter: Option<TaskMeter>,
 }
 
 impl Meter {
@@ -67,6 +71,7 @@ impl Meter {
             lwps2: 0,
             asked: 0,
             samples: 0,
+            task_meter: None,
         };
         // The leader has counters whatever it does, if this kernel has any.
         meter.sample()?;
@@ -84,6 +89,11 @@ impl Meter {
         Ok(meter)
     }
 
+    /// Counts tasks as well from now on, if the process has any.
+    pub(super) fn count_tasks(&mut self, live: &Live) {
+        self.task_meter = TaskMeter::new(live, self.now);
+    }
+
     /// Begins anew, from the last sample on.
     pub(super) fn restart(&mut self) {
         self.started = self.now;
@@ -93,6 +103,9 @@ impl Meter {
         self.clock = self.clock.map(|(_, now)| (now, now));
         for task in self.threads.values_mut() {
             task.restart(self.now);
+        }
+        if let Some(tasks) = &mut self.task_meter {
+            tasks.restart(self.now);
         }
     }
 
@@ -118,6 +131,9 @@ impl Meter {
         self.lwps2 += u128::from(span) * (before + self.threads.len()) as u128;
         self.now = now;
         self.samples += 1;
+        if let Some(tasks) = &mut self.task_meter {
+            tasks.sample(now);
+        }
         Ok(())
     }
 
@@ -270,7 +286,8 @@ impl Meter {
         // What is left of the clock is that of brief threads, seen and unseen.
         let brief_run = running.saturating_sub(run);
         delay += u128::from(self.ended.brief_ready).saturating_sub(brief_run);
-        Averages::new(u128::from(self.wall()), self.lwps2 / 2, running + delay, running)
+        let tasks = self.task_meter.as_ref().map_or(0, TaskMeter::waiting);
+        Averages::new(u128::from(self.wall()), self.lwps2 / 2, running + delay, running).with_waiting_tasks(tasks)
     }
 }
 

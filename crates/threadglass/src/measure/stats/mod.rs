@@ -13,12 +13,15 @@
 //! - The CPU clock of the process has the time of ended threads too, to the nanosecond. So nothing that ran
 //!   is lost, however short its life. For how long brief threads were queued is known only from the
 //!   samples in which they were found so.
+//! - Of a program whose runtime runs tasks on threads (goroutines) tasks are counted, and those that could run and had no thread,
+//!   in the same samples.
 //! - The number of threads is sampled, some fifty times a second; a thread that came or went between two
 //!   samples counts for half the time between them.
 
 mod averages;
 mod locks;
 mod meter;
+mod runnable;
 mod sampler;
 mod task;
 mod tasks;

@@ -29,7 +29,7 @@ struct State {
 }
 
 /// Measures the averages of a process in the background. It reads `/proc` and nothing else: no routine of a
-/// debugger's, and no memory.
+/// debugger's, and no memory, unless it is asked to count tasks.
 pub struct Sampler {
     shared: Arc<Shared>,
     worker: Option<JoinHandle<()>>,
@@ -80,6 +80,13 @@ impl Sampler {
             .spawn(move || work(&of_worker))
             .map_err(|_| SamplerError::System(Errno::EAGAIN))?;
         Ok(Self { shared, worker: Some(worker), owner: std::process::id() })
+    }
+
+    /// The same, and counts the tasks of the process, which are in its memory.
+    pub fn start_with_tasks(live: &Live) -> Result<Self, SamplerError> {
+        let sampler = Self::start(live)?;
+        lock(&sampler.shared).meter.count_tasks(live);
+        Ok(sampler)
     }
 
     /// The averages from the start, or the last reset, until now; until its end, if the process has ended.

@@ -57,7 +57,8 @@ impl<'a> Watch<'a> {
             .denial()
             .is_none()
             .then(|| Locks::new(Survey::new(&Look::new(live), look.libc(), &look.snapshot.threads)));
-        let meter = Meter::new(tasks, Depth::Calls).map_err(failed)?;
+        let mut meter = Meter::new(tasks, Depth::Calls).map_err(failed)?;
+        meter.count_tasks(live);
         Ok(Self { live, look, meter, locks, ended: false })
     }
 
@@ -153,9 +154,18 @@ impl<'a> Watch<'a> {
         threads.sort_by(busiest_first);
         let averages = self.meter.averages();
         let (ended, ended_run) = self.meter.ended();
+        let tasks = self.meter.task_meter.as_ref();
+        let (nthreads, r_concurrency) = match tasks {
+            Some(tasks) => (
+                usize::try_from(tasks.number()).unwrap_or(usize::MAX),
+                tasks.concurrency().and_then(|number| i32::try_from(number).ok()),
+            ),
+            None => (threads.len(), requested_concurrency(self.live, self.live)),
+        };
         let process = ProcessStats {
-            nthreads: threads.len(),
-            r_concurrency: requested_concurrency(self.live, self.live),
+            tasks_of: tasks.map(|tasks| tasks.names()).unwrap_or_default(),
+            nthreads,
+            r_concurrency,
             nrunnable: round(averages.nrunnable(), 4),
             a_concurrency: round(averages.a_concurrency(), 4),
             nlwps: round(averages.nlwps(), 4),

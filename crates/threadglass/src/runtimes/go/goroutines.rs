@@ -5,10 +5,14 @@ use super::offsets::Layout;
 use super::records;
 use crate::RemoteAddr;
 use crate::memory::{Memory, ReadError, u32_at};
+use crate::model::Stack;
 use crate::runtimes::IN_SYSTEM_CALL;
 
 /// Goroutines that are read. More than this no machine has memory for.
 const MAX: u64 = 8 << 20;
+
+/// The largest stack that Go lets a goroutine have is half of this.
+const LARGEST_STACK: u64 = 1 << 31;
 
 /// What a goroutine does, as its runtime notes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +81,7 @@ pub(super) struct Goroutine {
     pub(super) m: u64,
     pub(super) sp: u64,
     pub(super) pc: u64,
+    pub(super) fp: u64,
     pub(super) status: Status,
     pub(super) id: u64,
     pub(super) wait_since: u64,
@@ -94,9 +99,10 @@ impl Goroutine {
         let g = &layout.g;
         let word = |at: usize| Layout::word(bytes, at);
         let status = Status::of(u32_at(bytes, g.status).unwrap_or(u32::MAX));
-        let (sp, pc) = match status {
-            Status::Syscall => (word(g.syscall_sp), word(g.syscall_pc)),
-            _ => (word(g.sched), word(g.sched + 8)),
+        // What is saved of a goroutine ends with its frame pointer. Of one in a system call not all releases save that.
+        let (sp, pc, fp) = match status {
+            Status::Syscall => (word(g.syscall_sp), word(g.syscall_pc), 0),
+            _ => (word(g.sched), word(g.sched + 8), word(g.syscall_sp - 8)),
         };
         Self {
             address,
@@ -105,6 +111,7 @@ impl Goroutine {
             m: word(g.m),
             sp,
             pc,
+            fp,
             status,
             id: word(g.id),
             wait_since: word(g.wait_since),
@@ -120,9 +127,15 @@ impl Goroutine {
 
     /// Whether it makes sense: its stack is one, and it is there while it is at rest.
     pub(super) fn is_plausible(&self) -> bool {
-        let has_stack = self.low < self.high && self.high - self.low <= 1 << 31 && self.high.is_multiple_of(8);
+        let has_stack = self.low < self.high && self.high - self.low <= LARGEST_STACK && self.high.is_multiple_of(8);
         let is_inside = self.sp >= self.low && self.sp < self.high && self.sp.is_multiple_of(8);
         self.status != Status::Unknown && self.id != 0 && has_stack && (is_inside || !self.status.is_at_rest())
+    }
+
+    /// Where its stack is.
+    pub(super) fn stack(&self) -> Option<Stack> {
+        let size = self.high.checked_sub(self.low).filter(|size| (1..=LARGEST_STACK).contains(size))?;
+        Some(Stack { base: RemoteAddr(self.high), size, guard: 0 })
     }
 
     /// Whether it stands where it stood when it was read as `before`.
@@ -143,12 +156,22 @@ pub(super) fn addresses(memory: &dyn Memory, list: RemoteAddr, length: RemoteAdd
 
 /// What is at each of `addresses`, which are sorted; those that cannot be read are left out.
 pub(super) fn read(memory: &dyn Memory, layout: &Layout, addresses: &[u64]) -> Vec<Goroutine> {
+    read_as(memory, layout, addresses, |goroutine| goroutine)
+}
+
+/// The same, made into something by `make` at once: a list of all is large.
+pub(super) fn read_as<T>(
+    memory: &dyn Memory,
+    layout: &Layout,
+    addresses: &[u64],
+    make: impl Fn(Goroutine) -> T,
+) -> Vec<T> {
     let mut found = Vec::with_capacity(addresses.len());
     records::read(memory, layout.g.size, addresses, |index, bytes| {
         let goroutine = Goroutine::decode(addresses[index], bytes, layout);
         // Where goroutines came and went, most of the list are those that have ended.
         if goroutine.status != Status::None {
-            found.push(goroutine);
+            found.push(make(goroutine));
         }
     });
     found

@@ -27,6 +27,10 @@ use crate::target::Target;
 pub(crate) struct Goroutines;
 
 impl TaskRuntime for Goroutines {
+    fn is_in_program(&self, target: &dyn Target) -> Option<bool> {
+        Some(locate::program(target).is_some_and(|program| is_go(target, program)))
+    }
+
     fn read(&self, target: &dyn Target, scope: TaskScope) -> Option<SeenTasks> {
         let program = locate::program(target)?;
         let located = locate::locate(target, program)?;

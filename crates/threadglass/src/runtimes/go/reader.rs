@@ -84,8 +84,8 @@ impl<'a> Reader<'a> {
                 format!("{version} is not known: its goroutines make sense as those of go1.{}", program.layout.release);
             gaps.push(Gap::whole("offsets of this version of Go", why));
         }
-        let all = goroutines::read(self.target, &program.layout, &program.addresses);
-        let mut seen: Vec<Seen> = all.into_iter().map(|goroutine| Seen { goroutine, walked: None }).collect();
+        let unwalked = |goroutine| Seen { goroutine, walked: None };
+        let mut seen = goroutines::read_as(self.target, &program.layout, &program.addresses, unwalked);
         match scope {
             TaskScope::List => {}
             TaskScope::Waits => {
@@ -228,6 +228,8 @@ impl<'a> Reader<'a> {
             address: RemoteAddr(goroutine.address),
             pc: Some(RemoteAddr(goroutine.pc)).filter(|_| is_still),
             sp: Some(RemoteAddr(goroutine.sp)).filter(|_| is_still),
+            fp: Some(RemoteAddr(goroutine.fp)).filter(|fp| is_still && !fp.is_null()),
+            stack: goroutine.stack(),
             frames,
             frames_end,
         }

@@ -216,6 +216,8 @@ impl Reader<'_> {
             address: header.at,
             pc: None,
             sp: None,
+            fp: None,
+            stack: None,
             frames: chain.map(|facts| frames.get(facts)).unwrap_or_default(),
             frames_end: chain.map(|_| StackEnd::Start),
         }
