@@ -6,6 +6,7 @@ FUZZ_SECONDS ?= 30
 SOAK_LOOKS ?= 20000
 SOAK_FAMILY_LOOKS ?= 1000
 SOAK_CIRCLES ?= 10000
+SOAK_GOROUTINES ?= 100000
 SOAK_LANGUAGE_LOOKS ?= 1000
 SOAK_ROUNDS ?= 1000
 SOAK_KILLS ?= 200
@@ -55,6 +56,7 @@ soak:
 	TG_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release -p tglass --test track server -- --nocapture
 	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
 	TG_FAMILY_LOOKS=$(SOAK_FAMILY_LOOKS) $(CARGO) test --release -p tglass --test busy_families -- --nocapture
+	TG_GOROUTINES=$(SOAK_GOROUTINES) $(CARGO) test --release -p tglass --test goroutines -- --nocapture come_and_go
 	TG_LOOKS=$(SOAK_CIRCLES) $(CARGO) test --release -p tglass --test no_false_circle -- --nocapture --test-threads 1
 	TG_LOOKS=$(SOAK_LANGUAGE_LOOKS) $(CARGO) test --release -p tglass --test languages busy -- --nocapture
 	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject -- --nocapture a_program_that_does

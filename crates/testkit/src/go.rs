@@ -22,13 +22,27 @@ impl Go {
         if have(test, "go") { vec![Self(PathBuf::from("go"))] } else { Vec::new() }
     }
 
+    /// The number behind `go1.`.
+    pub fn release(&self) -> u32 {
+        let version = self.version();
+        let rest = version.strip_prefix("go1.").unwrap_or_default();
+        rest.split('.')
+            .next()
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_else(|| panic!("which Go is {version}?"))
+    }
+
+    fn version(&self) -> String {
+        let version = Command::new(&self.0).args(["env", "GOVERSION"]).output().expect("go runs");
+        String::from_utf8_lossy(&version.stdout).trim().to_owned()
+    }
+
     /// The fixture `name` (`fixtures/NAME.go`), built with `flags`. Flags that begin with a capital letter are variables of the
     /// environment: `CGO_ENABLED=0`. What was compiled once is kept for all tests of a program.
     pub fn build(&self, name: &str, flags: &[&str]) -> PathBuf {
         static DIR: OnceLock<TempDir> = OnceLock::new();
         let dir = DIR.get_or_init(|| tempfile::tempdir().expect("a temporary directory"));
-        let version = Command::new(&self.0).arg("env").arg("GOVERSION").output().expect("go runs");
-        let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+        let version = self.version();
         let mut hash = DefaultHasher::new();
         (flags, &version).hash(&mut hash);
         let program = dir.path().join(format!("{name}-{version}-{:x}", hash.finish()));

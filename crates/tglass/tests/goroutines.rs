@@ -1,47 +1,13 @@
 //! Goroutines of Go programs.
-//!
-//! `TG_GOS` names compilers to try (`.../bin/go`), separated by colons; else it is the one that `PATH` finds.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use tempfile::TempDir;
-use testkit::{Dumpable, Fixture, Signal, Tool, eventually, have, signal};
+use testkit::{Dumpable, Fixture, Go, Signal, Tool, eventually, signal};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
-}
-
-/// The compilers to try; none (and a skip) where there is none.
-fn compilers(test: &str) -> Vec<PathBuf> {
-    if let Ok(list) = std::env::var("TG_GOS") {
-        return list.split(':').map(PathBuf::from).collect();
-    }
-    if have(test, "go") { vec![PathBuf::from("go")] } else { Vec::new() }
-}
-
-/// The fixture `name`, built by `go` with `flags`. What was compiled once is kept for all tests.
-fn build(go: &Path, name: &str, flags: &[&str]) -> PathBuf {
-    static DIR: OnceLock<TempDir> = OnceLock::new();
-    let dir = DIR.get_or_init(|| tempfile::tempdir().expect("a temporary directory"));
-    let version = Command::new(go).arg("env").arg("GOVERSION").output().expect("go runs");
-    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
-    let program = dir.path().join(format!("{name}-{version}{}", flags.join("").replace([' ', '/'], "")));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(format!("{name}.go"));
-    let status = Command::new(go)
-        .env("GO111MODULE", "off")
-        .env("GOTOOLCHAIN", "local")
-        .arg("build")
-        .args(flags)
-        .arg("-o")
-        .arg(&program)
-        .arg(source)
-        .stdin(Stdio::null())
-        .status();
-    assert!(status.expect("go runs").success(), "{name} does not compile with {version}");
-    program
 }
 
 fn goroutines(target: &str) -> Value {
@@ -121,9 +87,9 @@ const WAYS: [&[&str]; 3] = [&[], &["-ldflags=-s -w"], &["-buildmode=pie", "-ldfl
 
 #[test]
 fn what_goroutines_wait_for() {
-    for go in compilers("what_goroutines_wait_for") {
+    for go in Go::all("what_goroutines_wait_for") {
         for flags in WAYS {
-            let program = build(&go, "go_waits", flags);
+            let program = go.build("go_waits", flags);
             let fixture = Fixture::start(&program, &[]);
             let what = program.display().to_string();
             let snapshot = goroutines(&fixture.pid().to_string());
@@ -139,8 +105,8 @@ fn what_goroutines_wait_for() {
 #[test]
 fn cores_tell_the_same() {
     const TEST: &str = "cores_tell_the_same";
-    for go in compilers(TEST) {
-        let program = build(&go, "go_waits", WAYS[0]);
+    for go in Go::all(TEST) {
+        let program = go.build("go_waits", WAYS[0]);
         // Go handles SIGQUIT: it prints all goroutines, and leaves a core only if it is told to.
         let args = ["GOTRACEBACK=crash", program.to_str().expect("a path")];
         let start = || Dumpable::start(Path::new("/usr/bin/env"), &args);
@@ -171,8 +137,8 @@ fn dumped(text: &str) -> BTreeMap<u64, (String, Vec<String>)> {
 
 #[test]
 fn the_same_as_the_program_tells_itself() {
-    for go in compilers("the_same_as_the_program_tells_itself") {
-        let program = build(&go, "go_waits", WAYS[0]);
+    for go in Go::all("the_same_as_the_program_tells_itself") {
+        let program = go.build("go_waits", WAYS[0]);
         let mut child = Command::new(&program)
             .env("GOTRACEBACK", "all")
             .stdin(Stdio::piped())
@@ -215,38 +181,60 @@ fn the_same_as_the_program_tells_itself() {
     }
 }
 
+/// Goroutines that are read while others come and go and stacks grow: `TG_GOROUTINES` of them, or some hundreds.
 #[test]
 fn goroutines_that_come_and_go_never_have_a_broken_stack() {
-    for go in compilers("goroutines_that_come_and_go_never_have_a_broken_stack") {
-        let program = build(&go, "go_churn", WAYS[0]);
-        let fixture = Fixture::start(&program, &[]);
-        let (mut whole, mut lasting) = (0, usize::MAX);
-        for _ in 0..10 {
+    let test = "goroutines_that_come_and_go_never_have_a_broken_stack";
+    let wanted = std::env::var("TG_GOROUTINES").ok().and_then(|number| number.parse().ok()).unwrap_or(800);
+    for go in Go::all(test) {
+        let fixture = Fixture::start(&go.build("go_churn", WAYS[0]), &[]);
+        let (mut read, mut whole, mut without, mut looks) = (0, 0, 0, 0);
+        while read < wanted {
             let snapshot = goroutines(&fixture.pid().to_string());
+            looks += 1;
             let tasks = snapshot["tasks"].as_array().expect("tasks");
             assert!(!tasks.is_empty(), "{:#}", snapshot["gaps"]);
             for task in tasks {
+                read += 1;
                 let frames = task["frames"].as_array().expect("frames");
-                let Some(last) = frames.last() else { continue };
+                let Some(last) = frames.last() else {
+                    without += 1;
+                    continue;
+                };
                 assert_eq!(last["function"], "runtime.goexit", "{task:#}");
                 whole += 1;
+                check_churn(task, frames);
             }
             // Go may start a goroutine with a function of its own that calls the one it was given.
             let is_in = |task: &&Value| {
                 let frames = task["frames"].as_array().into_iter().flatten();
                 frames.into_iter().any(|frame| frame["function"] == "main.stays")
             };
-            lasting = lasting.min(tasks.iter().filter(is_in).count());
+            let lasting = tasks.iter().filter(is_in).count();
+            assert_eq!(lasting as u64, fixture.truth()["stays"], "goroutines that lived all the time");
         }
-        assert!(whole > 100, "{whole} stacks");
-        assert_eq!(lasting as u64, fixture.truth()["stays"], "goroutines that lived all the time");
+        println!(
+            "{read} goroutines in {looks} looks: {whole} whole stacks, {without} without one, none broken or lost"
+        );
+        assert!(whole * 2 > read, "{whole} stacks of {read}");
     }
+}
+
+/// What all stacks of the fixture have in common: functions call each other in one order, and `deep` as often as it says.
+fn check_churn(task: &Value, frames: &[Value]) {
+    let names: Vec<&str> = frames.iter().filter_map(|frame| frame["function"].as_str()).collect();
+    let place = |name: &str| names.iter().position(|other| *other == name);
+    let deep: Vec<usize> = (0..names.len()).filter(|place| names[*place] == "main.deep").collect();
+    let is_row = deep.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    let is_called = deep.last().is_none_or(|last| names[last + 1] == "main.comes");
+    assert!(is_row && is_called && deep.len() <= 40, "{task:#}");
+    assert!(place("main.stays").is_none() || deep.is_empty(), "{task:#}");
 }
 
 #[test]
 fn screens_of_goroutines() {
-    let Some(go) = compilers("screens_of_goroutines").into_iter().next() else { return };
-    let fixture = Fixture::start(&build(&go, "go_waits", WAYS[0]), &[]);
+    let Some(go) = Go::all("screens_of_goroutines").into_iter().next() else { return };
+    let fixture = Fixture::start(&go.build("go_waits", WAYS[0]), &[]);
     let pid = fixture.pid().to_string();
     let text = tool().run(&["threads", &pid]).text();
     assert!(text.contains("WAITS FOR") && text.contains("main.waitsToSend"), "{text}");
@@ -265,8 +253,8 @@ fn screens_of_goroutines() {
 #[test]
 fn goroutines_that_are_all_asleep() {
     let test = "goroutines_that_are_all_asleep";
-    for go in compilers(test) {
-        let program = build(&go, "go_asleep", &[]);
+    for go in Go::all(test) {
+        let program = go.build("go_asleep", &[]);
         for (mode, kind) in [("asleep", "nobody_left"), ("timer", "idle")] {
             let fixture = Fixture::start(&program, &[mode]);
             eventually(&format!("{mode} should be told as {kind}"), || {
@@ -282,8 +270,8 @@ fn goroutines_that_are_all_asleep() {
 /// More can run than may: statistics count them all, and the threads only as far as they run.
 #[test]
 fn statistics_count_goroutines() {
-    for go in compilers("statistics_count_goroutines") {
-        let fixture = Fixture::start(&build(&go, "go_busy", &[]), &[]);
+    for go in Go::all("statistics_count_goroutines") {
+        let fixture = Fixture::start(&go.build("go_busy", &[]), &[]);
         let busy = fixture.truth()["busy"].as_f64().expect("a number");
         eventually("the busy goroutines should be counted", || {
             let stats = tool().run(&["stats", &fixture.pid().to_string(), "-i", "500ms", "--json"]).json();
@@ -296,5 +284,40 @@ fn statistics_count_goroutines() {
             assert!(number("a_concurrency") <= number("nrunnable"), "{process}");
             (busy - 1.5..busy + 2.5).contains(&number("nrunnable")) && number("a_concurrency") < 3.0
         });
+    }
+}
+
+/// What goroutines wait for over time, with the function that waits.
+#[test]
+fn a_profile_of_waiting_goroutines() {
+    for go in Go::all("a_profile_of_waiting_goroutines") {
+        let fixture = Fixture::start(&go.build("go_waits", WAYS[1]), &[]);
+        let truth = fixture.truth();
+        let profile =
+            tool().run(&["profil", &fixture.pid().to_string(), "--wait", "-d", "300ms", "-g", "--json"]).json();
+        assert_eq!(profile["tasks_of"][0], "Go", "{profile:#}");
+        assert!(profile["threads"].as_u64().is_some_and(|number| number >= 22), "{}", profile["threads"]);
+        let waits = profile["waits"].as_array().expect("waits");
+        let looks = profile["looks"].as_u64().expect("a number");
+        let of = |function: &str| {
+            let found = waits.iter().find(|wait| wait["address"] == truth[function]);
+            found.unwrap_or_else(|| panic!("{function}: {waits:#?}"))
+        };
+        for (function, kind) in [("waitsForMutex", "mutex"), ("waitsToSend", "channel"), ("waitsForGroup", "waitgroup")]
+        {
+            let wait = of(function);
+            assert_eq!((&wait["kind"], &wait["samples"]), (&kind.into(), &looks.into()), "{wait:#}");
+            assert_eq!(wait["function"], format!("main.{function}"), "{wait:#}");
+        }
+        let network = waits.iter().find(|wait| wait["name"] == format!("IO wait fd {}", truth["socket"]));
+        assert!(network.is_some(), "{waits:#?}");
+        let stacks = profile["stacks"].as_array().expect("stacks");
+        let is_in = |stack: &&Value| {
+            stack["frames"]
+                .as_array()
+                .is_some_and(|frames| frames.iter().any(|it| it["function"] == "main.waitsToSend"))
+        };
+        let stack = stacks.iter().find(is_in).expect("the stack of who sends");
+        assert_eq!((&stack["samples"], &stack["whole"]), (&looks.into(), &true.into()), "{stack:#}");
     }
 }

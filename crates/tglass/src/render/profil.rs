@@ -42,9 +42,14 @@ fn headline(profile: &Profile) -> String {
         }
         Kind::Wait => ("waited", format!("{} looks", profile.looks.unwrap_or(0))),
     };
+    let what = if profile.tasks_of.is_empty() { "thread" } else { "task" };
+    let of = match profile.tasks_of.as_slice() {
+        [] => String::new(),
+        runtimes => format!(" of {}", runtimes.join(" and ")),
+    };
     let threads = match profile.threads {
-        1 => format!("1 thread {did}"),
-        threads => format!("{threads} threads {did}"),
+        1 => format!("1 {what}{of} {did}"),
+        threads => format!("{threads} {what}s{of} {did}"),
     };
     let end = match profile.end {
         End::Time | End::Asked => "",

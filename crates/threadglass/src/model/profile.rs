@@ -207,8 +207,11 @@ pub struct Profile {
     pub lost: u64,
     /// Times that the kernel turned sampling off for a moment because it cost too much.
     pub throttled: u64,
-    /// Threads that were seen.
+    /// Threads that were seen; of waits in a program with tasks, tasks.
     pub threads: usize,
+    /// The runtimes whose tasks those are.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    pub tasks_of: Vec<&'static str>,
     /// Looks taken at waiting threads.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub looks: Option<u64>,

@@ -103,6 +103,7 @@ fn empty(kind: ProfileKind, target: ProfiledProcess, rate: u32, duration: Durati
         lost: 0,
         throttled: 0,
         threads: 0,
+        tasks_of: Vec::new(),
         clock: None,
         looks: None,
         functions: Vec::new(),

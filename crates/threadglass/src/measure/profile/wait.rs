@@ -5,11 +5,11 @@ use super::image::ProgramImage;
 use super::recorder::mapped;
 use super::{Options, ProfileError, Progress, SamplingError, empty, most_first, percent};
 use crate::arch::Registers;
-use crate::look::{Look, Names, Scope};
+use crate::look::{Look, Names, Scope, TaskScope};
 use crate::measure::bounded;
 use crate::model::{
-    Gap, HolderShare, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, Snapshot,
-    StackShare, SyncKind, Thread, ThreadState, WaitShare,
+    Frame, Gap, HolderShare, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SharedFrames,
+    Snapshot, StackEnd, StackShare, SyncKind, Task, Thread, ThreadState, ThreadType, WaitShare,
 };
 use crate::runtimes::FutexWait;
 use crate::symbols::DataNames;
@@ -61,14 +61,23 @@ pub fn record_waits(
         causes: HashMap::new(),
         words: HashMap::new(),
         threads: HashSet::new(),
+        task_stacks: HashMap::new(),
+        tasks: HashSet::new(),
+        runtimes: Vec::new(),
         samples: 0,
         moved: 0,
     };
+    let has_tasks = look.has_tasks();
     let begun = Instant::now();
     let mut looks = 0;
     let end = loop {
         let started = Instant::now();
         match look.take(Scope::Waited, Names::None) {
+            Ok(mut snapshot) if has_tasks => {
+                look.add_tasks(&mut snapshot, TaskScope::Stacks);
+                waits.take_tasks(&snapshot.tasks);
+                waits.runtimes = snapshot.task_runtimes.iter().map(|runtime| runtime.name).collect();
+            }
             Ok(snapshot) => waits.take(&snapshot),
             Err(TargetError::Execed(_)) => break End::Execed,
             Err(_) if looks > 0 => break End::Exited,
@@ -100,6 +109,10 @@ struct Waits<'a> {
     /// What a word that threads slept on was seen to belong to. Memory may be used for one thing after the other.
     words: HashMap<RemoteAddr, Vec<(SyncKind, RemoteAddr)>>,
     threads: HashSet<Lwp>,
+    /// The same of tasks, whose frames have names already.
+    task_stacks: HashMap<(SharedFrames, Vec<String>), (bool, u64)>,
+    tasks: HashSet<(&'static str, u64)>,
+    runtimes: Vec<&'static str>,
     samples: u64,
     moved: u64,
 }
@@ -110,7 +123,12 @@ struct CauseCounts {
     holders: HashMap<String, u64>,
     /// Where the program waits.
     sites: HashMap<Place, u64>,
+    /// Where its tasks do.
+    task_sites: HashMap<Frame, u64>,
 }
+
+/// What of one look is told once: stack and cause of a task.
+type SeenTask = (usize, Cause, Option<u64>);
 
 impl Waits<'_> {
     fn take(&mut self, snapshot: &Snapshot) {
@@ -138,6 +156,44 @@ impl Waits<'_> {
             }
             if let Some(stack) = bounded(&mut self.stacks, (places, words), MAX_DISTINCT) {
                 *stack = (whole, stack.1 + 1);
+            }
+        }
+    }
+
+    /// The waits of tasks of the program. What its runtime's own tasks wait for is no matter of the program, nor that of threads
+    /// that carry no task.
+    fn take_tasks(&mut self, tasks: &[Task]) {
+        let mut seen: HashMap<SeenTask, (&Task, u64)> = HashMap::new();
+        let is_asleep = |task: &&Task| task.state == ThreadState::Sleep && task.kind == ThreadType::User;
+        for task in tasks.iter().filter(is_asleep) {
+            self.samples += 1;
+            let known = (task.runtime, task.id);
+            if self.tasks.len() < MAX_DISTINCT || self.tasks.contains(&known) {
+                self.tasks.insert(known);
+            }
+            self.moved += u64::from(task.frames.is_empty());
+            // In one look equal stacks are the same one.
+            let key = (task.frames.identity(), task_cause(task), holder(task));
+            seen.entry(key).or_insert((task, 0)).1 += 1;
+        }
+        for ((_, cause, holder), (task, number)) in seen {
+            let mut words = match &cause {
+                Cause::Object(kind, address) => vec![self.told(&(*kind, *address))],
+                Cause::Other(what) => vec![what.clone()],
+                Cause::Word(_) => Vec::new(),
+            };
+            words.extend(holder.map(|holder| format!("held by task {holder}")));
+            let site = task.frames.iter().find(|frame| is_of_program(frame));
+            let Some(counts) = bounded(&mut self.causes, cause, MAX_DISTINCT) else { continue };
+            counts.samples += number;
+            if let Some(holder) = holder {
+                *counts.holders.entry(format!("task {holder}")).or_default() += number;
+            }
+            if let Some(site) = site.and_then(|site| bounded(&mut counts.task_sites, site.clone(), MAX_DISTINCT)) {
+                *site += number;
+            }
+            if let Some(stack) = bounded(&mut self.task_stacks, (task.frames.clone(), words), MAX_DISTINCT) {
+                *stack = (task.frames_end == Some(StackEnd::Start), stack.1 + number);
             }
         }
     }
@@ -263,13 +319,19 @@ impl Waits<'_> {
             causes.entry(resolved).or_default().add(seen);
         }
         let mut sites: HashMap<Place, u64> = HashMap::new();
+        let mut task_sites: HashMap<Frame, u64> = HashMap::new();
         let mut shares = Vec::new();
         for (cause, seen) in causes {
             let (object, call) = cause.map_or_else(|call| (None, call), |object| (Some(object), String::new()));
             for (site, samples) in &seen.sites {
                 *sites.entry(*site).or_default() += samples;
             }
+            for (site, samples) in &seen.task_sites {
+                *task_sites.entry(site.clone()).or_default() += samples;
+            }
             let most = seen.sites.iter().max_by_key(|(place, samples)| (**samples, place.pc)).map(|(place, _)| *place);
+            let of_task = seen.task_sites.iter().max_by_key(|(frame, samples)| (**samples, frame.pc));
+            let of_task = of_task.and_then(|(frame, _)| frame.function.clone());
             let holders = seen.holders();
             shares.push(WaitShare {
                 kind: object.map(|(kind, _)| kind),
@@ -277,7 +339,7 @@ impl Waits<'_> {
                 address: object.map(|(_, address)| address),
                 held_by: holders.first().map(|holder| holder.name.clone()),
                 holders,
-                function: most.and_then(|place| self.image.frames(&place).pop()?.function),
+                function: most.and_then(|place| self.image.frames(&place).pop()?.function).or(of_task),
                 samples: seen.samples,
                 percent: percent(seen.samples, all),
                 threads: (seen.samples as f64 * 100.0 / (looks.max(1) as f64)).round() / 100.0,
@@ -287,19 +349,27 @@ impl Waits<'_> {
         let ticks = sites
             .into_iter()
             .filter_map(|(place, samples)| Some(Tick { frame: self.image.frames(&place).pop()?, samples }));
-        let ticks: Vec<Tick> = ticks.collect();
+        let of_tasks = task_sites.into_iter().map(|(frame, samples)| Tick { frame, samples });
+        let ticks: Vec<Tick> = ticks.chain(of_tasks).collect();
         let stacks = self.stacks.into_iter().map(|((places, waits_for), (whole, samples))| StackShare {
             frames: places.iter().flat_map(|place| self.image.frames(place)).collect(),
             whole,
             waits_for,
             samples,
         });
-        let stacks = most_first(stacks.collect());
+        let task_stacks = self.task_stacks.into_iter().map(|((frames, waits_for), (whole, samples))| StackShare {
+            frames: frames.to_vec(),
+            whole,
+            waits_for,
+            samples,
+        });
+        let stacks = most_first(stacks.chain(task_stacks).collect());
         let identity = self.image.live.identity();
         let target = Process { pid: self.image.live.pid(), name: identity.name, exe: identity.exe };
         Profile {
             samples: all,
-            threads: self.threads.len(),
+            threads: self.threads.len() + self.tasks.len(),
+            tasks_of: self.runtimes,
             looks: Some(looks),
             functions: flat::functions(&ticks, all),
             waits: shares,
@@ -316,6 +386,7 @@ impl CauseCounts {
         self.samples += other.samples;
         other.holders.into_iter().for_each(|(name, samples)| *self.holders.entry(name).or_default() += samples);
         other.sites.into_iter().for_each(|(site, samples)| *self.sites.entry(site).or_default() += samples);
+        other.task_sites.into_iter().for_each(|(site, samples)| *self.task_sites.entry(site).or_default() += samples);
     }
 
     /// Who held it, those that threads waited for most often first.
@@ -329,6 +400,30 @@ impl CauseCounts {
         holders.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.name.cmp(&b.name)));
         holders
     }
+}
+
+/// What a task waits for: the object, or the reason where there is none, or several.
+fn task_cause(task: &Task) -> Cause {
+    let Some(wait) = &task.wait else { return Cause::Other(task.status.to_owned()) };
+    match (wait.objects.as_slice(), wait.descriptor) {
+        ([object], _) => Cause::Object(object.kind, object.address),
+        ([], Some(descriptor)) => Cause::Other(format!("{} fd {descriptor}", wait.reason)),
+        _ => Cause::Other(wait.reason.to_string()),
+    }
+}
+
+/// The task that has what `task` waits for, where there is one.
+fn holder(task: &Task) -> Option<u64> {
+    match task.wait.as_ref()?.objects.as_slice() {
+        [object] => object.held_by.first().copied(),
+        _ => None,
+    }
+}
+
+/// Whether a frame is of the program, and not of the runtime and the locks of its language.
+fn is_of_program(frame: &Frame) -> bool {
+    const LANGUAGE: [&str; 6] = ["runtime.", "sync.", "internal/", "syscall.", "tokio::", "runtime/"];
+    frame.function.as_deref().is_some_and(|name| !LANGUAGE.iter().any(|own| name.starts_with(own)))
 }
 
 /// Whether a thread does nothing until something happens.
