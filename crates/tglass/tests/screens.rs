@@ -40,7 +40,7 @@ const FILTERS: [(&str, &str); 21] = [
     (r"\b\d+(\.\d+)? ?(ns|us|ms|s|m)\b", "TIME"),
     // How many digits an age has, and whether all threads of a group have the same one, depends on the machine.
     (r"\b\d+[dhm]\d\d[hms]\b", "TIME"),
-    (r", for TIME to TIME", ", for TIME"),
+    (r", for (at least )?TIME to TIME", ", for ${1}TIME"),
     (r"\b(pipe|socket):\[\d+\]", "$1:[INODE]"),
     // The test has the other end.
     (r"open in screens-\S+ \(pid \d+\), which has \d+ threads", "open in TEST (pid PID)"),

@@ -61,6 +61,11 @@ pub enum Command {
     /// Exit status: 1 if threads certainly hang for ever, 0 if not, 2 if a target could not be looked at; --fail-on
     /// changes that. Of several targets: 1, then 3, then 2, then 0, whichever applies first.
     Why(WhyArgs),
+    /// Write one HTML file: the answer of `why`, a graph of the waits, threads, stacks, locks
+    ///
+    /// The file needs nothing but a browser: it loads nothing, and can be sent and opened years later. The data is in it, too, as
+    /// `tglass why --json` prints it. Nothing acts on the process.
+    Report(ReportArgs),
     /// Show the locks that threads hold or wait for, with holders and waiters
     ///
     /// A lock is anything that threads wait for in user space: mutexes, rwlocks, condition variables, semaphores,
@@ -263,6 +268,23 @@ pub struct WhyArgs {
     /// Print JSON (schema threadglass/1, see docs/json.md); of several targets, one document per line
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "tglass report [OPTIONS] -o <FILE> <PID|CORE|NAME>\n       tglass report [OPTIONS] -o <FILE> -p <PID>"
+)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub which: WhichArgs,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Repeat looks for this long where nothing is certain at once [default: 300ms]; 0 means one look
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub files: CoreFileArgs,
 }
 
 /// Which processes `why` looks at where no target is given.

@@ -11,6 +11,7 @@ mod machine;
 mod output;
 mod process_name;
 mod profil;
+mod report;
 mod run;
 pub mod schema;
 mod set;
@@ -39,6 +40,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 fn carry_out(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Locks(args) => locks::run(&args),
         Command::Contend(args) => contend::run(&args),
         Command::Detach(args) => detach::run(&args),

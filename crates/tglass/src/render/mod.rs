@@ -10,6 +10,7 @@ pub mod locks;
 pub mod machine;
 pub mod pprof;
 pub mod profil;
+pub mod report;
 pub mod set;
 pub mod stacks;
 pub mod stats;

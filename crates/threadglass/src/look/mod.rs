@@ -18,7 +18,7 @@ pub use handle::{Look, Names, Scope};
 pub use machine::{MachineOptions, machine};
 pub(crate) use stacks::{Moving, Stacks};
 pub use threads::thread_data;
-pub use waits::{USUAL_TIME, add_other_ends, explain, explain_for, look_at};
+pub use waits::{USUAL_TIME, add_other_ends, explain, explain_for, explain_whole, look_at};
 
 use crate::Lwp;
 use crate::model::Snapshot;

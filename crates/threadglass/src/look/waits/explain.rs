@@ -49,6 +49,22 @@ pub fn explain(target: &dyn Target) -> Result<Snapshot, TargetError> {
 
 /// The same from looks repeated for a time, unless the first one has the answer for certain.
 pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, TargetError> {
+    explain_to(target, time, Extent::Answer)
+}
+
+/// The same with the stacks and groups of all threads, also of those that have nothing to do with a hang.
+pub fn explain_whole(target: &dyn Target, time: Duration) -> Result<Snapshot, TargetError> {
+    explain_to(target, time, Extent::Whole)
+}
+
+/// How much is read beside what the answer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Answer,
+    Whole,
+}
+
+fn explain_to(target: &dyn Target, time: Duration, extent: Extent) -> Result<Snapshot, TargetError> {
     let _look = target.limits().begin();
     if let Some(denial) = target.denial() {
         return Err(TargetError::NoLocks { pid: target.pid(), why: denial.to_string() });
@@ -62,7 +78,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     }
     let hangs =
         snapshot.findings.iter().any(|finding| finding.kind.is_hang() && finding.certainty > Certainty::Possible);
-    let shown: BTreeSet<Lwp> = match hangs {
+    let shown: BTreeSet<Lwp> = match hangs && extent == Extent::Answer {
         true => snapshot.findings.iter().flat_map(|finding| finding.threads.iter().copied()).take(SHOWN).collect(),
         false => snapshot.threads.iter().filter_map(|thread| thread.lwp).collect(),
     };
@@ -89,7 +105,7 @@ pub fn explain_for(target: &dyn Target, time: Duration) -> Result<Snapshot, Targ
     add_kinds(target, &mut snapshot);
     let led_to = if hangs { elsewhere(&snapshot) } else { follow(target, &mut snapshot) };
     snapshot.strangers = strangers(target, &led_to);
-    if !hangs {
+    if !hangs || extent == Extent::Whole {
         // The sockets of this machine are not those of a core.
         let host = target.identity().core.is_none().then(|| Host::new(target.limits()));
         add_lookups(&mut snapshot, host.as_ref());

@@ -47,7 +47,7 @@ use unwatched as watch;
 
 pub(crate) use assemble::collect;
 pub(crate) use calls::{add_descriptors, is_timed, rests, waits_for_child};
-pub use explain::{USUAL_TIME, explain, explain_for};
+pub use explain::{USUAL_TIME, explain, explain_for, explain_whole};
 pub(crate) use glance::glance;
 pub(crate) use look::has_not_moved;
 pub use look_at::look_at;

@@ -1,0 +1,122 @@
+//! `tglass report`: one HTML file that shows a snapshot and needs nothing else.
+//!
+//! The page has the verdict as text, and the snapshot as packed data that its script shows. Names of the target are hostile: in the
+//! text they are escaped, the data is base64, the script puts them into the page as text only, and the page's policy forbids all
+//! that is not in the file.
+
+use super::why::headword;
+use super::{json, threads};
+use anyhow::{Context, Result};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
+use threadglass::model::{Certainty, Snapshot, VerdictKind};
+
+const PAGE: &str = include_str!("page.html");
+const CSS: &str = include_str!("page.css");
+const JS: &str = include_str!("page.js");
+
+/// The whole file.
+pub fn page(snapshot: &Snapshot, took: Duration) -> Result<String> {
+    let verdict = snapshot.verdict.as_ref().context("the look gave no verdict")?;
+    let headline = threads::headline(snapshot, snapshot.threads.len(), took);
+    let headline = anstream::adapter::strip_str(&headline).to_string();
+    let (name, how) = headline.trim_end().split_once('\n').unwrap_or((headline.trim_end(), ""));
+    let (word, _) = headword(verdict.kind);
+    let certainty = match verdict.certainty {
+        Certainty::Certain => String::new(),
+        certainty => format!(" ({})", certainty.word()),
+    };
+    let way_out = verdict.way_out.as_ref().map(|way| format!("; way out: {way}")).unwrap_or_default();
+    let nonce = nonce();
+    filled(|token| {
+        Some(match token {
+            "NONCE" => nonce.clone(),
+            "VERSION" => env!("CARGO_PKG_VERSION").to_owned(),
+            "TITLE" => escaped(&format!("{word}: {name}")),
+            "NAME" => escaped(name),
+            "HOW" => escaped(how),
+            "CLASS" => class(verdict.kind).to_owned(),
+            "VERDICT" => format!("<b>{word}</b>{}", escaped(&format!("{certainty} {}{way_out}", verdict.text))),
+            "CSS" => CSS.to_owned(),
+            "JS" => JS.to_owned(),
+            "DATA" => packed(snapshot).ok()?,
+            _ => return None,
+        })
+    })
+}
+
+/// The page with each `@TOKEN@` replaced. What replaces one is not looked through for others.
+fn filled(value: impl Fn(&str) -> Option<String>) -> Result<String> {
+    let mut out = String::new();
+    for (index, part) in PAGE.split('@').enumerate() {
+        match index % 2 {
+            0 => out += part,
+            _ => out += &value(part).with_context(|| format!("nothing for {part} of the page"))?,
+        }
+    }
+    Ok(out)
+}
+
+/// How bad it is.
+fn class(kind: VerdictKind) -> &'static str {
+    match kind {
+        VerdictKind::Deadlock | VerdictKind::NobodyLeft => "bad",
+        VerdictKind::Idle | VerdictKind::Busy => "good",
+        _ => "fair",
+    }
+}
+
+/// The snapshot as JSON, compressed, in letters.
+fn packed(snapshot: &Snapshot) -> Result<String> {
+    let mut pack = GzEncoder::new(Vec::new(), Compression::default());
+    json::compact(&mut pack, snapshot)?;
+    Ok(BASE64_STANDARD.encode(pack.finish()?))
+}
+
+/// A number that nobody can have put into a name before the page was made.
+fn nonce() -> String {
+    let half = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", half(), half())
+}
+
+/// Text in a page.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&#39;",
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_nothing_that_has_no_value() {
+        let mut asked = Vec::new();
+        let page = filled(|token| {
+            assert!(token.chars().all(|letter| letter.is_ascii_uppercase()), "{token}");
+            Some(format!("@{token}@"))
+        });
+        asked.extend(PAGE.split('@').skip(1).step_by(2));
+        assert_eq!(page.unwrap(), PAGE, "what replaces a token is not looked through");
+        assert_eq!(asked.iter().filter(|token| **token == "NONCE").count(), 4);
+    }
+
+    #[test]
+    fn markup_in_names_is_text() {
+        assert_eq!(escaped("<script>'\"&"), "&lt;script&gt;&#39;&quot;&amp;");
+    }
+}

@@ -1,0 +1,386 @@
+"use strict";
+// Shows the snapshot that this file carries. Whatever a name holds is text: nothing here parses markup.
+(async () => {
+  const rest = document.getElementById("rest");
+  const make = (tag, attributes = {}, ...children) => {
+    const svg = ["svg", "g", "rect", "path", "text", "title", "defs", "marker"].includes(tag);
+    const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else element.setAttribute(name, value);
+    }
+    element.append(...children.filter((child) => child !== null && child !== undefined));
+    return element;
+  };
+  const section = (title, ...children) => rest.append(make("section", {}, make("h2", {}, title), ...children));
+
+  const packed = document.getElementById("data").textContent.trim();
+  if (typeof DecompressionStream === "undefined") {
+    section("Not shown", make("p", {}, "This browser is too old to unpack the data in this file."));
+    return;
+  }
+  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const text = await new Response(stream).text();
+  const seen = JSON.parse(text);
+
+  // ---- names ----
+  const threadOf = new Map(seen.threads.filter((it) => it.lwp !== null).map((it) => [it.lwp, it]));
+  const objectOf = new Map(seen.objects.map((it) => [it.address, it]));
+  const words = (word) => String(word).replaceAll("_", " ");
+  const threadName = (lwp) => {
+    const name = threadOf.get(lwp)?.name;
+    return name ? `${name} (${lwp})` : `thread ${lwp}`;
+  };
+  const objectName = (address) => {
+    const object = objectOf.get(address);
+    if (!object) return address;
+    const name = object.name ?? address;
+    return name.startsWith("the ") ? name : `${words(object.kind)} ${name}`;
+  };
+  const age = (ms) => {
+    if (ms === null || ms === undefined) return "";
+    if (ms < 1000) return `${ms}ms`;
+    const s = Math.floor(ms / 1000);
+    if (s < 60) return `${(ms / 1000).toFixed(1)}s`;
+    const two = (n) => String(n).padStart(2, "0");
+    if (s < 3600) return `${Math.floor(s / 60)}m${two(s % 60)}s`;
+    return `${Math.floor(s / 3600)}h${two(Math.floor(s / 60) % 60)}m`;
+  };
+  const call = (it) => {
+    const ends = (it.descriptors ?? []).map((end) => (end.file ? `${end.number} (${end.file})` : `${end.number}`));
+    return ends.length ? `${it.name} ${ends.join(", ")}` : it.name;
+  };
+  const waitsFor = (thread) => {
+    const wait = thread.waits_for;
+    if (wait) {
+      const holders = wait.held_by ?? [];
+      if (wait.kind === "join" && holders.length) return `the end of ${holders[0]}`;
+      const side = wait.side ? `${wait.side} ` : "";
+      const held = holders.length ? `, held by ${holders.slice(0, 3).join(", ")}${holders.length > 3 ? " .." : ""}` : "";
+      return side + objectName(wait.address) + held;
+    }
+    if (thread.waits_outside) return thread.waits_outside.text;
+    return thread.syscall ? call(thread.syscall) : "";
+  };
+  const frameText = (frame) => {
+    const name = frame.function ?? (frame.module ? "??" : frame.pc);
+    const offset = frame.offset ? `+0x${frame.offset.toString(16)}` : "";
+    const inlined = frame.inlined ? " [inlined]" : "";
+    const module = frame.module ? ` (${frame.module})` : "";
+    const line = frame.file ? ` ${frame.file.split("/").pop()}:${frame.line ?? "?"}` : "";
+    const evidence = frame.evidence === "inferred" ? " [inferred]" : "";
+    return name + (inlined ? "" : offset) + inlined + module + line + evidence;
+  };
+  const stackText = (frames) => (frames.length ? frames.map(frameText).join("\n") : "no stack was read");
+
+  // ---- findings ----
+  const inCircle = new Set();
+  const isHang = (kind) => !["long_chain", "contended"].includes(kind);
+  for (const finding of seen.findings.filter((it) => isHang(it.kind))) {
+    finding.threads.forEach((lwp) => inCircle.add(`t${lwp}`));
+    finding.objects.forEach((address) => inCircle.add(`o${address}`));
+  }
+  const show = (id) => {
+    const row = document.getElementById(id);
+    if (!row) return;
+    if (row.dataset.open === "no") row.click();
+    row.scrollIntoView({ block: "center" });
+    row.focus();
+  };
+  const toThread = (lwp) => { threads.reveal(lwp); show(`t${lwp}`); };
+  const chip = (lwp) => make("button", { class: "chip", type: "button", onclick: () => toThread(lwp) }, threadName(lwp));
+  const CHIPS = 24;
+  // A chain that a worse finding tells of, too, is told once.
+  const isTold = (it) => seen.findings.some((other) => other !== it && other.text.startsWith(it.text));
+  const findings = seen.findings.filter((it) => !isTold(it));
+  if (findings.length) {
+    section("Findings", ...findings.map((finding) => {
+      const shown = finding.threads.slice(0, CHIPS).map(chip);
+      const more = finding.threads.length > CHIPS ? `and ${finding.threads.length - CHIPS} more` : "";
+      const behind = finding.behind.length ? make("p", { class: "dim" }, `${finding.behind.length} more wait behind: `,
+        ...finding.behind.slice(0, CHIPS).map(chip), finding.behind.length > CHIPS ? ".." : "") : null;
+      const grade = isHang(finding.kind) ? (finding.certainty === "possible" ? "fair" : "bad") : "fair";
+      return make("div", { class: `card ${grade}` },
+        make("p", {}, make("b", { class: "kind" }, words(finding.kind)), ` (${finding.certainty})`),
+        make("p", {}, finding.text), make("p", {}, ...shown, more), behind);
+    }));
+  }
+
+  // ---- the graph of waits ----
+  const drawGraph = () => {
+    const nodes = new Map(), edges = [];
+    const node = (id, kind, title, small, onOpen) => {
+      if (!nodes.has(id)) nodes.set(id, { id, kind, title, small, onOpen });
+      return id;
+    };
+    const threadNode = (lwp) => node(`t${lwp}`, "thread", threadName(lwp),
+      threadOf.get(lwp) ? words(threadOf.get(lwp).state) : "", () => toThread(lwp));
+    const edge = (from, to, evidence, label) => edges.push({ from, to, evidence, label });
+    const holderIn = (object) => (object.holders ?? []).filter((it) => it.lwp !== null);
+    const matters = new Set(seen.findings.flatMap((it) => it.threads));
+    const holds = new Set(seen.objects.flatMap((it) => holderIn(it).map((holder) => holder.lwp)));
+    for (const object of seen.objects) {
+      if (!object.waiters?.length) continue;
+      const holders = holderIn(object);
+      if (!holders.length && !inCircle.has(`o${object.address}`)) continue;
+      const isJoin = object.kind === "join";
+      const at = isJoin && holders.length === 1 ? null : node(`o${object.address}`, "lock", objectName(object.address),
+        words(object.state ?? ""), () => show(`o${object.address}`));
+      const far = (pid, lwp) => node(`p${pid}.${lwp}`, "process", `process ${pid}`, `thread ${lwp}`, () => {});
+      const to = at ?? threadNode(holders[0].lwp);
+      const folded = [];
+      for (const waiter of object.waiters) {
+        if (waiter.pid !== null && waiter.pid !== undefined) edge(far(waiter.pid, waiter.lwp), to, waiter.evidence, "waits");
+        else if (matters.has(waiter.lwp) || holds.has(waiter.lwp) || object.waiters.length <= 3)
+          edge(threadNode(waiter.lwp), to, waiter.evidence, isJoin ? "waits for its end" : "waits");
+        else folded.push(waiter.lwp);
+      }
+      if (folded.length) {
+        const id = node(`f${object.address}`, "thread", `${folded.length} threads`, "wait", () => toThread(folded[0]));
+        edge(id, to, "recorded", "wait");
+      }
+      if (at) {
+        for (const holder of holders) {
+          const who = holder.pid !== null && holder.pid !== undefined ? far(holder.pid, holder.lwp) : threadNode(holder.lwp);
+          edge(at, who, holder.evidence, holder.evidence === "recorded" ? "held by" : `held by (${holder.evidence})`);
+        }
+      }
+    }
+    for (const thread of seen.threads) {
+      const partners = thread.waits_outside?.partners ?? [];
+      if (thread.lwp === null || !partners.length) continue;
+      for (const partner of partners.slice(0, 6)) {
+        const name = partner.name ? `${partner.name} (${partner.pid})` : `process ${partner.pid}`;
+        const to = node(`p${partner.pid}.${partner.lwp ?? ""}`, "process", name, partner.lwp ? `thread ${partner.lwp}` : "process", () => {});
+        edge(threadNode(thread.lwp), to, partner.evidence, words(thread.waits_outside.kind));
+      }
+    }
+    if (!edges.length) return;
+    // What cannot be drawn is said.
+    const MOST = 160;
+    const kept = new Set([...nodes.keys()].sort((a, b) => inCircle.has(b) - inCircle.has(a)).slice(0, MOST));
+    const left = nodes.size - kept.size;
+    const drawn = edges.filter((it) => kept.has(it.from) && kept.has(it.to));
+
+    // Who waits stands left of what it waits for. Members of a circle share the columns on the right.
+    const next = new Map([...kept].map((id) => [id, []]));
+    drawn.forEach((it) => next.get(it.from).push(it.to));
+    const depth = new Map();
+    const before = new Map([...kept].map((id) => [id, []]));
+    drawn.forEach((it) => before.get(it.to).push(it.from));
+    const leadsBack = (id) => {
+      const met = new Set(next.get(id)), open = [...met];
+      while (open.length) for (const to of next.get(open.pop())) if (!met.has(to)) { met.add(to); open.push(to); }
+      return met.has(id);
+    };
+    const rings = new Set([...kept].filter(leadsBack));
+    const isRing = (id) => rings.has(id);
+    const begin = [...kept].filter((id) => isRing(id) || next.get(id).length === 0);
+    begin.forEach((id) => depth.set(id, 0));
+    const queue = begin.length ? begin : [[...kept][0]];
+    if (!begin.length) depth.set(queue[0], 0);
+    for (let i = 0; i < queue.length; i++) {
+      for (const id of before.get(queue[i])) if (!depth.has(id)) { depth.set(id, depth.get(queue[i]) + 1); queue.push(id); }
+    }
+    [...kept].filter((id) => !depth.has(id)).forEach((id) => depth.set(id, 0));
+    const WIDTH = 200, HEIGHT = 46, GAP_X = 100, GAP_Y = 26;
+    const ring = [...kept].filter(isRing);
+    // Along the circle, in the order in which one waits for the other.
+    const order = [];
+    for (const first of ring) {
+      for (let at = first; at && !order.includes(at); at = next.get(at).find(isRing)) order.push(at);
+    }
+    const place = new Map();
+    const deepest = Math.max(0, ...depth.values());
+    const others = [...kept].filter((id) => !isRing(id));
+    const columns = ring.length ? deepest : deepest + 1;
+    const column = (id) => deepest - depth.get(id);
+    const rows = new Map();
+    for (const id of others) {
+      const at = depth.get(id) === 0 && ring.length ? columns + 2 : column(id);
+      const row = rows.get(at) ?? 0;
+      rows.set(at, row + 1);
+      place.set(id, [at * (WIDTH + GAP_X) + 20, row * (HEIGHT + GAP_Y) + 20]);
+    }
+    // Two columns, there and back, so that a circle looks like one.
+    const half = Math.ceil(order.length / 2);
+    order.forEach((id, index) => {
+      const back = index >= half;
+      const row = back ? order.length - 1 - index : index;
+      place.set(id, [(columns + (back ? 1 : 0)) * (WIDTH + GAP_X) + 20, row * (HEIGHT + GAP_Y) * 1.4 + 20]);
+    });
+    const right = Math.max(...[...place.values()].map(([x]) => x)) + WIDTH + 20;
+    const bottom = Math.max(...[...place.values()].map(([, y]) => y)) + HEIGHT + 20;
+    const svg = make("svg", { width: right, height: bottom, viewBox: `0 0 ${right} ${bottom}`, role: "group", "aria-label": "Who waits for whom" });
+    svg.append(make("defs", {}, make("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" },
+      make("path", { d: "M0 0 L8 4 L0 8 z", fill: "context-stroke" }))));
+    for (const it of drawn) {
+      const [ax, ay] = place.get(it.from), [bx, by] = place.get(it.to);
+      const leftward = bx < ax, same = bx === ax;
+      const x1 = same ? ax + WIDTH / 2 : leftward ? ax : ax + WIDTH, x2 = same ? bx + WIDTH / 2 : leftward ? bx + WIDTH : bx;
+      const y1 = same ? (by > ay ? ay + HEIGHT : ay) : ay + HEIGHT / 2, y2 = same ? (by > ay ? by : by + HEIGHT) : by + HEIGHT / 2;
+      const circle = isRing(it.from) && isRing(it.to) ? " circle" : "";
+      svg.append(make("path", { class: `edge ${it.evidence}${circle}`, d: `M${x1} ${y1} L${x2} ${y2}`, "marker-end": "url(#arrow)" }));
+      svg.append(make("text", { class: "small", x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 4, "text-anchor": "middle" }, it.label));
+    }
+    const cut = (title) => (title.length > 24 ? `${title.slice(0, 22)}..` : title);
+    for (const id of kept) {
+      const it = nodes.get(id), [x, y] = place.get(id);
+      const open = (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); it.onOpen(); } };
+      svg.append(make("g", { class: `node ${it.kind}${inCircle.has(id) ? " circle" : ""}`, tabindex: 0, role: "button", "aria-label": `${it.title}, ${it.small}`,
+        onclick: open, onkeydown: open },
+        make("title", {}, it.title),
+        make("rect", { x, y, width: WIDTH, height: HEIGHT, rx: it.kind === "lock" ? 2 : 12 }),
+        make("text", { x: x + 12, y: y + 20 }, cut(it.title)),
+        make("text", { class: "small", x: x + 12, y: y + 36 }, it.small)));
+    }
+    section("Who waits for whom", make("p", { class: "dim" },
+      "Solid lines are recorded by the lock or the kernel, dashed ones follow from that, dotted ones are inferred."),
+      make("div", { class: "graph" }, svg), left > 0 ? make("p", { class: "dim" }, `${left} more are not drawn; the tables have them.`) : null);
+  };
+
+  // ---- tables ----
+  const STEP = 500;
+  const table = (columns, all, options) => {
+    const state = { by: null, down: false, query: "", shown: STEP, rows: all };
+    const body = make("tbody");
+    const more = make("button", { class: "plain", type: "button", onclick: () => { state.shown += STEP; fill(); } });
+    const count = make("span", { class: "dim", role: "status" });
+    const search = make("input", { type: "search", placeholder: options.search, "aria-label": options.search,
+      oninput: () => { state.query = search.value.toLowerCase(); state.shown = STEP; fill(); } });
+    const heads = columns.map((column, index) => make("th", { scope: "col", class: column.number ? "number" : "" },
+      make("button", { type: "button", onclick: () => {
+        state.down = state.by === index ? !state.down : false;
+        state.by = index;
+        heads.forEach((head) => head.removeAttribute("aria-sort"));
+        heads[index].setAttribute("aria-sort", state.down ? "descending" : "ascending");
+        fill();
+      } }, column.title)));
+    const searched = new Map();
+    const textOf = (row) => {
+      if (!searched.has(row)) searched.set(row, options.text(row).toLowerCase());
+      return searched.get(row);
+    };
+    const fill = () => {
+      let rows = state.query ? all.filter((row) => textOf(row).includes(state.query)) : [...all];
+      if (state.by !== null) {
+        const of = columns[state.by].sort ?? columns[state.by].cell;
+        const compare = (a, b) => {
+          const [x, y] = [of(a), of(b)];
+          return typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
+        };
+        rows.sort((a, b) => (state.down ? -compare(a, b) : compare(a, b)));
+      }
+      state.rows = rows;
+      body.replaceChildren(...rows.slice(0, state.shown).map(makeRow));
+      count.textContent = rows.length === all.length ? `${all.length}` : `${rows.length} of ${all.length}`;
+      more.hidden = rows.length <= state.shown;
+      more.textContent = `Show more (${rows.length - state.shown} left)`;
+    };
+    const makeRow = (row) => {
+      const cells = columns.map((column) => make("td", { class: column.number ? "number" : column.wide ? "wide" : "" }, String(column.cell(row))));
+      const line = make("tr", { id: options.id(row), tabindex: 0 }, ...cells);
+      if (!options.detail) return line;
+      line.dataset.open = "no";
+      line.setAttribute("aria-expanded", "false");
+      const toggle = () => {
+        const opens = line.dataset.open === "no";
+        line.dataset.open = opens ? "yes" : "no";
+        line.setAttribute("aria-expanded", String(opens));
+        line.classList.toggle("open", opens);
+        if (opens) line.after(make("tr", { class: "stack" }, make("td", { colspan: columns.length }, options.detail(row))));
+        else line.nextSibling.remove();
+      };
+      line.addEventListener("click", toggle);
+      line.addEventListener("keydown", (event) => { if (event.key === "Enter") toggle(); });
+      return line;
+    };
+    fill();
+    return {
+      element: make("div", {}, make("div", { class: "bar" }, search, count, ...(options.extra ?? [])),
+        make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)), more),
+      // Sees to it that a row is in the table.
+      reveal: (is) => {
+        if (!state.rows.some(is)) { search.value = ""; state.query = ""; fill(); }
+        const at = state.rows.findIndex(is);
+        if (at >= state.shown) { state.shown = at + 1; fill(); }
+      },
+    };
+  };
+
+  const cpu = (thread) => (thread.cpu ? thread.cpu.user_ms + thread.cpu.system_ms : 0);
+  const threadTable = table([
+    { title: "LWP", number: true, cell: (it) => it.lwp ?? "-", sort: (it) => it.lwp ?? 0 },
+    { title: "Name", cell: (it) => it.name ?? "-" },
+    { title: "State", cell: (it) => words(it.state) + (it.stop ? `, ${words(it.stop.kind)}` : "") },
+    { title: "CPU", number: true, cell: (it) => (it.cpu ? age(cpu(it)) : "-"), sort: cpu },
+    { title: "Waits for", wide: true, cell: waitsFor },
+    { title: "Since", number: true, cell: (it) => age(it.waits_for?.since_ms), sort: (it) => it.waits_for?.since_ms ?? 0 },
+    { title: "Holds", wide: true, cell: (it) => it.holds.slice(0, 8).map((held) => objectName(held.address)).join(", ") + (it.holds.length > 8 ? ", .." : "") },
+    { title: "Began in", cell: (it) => it.start_function ?? "-" },
+  ], seen.threads, {
+    search: "Search threads, functions, locks",
+    id: (it) => `t${it.lwp}`,
+    text: (it) => [it.lwp, it.name, it.state, waitsFor(it), it.start_function, ...it.frames.map(frameText)].join(" "),
+    detail: (it) => stackText(it.frames),
+  });
+  const threads = { reveal: (lwp) => threadTable.reveal((it) => it.lwp === lwp) };
+  drawGraph();
+
+  // Equal stacks once, the largest group first.
+  const groups = new Map();
+  for (const thread of seen.threads) {
+    const key = `${words(thread.state)}: ${waitsFor(thread) ? waitsFor(thread).replace(/, held by.*/, "") : "runs"}\n${stackText(thread.frames)}`;
+    groups.set(key, [...(groups.get(key) ?? []), thread.lwp]);
+  }
+  const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);
+  const FOLDED = 200;
+  section("Stacks", make("p", { class: "dim" }, "Threads with equal stacks are shown once."),
+    ...sorted.slice(0, FOLDED).map(([key, lwps], index) => {
+      const [what, ...frames] = key.split("\n");
+      return make("details", index < 3 ? { open: "" } : {}, make("summary", {}, make("b", {}, `${lwps.length} ${lwps.length === 1 ? "thread" : "threads"}`), ` ${what}`),
+        make("pre", {}, frames.join("\n")), make("p", {}, ...lwps.slice(0, CHIPS).filter((lwp) => lwp !== null).map(chip), lwps.length > CHIPS ? `and ${lwps.length - CHIPS} more` : ""));
+    }), sorted.length > FOLDED ? make("p", { class: "dim" }, `${sorted.length - FOLDED} more stacks: see the threads.`) : null);
+
+  section("Threads", threadTable.element);
+
+  if (seen.tasks?.length) {
+    section("Tasks", table([
+      { title: "Task", number: true, cell: (it) => it.id },
+      { title: "State", cell: (it) => words(it.state) },
+      { title: "Waits for", wide: true, cell: (it) => it.reason ?? "" },
+      { title: "LWP", number: true, cell: (it) => it.carried_by ?? "" },
+    ], seen.tasks, {
+      search: "Search tasks",
+      id: (it) => `k${it.id}`,
+      text: (it) => [it.id, it.state, it.reason, ...(it.frames ?? []).map(frameText)].join(" "),
+      detail: (it) => stackText(it.frames ?? []),
+    }).element);
+  }
+
+  if (seen.objects.length) {
+    const people = (list) => list.slice(0, 8).map((it) => `${it.pid ? `${it.pid}/` : ""}${it.lwp ?? "?"}${it.evidence === "recorded" ? "" : ` (${it.evidence})`}`).join(", ") + (list.length > 8 ? `, .. ${list.length} in all` : "");
+    section("Locks", table([
+      { title: "Address", cell: (it) => it.address },
+      { title: "Kind", cell: (it) => words(it.kind) },
+      { title: "Name", wide: true, cell: (it) => it.name ?? "" },
+      { title: "State", cell: (it) => words(it.state) },
+      { title: "Held by", wide: true, cell: (it) => people(it.holders) },
+      { title: "Waiters", number: true, cell: (it) => it.waiters.length, sort: (it) => it.waiters.length },
+      { title: "Known", cell: (it) => it.evidence },
+    ], seen.objects, {
+      search: "Search locks",
+      id: (it) => `o${it.address}`,
+      text: (it) => [it.address, it.kind, it.name, it.state, people(it.holders)].join(" "),
+      detail: (it) => (it.waiters.length ? `waiters: ${it.waiters.map((waiter) => threadName(waiter.lwp)).join(", ")}` : "nobody waits"),
+    }).element);
+  }
+
+  if (seen.gaps.length) {
+    section("Not seen", make("ul", {}, ...seen.gaps.map((gap) => make("li", {}, `${gap.what}: ${gap.why}`))));
+  }
+  const link = make("a", { download: `tglass-${seen.target.pid}.json`, href: URL.createObjectURL(new Blob([text], { type: "application/json" })) }, "Save the data as JSON");
+  section("Data", make("p", {}, link, ` (${seen.schema}, as tglass why --json prints it)`));
+  document.documentElement.dataset.shown = "yes";
+})();
