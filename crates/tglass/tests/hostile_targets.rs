@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use testkit::{Answer, Build, Capability, Fixture, NOBODY, Public, Tool, Variant, has_capability, is_root};
+use testkit::{Answer, Build, Capability, Fixture, Go, NOBODY, Public, Tool, Variant, has_capability, is_root};
 
 /// That of the table which the agent and its readers share.
 const TABLE_VERSION: &str = "4";
@@ -257,4 +257,34 @@ fn a_thread_that_a_stop_might_kill_is_suspended_by_force_only() {
     // Those that stand still are not stopped for their stacks either.
     assert_eq!(tool().run(&["threads", &pid, "--stacks", "--stop"]).code, Some(0));
     assert_eq!(fixture.ask("alive"), "alive");
+}
+
+/// What a Go program tells of its goroutines and functions may be anything: whoever looks comes to an end, and says what was
+/// not seen.
+#[test]
+fn go_programs_that_lie_about_themselves() {
+    const LIES: [&str; 10] =
+        ["length", "place", "same", "near", "goroutines", "everywhere", "functions", "names", "index", "text"];
+    for go in Go::all("go_programs_that_lie_about_themselves") {
+        // Later linkers do not let a program name variables of the runtime.
+        let flags: &[&str] = if go.release() < 23 { &[] } else { &["-ldflags=-checklinkname=0"] };
+        let program = go.build("go_lies", flags);
+        for lie in LIES {
+            let fixture = Fixture::start(&program, &[lie]);
+            let pid = fixture.pid().to_string();
+            for args in [&["threads", &pid, "--stacks", "--json"][..], &["why", &pid, "--json"], &["locks", &pid]] {
+                let answer = tool().run(args);
+                assert_eq!(answer.code, Some(0), "{lie} {args:?}: {answer:?}");
+                assert!(answer.stderr.is_empty(), "{lie} {args:?}: {}", answer.stderr);
+                if args.contains(&"--stacks") {
+                    let snapshot = answer.json();
+                    let tasks = snapshot["tasks"].as_array().expect("tasks");
+                    let is_told = snapshot["gaps"].as_array().is_some_and(|gaps| !gaps.is_empty());
+                    assert!(!tasks.is_empty() || is_told, "{lie}: neither goroutines nor a word about them");
+                    let frames = tasks.iter().map(|task| task["frames"].as_array().expect("frames").len());
+                    assert!(frames.max().is_none_or(|most| most < 100_000), "{lie}: endless stacks");
+                }
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 pub use super::parking_lot::parked_at;
 
-use super::{Owner, cpython, hotspot, musl};
+use super::{Owner, cpython, go, hotspot, musl};
 use crate::RemoteAddr;
 use crate::memory::Memory;
 
@@ -29,4 +29,16 @@ pub fn gil_owner(
         Owner::Thread(id) => Some(id),
         _ => None,
     }
+}
+
+/// Goroutines with the program counters of their stacks, of a Go program without a version: `table` is its table of functions,
+/// `module` what leads to the table's parts, and `symbols` names variables of its runtime.
+pub fn goroutines(
+    memory: &dyn Memory,
+    table: RemoteAddr,
+    module: RemoteAddr,
+    symbols: &[(&str, RemoteAddr)],
+    release: Option<u32>,
+) -> Option<Vec<(u64, Option<Vec<u64>>)>> {
+    go::read_of_bytes(memory, table, module, symbols, release)
 }

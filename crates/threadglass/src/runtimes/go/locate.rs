@@ -86,7 +86,12 @@ pub(super) fn locate(target: &dyn Target, file: &MappedFile) -> Option<Result<Lo
 }
 
 /// The `moduledata` at `address`, whose first word points at `table`.
-fn module_at(memory: &dyn Memory, address: RemoteAddr, table: RemoteAddr, release: Option<u32>) -> Option<Module> {
+pub(super) fn module_at(
+    memory: &dyn Memory,
+    address: RemoteAddr,
+    table: RemoteAddr,
+    release: Option<u32>,
+) -> Option<Module> {
     let bytes = memory.read_vec(address, MODULE_WORDS * 8).ok()?;
     if u64_at(&bytes, 0)? != table.0 {
         return None;
@@ -145,7 +150,7 @@ impl Globals {
         let found = functions.named(&[ADDS, RELEASES, NAMES, RESIZES]);
         let code = |name: &str| {
             let function = found.get(name)?;
-            let size = usize::try_from(function.end - function.entry).ok()?.min(64 << 10);
+            let size = usize::try_from(function.end.checked_sub(function.entry)?).ok()?.min(64 << 10);
             Some((function.entry, memory.read_up_to(RemoteAddr(function.entry), size).ok()?))
         };
         let taken = |name: &str, is_it: &dyn Fn(RemoteAddr) -> bool| {

@@ -21,6 +21,10 @@ mod waits;
 pub(super) use locate::is_go;
 
 use super::tasks::{SeenTasks, TaskRuntime, TaskScope};
+#[cfg(feature = "internals")]
+use crate::RemoteAddr;
+#[cfg(feature = "internals")]
+use crate::memory::Memory;
 use crate::target::Target;
 
 /// Goroutines as tasks.
@@ -36,4 +40,44 @@ impl TaskRuntime for Goroutines {
         let located = locate::locate(target, program)?;
         Some(reader::read(target, program.name(), located, scope))
     }
+}
+
+/// Goroutines as fuzz targets read them: the id of each, and the program counters of its stack where that is whole. The function
+/// table of the program is at `table`, what leads to its parts at `module`, and variables of the runtime are `symbols`.
+#[cfg(feature = "internals")]
+pub(super) fn read_of_bytes(
+    memory: &dyn Memory,
+    table: RemoteAddr,
+    module: RemoteAddr,
+    symbols: &[(&str, RemoteAddr)],
+    release: Option<u32>,
+) -> Option<Vec<(u64, Option<Vec<u64>>)>> {
+    let module = locate::module_at(memory, module, table, release)?;
+    let symbols = symbols.iter().map(|(name, address)| ((*name).to_owned(), *address)).collect();
+    let located = locate::Located { version: None, release, module, symbols };
+    let program = program::Program::learn(memory, &located).ok()?;
+    let all = goroutines::read(memory, &program.layout, &program.addresses);
+    let mut stacks = stacks::Stacks::new(memory, &program.functions, None);
+    let walked = stacks.walk(&all);
+    let stack = |walked: &stacks::Walked| match walked {
+        stacks::Walked::Whole(stack) => Some(*stack),
+        _ => None,
+    };
+    let frames: Vec<_> = walked.iter().map(|walked| stack(walked).map(|id| (id, stacks.frames(id)))).collect();
+    let waiting: Vec<_> = all
+        .iter()
+        .zip(&frames)
+        .map(|(goroutine, frames)| waits::Waiting {
+            is_waiting: goroutine.status.is_waiting(),
+            goroutine,
+            reason: program.reason(goroutine).map_or("", |reason| reason),
+            stack: frames.as_ref().map(|(id, frames)| (*id, &**frames)),
+        })
+        .collect();
+    for object in waits::find(&program, &waiting).iter().flat_map(|waits| &waits.objects) {
+        let bytes = memory.read_up_to(object.address, 128).unwrap_or_default();
+        objects::decode(object.kind, &bytes, &program.layout);
+    }
+    let pcs = |id| stacks.places(id).into_iter().map(|(pc, _)| pc).collect();
+    Some(all.iter().zip(&walked).map(|(goroutine, walked)| (goroutine.id, stack(walked).map(pcs))).collect())
 }
