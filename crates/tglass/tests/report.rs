@@ -64,9 +64,8 @@ fn a_deadlock() {
     let page = report(&fixture.pid().to_string(), &file);
     assert!(page.contains("<b>DEADLOCK</b>"), "{}", &page[..4000.min(page.len())]);
     assert!(page.contains("default-src 'none'"), "no policy");
-    for outside in ["http://www.w3.org/2000/svg"] {
-        assert_eq!(page.matches("://").count(), page.matches(outside).count(), "something is loaded from elsewhere");
-    }
+    let namespace = "http://www.w3.org/2000/svg";
+    assert_eq!(page.matches("://").count(), page.matches(namespace).count(), "something is loaded from elsewhere");
     let data = data(&page);
     assert_eq!(data["schema"], "threadglass/1");
     let threads = data["threads"].as_array().unwrap();
