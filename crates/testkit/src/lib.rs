@@ -37,8 +37,8 @@ pub use log::{Entry, Log};
 pub use roots::{GlibcRoots, can_start_inside};
 pub use serde_json::{self, Value, json};
 pub use skip::{
-    Capability, Extent, can_trace, can_unshare, has_capability, has_static_libc, have, is_root, library, part, root,
-    skip,
+    Capability, Extent, RUST_ON_MUSL, can_trace, can_unshare, has_capability, has_rust_on_musl, has_static_libc, have,
+    is_root, library, part, root, skip,
 };
 pub use sync::{SyncView, sync_faults};
 pub use tool::{Answer, Tool, thread, threads};

@@ -144,6 +144,19 @@ pub fn has_static_libc<'a>(what: impl Into<Extent<'a>>) -> bool {
     found
 }
 
+/// Whether rustc can build programs for musl here; counts a skip when not.
+pub fn has_rust_on_musl<'a>(what: impl Into<Extent<'a>>) -> bool {
+    let answer = Command::new("rustc").args(["--print", "target-libdir", "--target", RUST_ON_MUSL]).output();
+    let found = answer.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir());
+    if !found {
+        skip(what, &format!("rustc has no standard library for {RUST_ON_MUSL} (rustup target add)"));
+    }
+    found
+}
+
+/// How rustc calls programs that contain musl.
+pub const RUST_ON_MUSL: &str = "x86_64-unknown-linux-musl";
+
 /// Whether `unshare` with these options (and `--fork`, for a pid namespace) makes namespaces; counts a skip, with what
 /// the kernel said, when not. A container without CAP_SYS_ADMIN, or with a filter for the call, forbids it.
 pub fn can_unshare<'a>(what: impl Into<Extent<'a>>, options: &[&str]) -> bool {

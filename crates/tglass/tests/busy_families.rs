@@ -16,7 +16,7 @@ fn looks() -> usize {
 }
 
 /// Families of `word_locks.cc`, with the library each needs.
-const FAMILIES: [(&str, Option<&str>); 11] = [
+const FAMILIES: [(&str, Option<&str>); 14] = [
     ("PTHREAD", None),
     ("SEMAPHORE", None),
     ("LIBC", None),
@@ -25,7 +25,10 @@ const FAMILIES: [(&str, Option<&str>); 11] = [
     ("CRITICAL", None),
     ("UNNAMED", None),
     ("GLIB", Some("libglib-2.0.so.0")),
+    ("GLIB_RW", Some("libglib-2.0.so.0")),
     ("QT", Some("libQt5Core.so.5")),
+    ("QT_RW", Some("libQt5Core.so.5")),
+    ("QT_RECURSIVE", Some("libQt5Core.so.5")),
     ("ABSL", Some("libabsl_synchronization.so")),
     ("TBB", Some("libtbb.so")),
 ];

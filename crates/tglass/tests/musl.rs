@@ -1,6 +1,7 @@
 //! Programs that run on musl: their threads, their locks, and who holds them.
 
-use testkit::{Build, Dumpable, Fixture, Tool, Value, Variant, have, lock_faults, part, thread};
+use testkit::{Build, Dumpable, Fixture, RUST_ON_MUSL, Tool, Value, Variant};
+use testkit::{finding_faults, has_rust_on_musl, have, lock_faults, part, thread};
 
 /// Variants of programs with musl, each with the flags that it is built with.
 const BUILDS: [(Variant, &str); 5] = [
@@ -158,5 +159,22 @@ fn stacks_lead_through_the_library() {
         let at = |name: &str| names.iter().position(|it| *it == name);
         assert!(at("crosses").is_some() && at("crosses") < at("begin"), "{variant:?}: {names:?}");
         assert_eq!(thread(&seen, lwp)["frames_end"]["kind"], "start", "{variant:?}: {:#}", thread(&seen, lwp));
+    }
+}
+
+/// Programs of Rust with musl inside: what threads wait for, and who holds it.
+#[test]
+fn programs_of_rust() {
+    if !has_rust_on_musl("programs_of_rust") {
+        return;
+    }
+    for flags in [&["-g", "-Copt-level=0"][..], &["-Copt-level=2"], &["-Copt-level=3", "-Cstrip=symbols"]] {
+        let program = Build::new("deadlock_rust.rs").flags(&["--target", RUST_ON_MUSL]).flags(flags).path();
+        for scene in ["static", "arc", "once"] {
+            everywhere(&program, &[scene], |form, target, truth| {
+                let faults = finding_faults(truth, &tool().run(&["why", target, "--json"]).json());
+                assert!(faults.is_empty(), "{flags:?} {scene} {form}: {faults:#?}");
+            });
+        }
     }
 }

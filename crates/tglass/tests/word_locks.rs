@@ -1,6 +1,7 @@
 //! Locks of libraries, and of programs themselves, that are one word and record no holder.
 
 use std::path::PathBuf;
+use std::process::Command;
 use testkit::{Build, Dumpable, Fixture, Tool, Variant, lock_faults, skip};
 
 /// The file of a library as the linker takes it; `None` (and a skip) if it is not installed.
@@ -74,10 +75,51 @@ fn qt() {
     check_with("qt", "-DQT", "libQt5Core.so.5", "libqt5core5a");
 }
 
+/// The wait condition and the rwlock of Qt are built on condition variables of POSIX.
+#[test]
+fn qt_rwlock() {
+    for (file, package) in [("libQt5Core.so.5", "libqt5core5a"), ("libQt6Core.so.6", "libqt6core6")] {
+        let Some(library) = library("qt_rwlock", file, package) else { continue };
+        for (variant, side) in [(Variant::Default, "-DQT_READS"), (Variant::Stripped, "-DQT_WRITES")] {
+            check("qt_rwlock", &["-DQT_RW", side, "-Wl,--no-as-needed", &library.to_string_lossy()], variant);
+        }
+    }
+}
+
+/// One that records who has it: a circle is certain.
+#[test]
+fn qt_recursive() {
+    let Some(library) = library("qt_recursive", "libQt5Core.so.5", "libqt5core5a") else { return };
+    let flags = ["-DQT_RECURSIVE", "-Wl,--no-as-needed", &library.to_string_lossy()];
+    for variant in [Variant::Default, Variant::Stripped] {
+        check("qt_recursive", &flags, variant);
+        let fixture = Fixture::start(&Build::new("word_locks.cc").flags(&flags).variant(variant).path(), &["circle"]);
+        let fixture = fixture.settled();
+        let answer = Tool::new(env!("CARGO_BIN_EXE_tglass")).run(&["why", &fixture.pid().to_string(), "--json"]);
+        assert_eq!(answer.json()["verdict"]["certainty"], "certain", "{:#}", answer.json()["verdict"]);
+    }
+}
+
 #[test]
 fn absl() {
     check_with("absl", "-DABSL", "libabsl_synchronization.so", "libabsl-dev");
     check_awaits("absl", "-DABSL", "libabsl_synchronization.so", "libabsl-dev");
+}
+
+/// Abseil as a part of the program: its functions are not exported.
+#[test]
+fn absl_linked_in() {
+    let asked = Command::new("pkg-config").args(["--static", "--libs-only-l", "absl_synchronization"]).output();
+    let libraries = asked.map(|it| String::from_utf8_lossy(&it.stdout).into_owned()).unwrap_or_default();
+    let archives = libraries.split_whitespace().filter_map(|it| it.strip_prefix("-labsl_"));
+    let archives: Vec<String> = archives.map(|name| format!("-l:libabsl_{name}.a")).collect();
+    if archives.is_empty() {
+        return skip("absl_linked_in", "pkg-config does not know Abseil (packages pkg-config, libabsl-dev)");
+    }
+    let whole = archives.iter().map(String::as_str);
+    let flags: Vec<&str> =
+        ["-DABSL", "-Wl,--whole-archive"].into_iter().chain(whole).chain(["-Wl,--no-whole-archive"]).collect();
+    check("absl_linked_in", &flags, Variant::Default);
 }
 
 #[test]

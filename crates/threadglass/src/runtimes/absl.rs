@@ -36,15 +36,7 @@ impl Runtime for Absl {
             method if method.contains("Mutex::") => SyncKind::Mutex,
             _ => return None,
         };
-        let maps = context.target.maps();
-        // What Abseil keeps on the stack while the thread waits leads to the ring as well.
-        let is_own = |word: u64| word.wrapping_sub(seen.sp.0) < 8 * seen.words.len() as u64;
-        let may_be = |word: &&u64| {
-            let is_data = || map_at(maps, RemoteAddr(**word)).is_some_and(|map| map.write);
-            word.is_multiple_of(8) && is_data() && !(kind == SyncKind::Cond && is_own(**word))
-        };
-        let mut places = seen.words.iter().filter(may_be).take(MAX_WORDS).map(|word| RemoteAddr(*word));
-        let address = places.find(|at| waited_in(context.target, *at, seen.futex.word) == Some(kind))?;
+        let address = lock_of(seen, kind, context)?;
         Some(Class::new(kind, Family::Absl, address, Evidence::Derived))
     }
 
@@ -64,8 +56,15 @@ impl Runtime for Absl {
         Content { has_waiters: word & WAITED_FOR != 0, ..plain }
     }
 
-    /// By the ends of mangled names: a version is in front of them.
+    /// By the ends of names: a version is in front of them. A program that contains Abseil has them demangled.
     fn function(&self, name: &str) -> Option<Function> {
+        if let Some((_, method)) = name.strip_prefix("absl::").and_then(|name| name.split_once("Mutex::")) {
+            return match method.split('(').next()? {
+                "Lock" | "TryLock" | "ReaderLock" | "ReaderTryLock" => Some(Function::Lock(Effect::Take)),
+                "Unlock" | "ReaderUnlock" => Some(Function::Lock(Effect::Release)),
+                _ => None,
+            };
+        }
         const TAKE: [&str; 4] =
             ["5Mutex4LockEv", "5Mutex7TryLockEv", "5Mutex10ReaderLockEv", "5Mutex13ReaderTryLockEv"];
         const RELEASE: [&str; 2] = ["5Mutex6UnlockEv", "5Mutex12ReaderUnlockEv"];
@@ -78,8 +77,21 @@ impl Runtime for Absl {
     }
 
     fn lock_word(&self, _: SyncKind, _: Family) -> LockWord {
-        LockWord { sizes: &[8], is_called: true, ..LockWord::default() }
+        LockWord { sizes: &[8], is_called: true, may_be_inside: true, ..LockWord::default() }
     }
+}
+
+/// What of this kind a thread waits for: a word on its stack leads to a ring in which the thread is.
+fn lock_of(seen: &SeenWait<'_>, kind: SyncKind, context: &Context<'_>) -> Option<RemoteAddr> {
+    let maps = context.target.maps();
+    // What Abseil keeps on the stack while the thread waits leads to the ring as well.
+    let is_own = |word: u64| word.wrapping_sub(seen.sp.0) < 8 * seen.words.len() as u64;
+    let may_be = |word: &&u64| {
+        let is_data = || map_at(maps, RemoteAddr(**word)).is_some_and(|map| map.write);
+        word.is_multiple_of(8) && is_data() && !(kind == SyncKind::Cond && is_own(**word))
+    };
+    let mut places = seen.words.iter().filter(may_be).take(MAX_WORDS).map(|word| RemoteAddr(*word));
+    places.find(|at| waited_in(context.target, *at, seen.futex.word) == Some(kind))
 }
 
 /// The kind of the object at `address`, if a thread that sleeps on `futex` is in its ring of waiters.

@@ -14,6 +14,8 @@ pub(crate) struct LockWord {
     /// Whether programs take it by calling a function with a name. Then only who wants it changes its word without
     /// taking or releasing it; others do such things after a release, too.
     pub(crate) is_called: bool,
+    /// Whether programs may contain these functions, where only symbols that nobody loads name them.
+    pub(crate) may_be_inside: bool,
     /// Whether those who wait stand in a queue elsewhere, with a lock of its own, which functions for one lock take.
     pub(crate) has_queue: bool,
 }
@@ -26,6 +28,7 @@ impl Default for LockWord {
             held: |word| u64::from(word != 0),
             added: |by| by,
             is_called: false,
+            may_be_inside: false,
             has_queue: false,
         }
     }

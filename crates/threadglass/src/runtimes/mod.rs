@@ -45,7 +45,7 @@ pub(crate) use tasks::{
 };
 pub use threads::LibcLayout;
 pub(crate) use threads::ThreadRecord;
-pub(crate) use wait::{Class, Context, SeenWait, Spot};
+pub(crate) use wait::{Class, Context, OutsideLibc, SeenWait, Spot};
 
 use crate::model::{Detail, Evidence, Family, Libc, SyncKind, SyncObject, SyncState};
 use crate::symbols::LockTypes;

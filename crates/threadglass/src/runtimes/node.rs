@@ -23,7 +23,7 @@ impl Runtime for Node {
         }
         let node = context.language(Language::Node)?;
         seen.call.filter(|call| node.module.contains(&call.address))?;
-        let frames = (seen.frames)();
+        let frames = (seen.outside)().frames;
         if frames.is_empty() || !frames.iter().all(|frame| node.module.contains(frame)) {
             return None;
         }

@@ -4,6 +4,7 @@ use super::FutexWait;
 use super::hotspot::JavaThreads;
 use super::languages::{Loaded, loaded};
 use super::parking_lot::TablePointers;
+use super::qt::Release as QtRelease;
 use crate::model::{CallSite, Evidence, Family, Side, SyncKind, Thread};
 use crate::runtimes::glibc::locks::CondLayout;
 use crate::runtimes::{LibcLayout, glibc, musl};
@@ -68,8 +69,21 @@ pub(crate) struct SeenWait<'a> {
     pub(crate) first_argument: &'a dyn Fn() -> Option<RemoteAddr>,
     /// The second one.
     pub(crate) second_argument: &'a dyn Fn() -> Option<RemoteAddr>,
-    /// Where the thread is in functions outside of the C library, the innermost first.
-    pub(crate) frames: &'a dyn Fn() -> Vec<RemoteAddr>,
+    /// The first argument of the call in the frame of this number outside of the C library.
+    pub(crate) argument_in: &'a dyn Fn(usize) -> Option<RemoteAddr>,
+    /// Its stack outside of the C library.
+    pub(crate) outside: &'a dyn Fn() -> OutsideLibc,
+}
+
+/// What a waiting thread has on its stack outside of the C library.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OutsideLibc {
+    /// Where it is in functions, the innermost first.
+    pub(crate) frames: Vec<RemoteAddr>,
+    /// The names of the innermost of these functions, demangled: their own, and those by which they were called.
+    pub(crate) functions: Vec<[Option<String>; 2]>,
+    /// The words from its stack pointer on: more of them than every wait is asked for.
+    pub(crate) words: Vec<u64>,
 }
 
 /// A function that a waiting thread is in, and the evidence for that.
@@ -98,6 +112,7 @@ pub(crate) struct Context<'a> {
     tables: OnceCell<TablePointers>,
     languages: OnceCell<Vec<Loaded>>,
     java: OnceCell<Option<JavaThreads>>,
+    qt: OnceCell<Option<QtRelease>>,
 }
 
 impl<'a> Context<'a> {
@@ -105,7 +120,16 @@ impl<'a> Context<'a> {
     pub(crate) fn new(target: &'a dyn Target, libc: Option<LibcLayout<'a>>, threads: &[Thread]) -> Self {
         let ids = threads.iter().filter_map(|thread| Some(thread.id?.0)).collect();
         let threads = threads.iter().filter_map(|thread| Some((thread.inner_lwp?, thread.lwp))).collect();
-        Self { target, libc, threads, ids, tables: OnceCell::new(), languages: OnceCell::new(), java: OnceCell::new() }
+        Self {
+            target,
+            libc,
+            threads,
+            ids,
+            tables: OnceCell::new(),
+            languages: OnceCell::new(),
+            java: OnceCell::new(),
+            qt: OnceCell::new(),
+        }
     }
 
     /// Whether the target has a thread of this id.
@@ -133,6 +157,11 @@ impl<'a> Context<'a> {
     pub(super) fn java_threads(&self) -> Option<&JavaThreads> {
         let find = || JavaThreads::find(self, self.language(Language::Java)?);
         self.java.get_or_init(find).as_ref()
+    }
+
+    /// How the Qt that the target has loaded lays out its locks.
+    pub(super) fn qt(&self) -> Option<QtRelease> {
+        *self.qt.get_or_init(|| QtRelease::of(self.target))
     }
 
     /// Where the target keeps its tables of parked threads.

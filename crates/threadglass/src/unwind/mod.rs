@@ -23,7 +23,7 @@ pub use crate::arch::Registers;
 pub(crate) use call::{Call, through_stubs, unbound_import};
 pub(crate) use libc_site::call_site;
 pub(crate) use names::FrameNames;
-pub(crate) use sites::{Site, Sites};
+pub(crate) use sites::{Caller, Site, Sites};
 pub(crate) use space::Known;
 pub use space::Space;
 pub(crate) use stack::{StackWords, word_in};

@@ -5,6 +5,7 @@ use super::pages::Pages;
 use crate::RemoteAddr;
 use crate::arch::insn::{Insn, LONGEST, Op, Operand, decode};
 use crate::runtimes::{self, Function};
+use crate::symbols::Symbolizer;
 use crate::unwind::{Call, Known, Space, through_stubs, unbound_import};
 use std::collections::HashSet;
 
@@ -35,6 +36,12 @@ impl Callee {
         Self::Named(runtimes::function(name), runtimes::may_fail(name))
     }
 
+    /// The function of a lock that begins at `function`, in a program that contains it.
+    fn inside(names: &Symbolizer<'_>, function: u64) -> Option<Self> {
+        let named = Self::named(&names.enclosing_function(RemoteAddr(function))?);
+        matches!(named, Self::Named(Function::Lock(_), _)).then_some(named)
+    }
+
     /// What is at `target`.
     fn of(space: &Space<'_>, target: u64) -> Self {
         if !space.is_code(target) {
@@ -63,6 +70,8 @@ impl Callee {
 
 pub(super) struct Code<'c> {
     space: &'c Space<'c>,
+    /// Names of functions that are not exported, where they matter.
+    names: Option<Symbolizer<'c>>,
     pub(super) known: Known,
     pub(super) pages: Pages<'c>,
     insns: ByAddress<Option<Insn>>,
@@ -77,6 +86,7 @@ impl<'c> Code<'c> {
     pub(super) fn new(space: &'c Space<'c>) -> Self {
         Self {
             space,
+            names: None,
             known: Known::default(),
             pages: Pages::new(space.memory),
             insns: ByAddress::default(),
@@ -85,6 +95,11 @@ impl<'c> Code<'c> {
             spent: 0,
             budget: BUDGET,
         }
+    }
+
+    /// Lets functions that are not exported be known by name as well.
+    pub(super) fn name_all(&mut self, names: Symbolizer<'c>) {
+        self.names = Some(names);
     }
 
     /// Takes one instruction off the budget.
@@ -127,7 +142,11 @@ impl<'c> Code<'c> {
 
     /// What a call of `target` leads to.
     pub(super) fn callee(&mut self, target: u64) -> Callee {
-        remembered(&mut self.callees, target, || Callee::of(self.space, target))
+        let Self { callees, space, names, .. } = self;
+        remembered(callees, target, || match (Callee::of(space, target), names) {
+            (Callee::Code(function), Some(names)) => Callee::inside(names, function).unwrap_or(Callee::Code(function)),
+            (known, _) => known,
+        })
     }
 
     /// Whether `addr` is in the object whose file is called `library`.

@@ -13,6 +13,7 @@ use super::{Clue, Grade, RestingThread, WantedLock, shape};
 use crate::arch::Registers;
 use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT, RESULT as RESULT_REGISTER, SECOND_ARGUMENT};
 use crate::arch::insn::{Insn, Op};
+use crate::look::Look;
 use crate::memory::read_each;
 use crate::model::SyncKind;
 use crate::runtimes::{self, Class, Effect, Function};
@@ -46,13 +47,11 @@ const TO_TAKE: usize = 20_000;
 const REPLAYED: usize = 6;
 
 /// All clues that the stacks of `resting` give.
-pub(super) fn search(
-    target: &dyn Target,
-    space: &Space<'_>,
-    wanted: &[WantedLock],
-    resting: &[RestingThread],
-) -> Vec<Clue> {
-    let mut search = Search::new(target, space);
+pub(super) fn search(look: &Look<'_>, wanted: &[WantedLock], resting: &[RestingThread]) -> Vec<Clue> {
+    let mut search = Search::new(look.target, &look.space);
+    if wanted.iter().any(|lock| word_of(lock).may_be_inside) {
+        search.code.name_all(look.symbolizer());
+    }
     search.wanted = wanted.iter().map(|lock| lock.address).collect();
     let is_inside = |lock: &WantedLock| runtimes::of(lock.family).is_inside_libc(lock.family);
     let (inside, wanted): (Vec<WantedLock>, Vec<WantedLock>) = wanted.iter().partition(|lock| is_inside(lock));
@@ -98,13 +97,14 @@ pub(crate) enum Argument {
     Second,
 }
 
-/// An argument of the call by which a blocked thread's program entered the C library, as far as its code and registers
-/// tell.
+/// An argument of the call that a blocked thread is in, as far as its code and registers tell: of the call by which it
+/// entered the C library, or of that in the frame of this number, counted from there outwards.
 pub(crate) fn argument_of_call(
     target: &dyn Target,
     space: &Space<'_>,
     (lwp, sp, pc): (Lwp, RemoteAddr, RemoteAddr),
     which: Argument,
+    number: usize,
 ) -> Option<RemoteAddr> {
     let which = match which {
         Argument::First => FIRST_ARGUMENT,
@@ -116,7 +116,7 @@ pub(crate) fn argument_of_call(
     let mut frames = search.frames(&thread, &stack);
     search.code.pages.set_stack(sp.0, stack);
     search.replay(&mut frames, &[], None);
-    let frame = frames.first().filter(|frame| !frame.place.exact)?;
+    let frame = frames.get(number).filter(|frame| !frame.place.exact)?;
     let call = search.at_call(frame)?;
     let argument = call.regs[which].get(8).or_else(|| {
         // Not set just before the call: it may be what the function itself was given.

@@ -78,7 +78,7 @@ pub struct Suspect {
 /// Those of `resting` that may hold one of `wanted`. Of an exclusive lock only those with the best reason
 /// are given: if these are several, it is not known which.
 pub fn suspects(look: &Look<'_>, wanted: &[WantedLock], resting: &[RestingThread]) -> Vec<Suspect> {
-    let mut found = frames::search(look.target, &look.space, wanted, resting);
+    let mut found = frames::search(look, wanted, resting);
     keep_the_best(&mut found, wanted);
     let symbols = look.symbolizer();
     let mut names = HashMap::new();

@@ -6,9 +6,9 @@ use crate::look::{Look, guards};
 use crate::memory::read_each;
 use crate::model::{Evidence, SyncKind, Thread, Waiter};
 use crate::proc::SyscallFile;
-use crate::runtimes::{self, Class, Content, Context, FutexWait, LibcLayout, SeenWait, Spot};
+use crate::runtimes::{self, Class, Content, Context, FutexWait, LibcLayout, OutsideLibc, SeenWait, Spot};
 use crate::symbols::Symbolizer;
-use crate::unwind::{Site, Sites, Space};
+use crate::unwind::{Caller, Site, Sites, Space};
 use crate::{Lwp, PthreadId, RemoteAddr};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -17,6 +17,9 @@ use std::sync::Arc;
 
 /// Waits of one look whose stacks are searched because nothing else tells what they are for.
 const MAX_SEARCHES: usize = 1024;
+
+/// Functions on a stack that are named for a runtime that asks.
+const MAX_NAMED: usize = 8;
 
 /// Threads of those that wait in one way that are looked at closely at most.
 const MAX_CLOSE_LOOKS: usize = 3;
@@ -63,7 +66,7 @@ pub struct Survey<'a> {
     callers: Rc<RefCell<Sites<'a>>>,
     /// How many stacks may still be searched for a function that knows the wait.
     searches: usize,
-    symbolizer: Symbolizer<'a>,
+    symbolizer: Rc<Symbolizer<'a>>,
     names: HashMap<RemoteAddr, Option<String>>,
 }
 
@@ -76,7 +79,7 @@ impl<'a> Survey<'a> {
             sites: Sites::new(look.target, &look.space),
             callers: Rc::new(RefCell::new(Sites::deep(look.target, &look.space))),
             searches: MAX_SEARCHES,
-            symbolizer: look.symbolizer(),
+            symbolizer: Rc::new(look.symbolizer()),
             names: HashMap::new(),
         }
     }
@@ -130,7 +133,8 @@ impl<'a> Survey<'a> {
         let is_passed_on = call.is_some_and(|call| runtimes::passes_on(&call.function));
         let caller = site.places.last().filter(|_| is_passed_on).and_then(|place| self.name_of(place.lookup()));
         let (lwp, sp, pc) = *at;
-        let (target, space, callers) = (self.context.target, self.space.clone(), self.callers.clone());
+        let (target, space) = (self.context.target, self.space.clone());
+        let (callers, symbolizer) = (self.callers.clone(), self.symbolizer.clone());
         let seen = SeenWait {
             futex: *futex,
             lwp,
@@ -139,9 +143,10 @@ impl<'a> Survey<'a> {
             is_from_nameless: is_passed_on && caller.is_none(),
             sp,
             words: &site.words,
-            first_argument: &|| guards::argument_of_call(target, &space, (lwp, sp, pc), Argument::First),
-            second_argument: &|| guards::argument_of_call(target, &space, (lwp, sp, pc), Argument::Second),
-            frames: &|| frames(&callers, *at),
+            first_argument: &|| guards::argument_of_call(target, &space, (lwp, sp, pc), Argument::First, 0),
+            second_argument: &|| guards::argument_of_call(target, &space, (lwp, sp, pc), Argument::Second, 0),
+            argument_in: &|number| guards::argument_of_call(target, &space, (lwp, sp, pc), Argument::First, number),
+            outside: &|| outside_libc(&callers, &symbolizer, *at),
         };
         let may_tell = !futex.restarted || seen.is_from_nameless;
         let class = match (call, caller) {
@@ -199,10 +204,19 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Where the thread `at` is in functions outside of the C library.
-fn frames(callers: &RefCell<Sites<'_>>, at: (Lwp, RemoteAddr, RemoteAddr)) -> Vec<RemoteAddr> {
-    let found = callers.borrow_mut().callers(at).map(|(callers, _)| callers).unwrap_or_default();
-    found.iter().map(|caller| caller.place.lookup()).collect()
+/// What the thread `at` has on its stack outside of the C library.
+fn outside_libc(
+    callers: &RefCell<Sites<'_>>,
+    symbolizer: &Symbolizer<'_>,
+    at: (Lwp, RemoteAddr, RemoteAddr),
+) -> OutsideLibc {
+    let (callers, words) = callers.borrow_mut().callers(at).unwrap_or_default();
+    let names = |caller: &Caller| {
+        [symbolizer.enclosing_function(caller.place.lookup()), caller.entry.as_deref().map(demangle)]
+            .map(|name| name.map(|name| name.split('@').next().unwrap_or_default().to_owned()))
+    };
+    let functions = callers.iter().take(MAX_NAMED).map(names).collect();
+    OutsideLibc { frames: callers.iter().map(|caller| caller.place.lookup()).collect(), functions, words }
 }
 
 /// What the objects say now, read in few calls; `None` for one that cannot be read.
