@@ -245,8 +245,10 @@ fn screens_of_goroutines() {
     let text = tool().run(&["locks", &pid, "--kind", "mutex"]).text();
     assert!(text.contains("Go mutex"), "{text}");
     let snapshot = tool().run(&["why", &pid, "--json"]).json();
-    assert_eq!(snapshot["verdict"]["kind"], "unknown", "{:#}", snapshot["verdict"]);
-    assert!(snapshot["verdict"]["text"].as_str().is_some_and(|text| text.contains("does not record who holds it")));
+    assert_eq!(snapshot["verdict"]["kind"], "behind", "{:#}", snapshot["verdict"]);
+    assert!(
+        snapshot["verdict"]["text"].as_str().is_some_and(|text| text.contains("holds while it waits: chan receive"))
+    );
 }
 
 /// A timer of the runtime wakes no goroutine that waits for it, but sends to a channel: that is no hang.

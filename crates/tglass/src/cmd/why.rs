@@ -138,8 +138,8 @@ mod tests {
     use threadglass::model::FindingKind;
 
     fn finding(kind: FindingKind, certainty: Certainty) -> Finding {
-        let (threads, objects, members, behind) = Default::default();
-        Finding { kind, certainty, threads, objects, members, behind, seen: 1, text: String::new() }
+        let (threads, objects, members, behind, tasks) = Default::default();
+        Finding { kind, certainty, threads, objects, members, behind, tasks, seen: 1, text: String::new() }
     }
 
     #[test]

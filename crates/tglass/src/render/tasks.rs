@@ -5,13 +5,15 @@ use super::{BOLD, DIM, FAIR, GOOD, fit, gaps, paint, safe};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
-use threadglass::model::{Frame, Snapshot, StackEnd, Task, TaskGroup, TaskWait, ThreadState, ThreadType};
+use threadglass::model::{Frame, Side, Snapshot, StackEnd, Task, TaskGroup, TaskWait, ThreadState, ThreadType};
 
 /// How many tasks of one group are listed.
 const LISTED: usize = 12;
 /// Groups of tasks that `why` lists, and frames of each.
 const GROUPS: usize = 12;
 const GROUP_FRAMES: usize = 2;
+/// Frames of a task that a finding is about.
+const MEMBER_FRAMES: usize = 8;
 /// Objects of one wait that are listed.
 const OBJECTS: usize = 3;
 
@@ -268,6 +270,34 @@ pub fn groups(snapshot: &Snapshot, width: Option<usize>) -> String {
         out += &format!("  .. and {more} more groups\n");
     }
     out + "\n"
+}
+
+/// One task of a finding: what it does, who runs it, what it holds, and the frames of the program.
+pub fn member(task: &Task, width: Option<usize>) -> String {
+    let name = task.start_function.as_deref().map(|name| format!(" ({})", safe(name))).unwrap_or_default();
+    let mut out = format!("  {}\n", paint(BOLD, &format!("task {}{name}", task.id)));
+    let carried = task.carried_by.map(|lwp| format!(" on thread {lwp}")).unwrap_or_default();
+    match &task.wait {
+        Some(wait) => {
+            let since = wait.since_ms.map(|ms| format!(", for at least {}", duration(ms))).unwrap_or_default();
+            out += &format!("    waits: {}{since}\n", safe(&wait.reason));
+        }
+        None => out += &format!("    {}{carried}\n", task.status),
+    }
+    for held in &task.holds {
+        let side = match held.side {
+            Some(Side::Read) => " to read",
+            Some(Side::Write) => " to write",
+            None => "",
+        };
+        out += &format!("    holds the {} {}{side} (inferred)\n", held.kind.word(), held.address);
+    }
+    let is_own = |frame: &&Frame| frame.function.as_deref().is_some_and(|name| !is_of_runtime(name));
+    for frame in task.frames.iter().filter(is_own).take(MEMBER_FRAMES) {
+        out += &(fit::cut_to(format!("      {}", super::stacks::line(frame)), width) + "\n");
+    }
+    out.push('\n');
+    out
 }
 
 /// Whether a function is of the runtime, so that its caller tells more.

@@ -172,7 +172,11 @@ impl Screen<'_> {
             let of_chain = finding.kind == FindingKind::LongChain;
             let root = finding.threads.last().filter(|_| of_chain);
             out += &root.map(|root| self.member(*root)).unwrap_or_default();
-            let waiting = if of_chain { finding.threads.len() - 1 } else { finding.threads.len() };
+            if !finding.tasks.is_empty() {
+                out += &self.tasks(finding);
+                continue;
+            }
+            let waiting = if of_chain { finding.threads.len().saturating_sub(1) } else { finding.threads.len() };
             let mut nearest = finding.threads[..waiting].iter().rev();
             for lwp in nearest.by_ref().take(THREADS / 2) {
                 out += &self.member(*lwp);
@@ -239,6 +243,7 @@ impl Screen<'_> {
                 let pids: BTreeSet<_> = finding.members.iter().map(|member| member.pid).collect();
                 format!("{} processes", pids.len())
             }
+            FindingKind::TaskDeadlock if !finding.tasks.is_empty() => number(finding.tasks.len(), "task"),
             FindingKind::TaskDeadlock if finding.threads.is_empty() => number(finding.objects.len(), "task"),
             _ => match finding.objects.iter().filter(|address| !self.is_join(**address)).count() {
                 0 => number(finding.threads.len(), "thread"),
@@ -259,6 +264,9 @@ impl Screen<'_> {
             out += &format!("  {}\n", safe(&finding.text));
         }
         out.push('\n');
+        if !finding.tasks.is_empty() {
+            return out + &self.tasks(finding);
+        }
         for lwp in finding.threads.iter().take(THREADS) {
             out += &self.member(*lwp);
         }
@@ -266,6 +274,15 @@ impl Screen<'_> {
             out += &format!("  .. and {more} more\n");
         }
         out += &self.behind(&finding.behind);
+        out
+    }
+
+    /// The tasks that a finding is about, and where they are.
+    fn tasks(&self, finding: &Finding) -> String {
+        let of = |id: &u64| self.snapshot.tasks.iter().find(|task| task.id == *id);
+        let tasks = finding.tasks.iter().filter_map(of).take(THREADS);
+        let mut out: String = tasks.map(|task| super::tasks::member(task, self.width)).collect();
+        out += &more(finding.tasks.len(), THREADS, "tasks");
         out
     }
 

@@ -107,6 +107,8 @@ pub struct Finding {
     pub members: Vec<Member>,
     /// Threads that wait, directly or not, for those.
     pub behind: Vec<Lwp>,
+    /// Ids of the tasks that it is about; of a circle, each waits for the next one.
+    pub tasks: Vec<u64>,
     /// In how many of the snapshot's looks it was seen.
     pub seen: u32,
     /// In a sentence.

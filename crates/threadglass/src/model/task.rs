@@ -131,6 +131,9 @@ pub struct TaskWaitsFor {
     pub channel_use: Option<ChannelUse>,
     /// Ids of tasks that hold it, as far as they are known.
     pub held_by: Vec<u64>,
+    /// Of what nobody holds (a channel, a condition variable, a group of tasks): ids of tasks whose code leads to what would end
+    /// the wait.
+    pub woken_by: Vec<u64>,
     /// How it is known that the task waits for this object.
     pub evidence: Evidence,
 }

@@ -41,7 +41,8 @@ pub use plan::{SetError, plan};
 pub(crate) use recipe::empty_plan;
 pub use tasks::TaskScope;
 pub(crate) use tasks::{
-    IN_SYSTEM_CALL, SeenTasks, TaskContext, ThreadPlace, has_any as has_tasks, is_among_threads, read as tasks_of,
+    IN_SYSTEM_CALL, SeenTasks, TaskCall, TaskCode, TaskContext, TaskFrame, TaskStand, TaskUse, ThreadPlace,
+    has_any as has_tasks, is_among_threads, read as tasks_of,
 };
 pub use threads::LibcLayout;
 pub(crate) use threads::ThreadRecord;

@@ -1,7 +1,7 @@
 //! Runtimes that run tasks of their own on threads: the contract, and the list of those that are read.
 
-use super::{go, tokio};
-use crate::model::{Gap, SyncObject, Task, TaskRuntimeInfo};
+use super::{Effect, go, tokio};
+use crate::model::{Gap, SyncKind, SyncObject, Task, TaskRuntimeInfo};
 use crate::symbols::Objects;
 use crate::target::Target;
 use crate::{Lwp, RemoteAddr};
@@ -32,7 +32,7 @@ pub enum TaskScope {
 /// A runtime with tasks.
 pub(crate) trait TaskRuntime: Sync {
     /// The tasks of `target`; `None` if it does not have this runtime.
-    fn read(&self, target: &dyn Target, scope: TaskScope) -> Option<SeenTasks>;
+    fn read<'t>(&self, target: &'t dyn Target, scope: TaskScope) -> Option<SeenTasks<'t>>;
 
     /// Whether `target` has this runtime, if its program alone tells that.
     fn is_in_program(&self, _target: &dyn Target) -> Option<bool> {
@@ -40,7 +40,7 @@ pub(crate) trait TaskRuntime: Sync {
     }
 
     /// The same for a runtime whose tasks are found from threads, or by what objects have in them.
-    fn read_in(&self, context: &TaskContext<'_>) -> Option<SeenTasks> {
+    fn read_in<'t>(&self, context: &TaskContext<'t>) -> Option<SeenTasks<'t>> {
         self.read(context.target, context.scope)
     }
 }
@@ -64,13 +64,14 @@ pub(crate) struct ThreadPlace {
 }
 
 /// The tasks of one runtime.
-#[derive(Debug)]
-pub(crate) struct SeenTasks {
+pub(crate) struct SeenTasks<'t> {
     pub(crate) info: TaskRuntimeInfo,
     pub(crate) tasks: Vec<Task>,
     /// What they wait for or hold.
     pub(crate) objects: Vec<SyncObject>,
     pub(crate) gaps: Vec<Gap>,
+    /// What following their code needs, of a runtime whose locks tell nobody who holds them.
+    pub(crate) code: Option<Box<dyn TaskCode + 't>>,
 }
 
 /// Runtimes in programs whose other threads work, too, and may wake a task.
@@ -86,7 +87,94 @@ pub(crate) fn has_any(target: &dyn Target, context: &dyn Fn(&dyn TaskRuntime) ->
     ALL.iter().any(|runtime| runtime.is_in_program(target).unwrap_or_else(|| context(*runtime)))
 }
 
+/// The code of tasks, for who follows it from where they stand. All registers but a few are lost at each call there.
+pub(crate) trait TaskCode {
+    /// Begin and end of the function around `pc`.
+    fn function(&self, pc: u64) -> Option<(u64, u64)>;
+
+    /// What a call of the function that begins at `entry` means.
+    fn call(&self, entry: u64) -> TaskCall;
+
+    /// What adding the number to the word at this place of an object, which has so many bytes, does to it.
+    fn added(&self, at: u64, size: u8, by: i64) -> Option<(TaskUse, Effect)>;
+
+    /// What exchanging the word at the beginning of an object, which has so many bytes, for another one does to it.
+    fn exchanged(&self, size: u8, from: u64, to: u64) -> Option<(TaskUse, Effect)>;
+
+    /// Where each of `tasks` stands, of those that stand still.
+    fn stands(&self, tasks: &[&Task]) -> Vec<Option<TaskStand>>;
+
+    /// Where the lock is that guards an object, if that is what its waiters wait for.
+    fn lock_of(&self, object: RemoteAddr, kind: SyncKind) -> RemoteAddr;
+}
+
+/// What a call means in the code of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskCall {
+    /// What its code does.
+    Code,
+    /// Nothing that matters, or that is not looked at.
+    Plain,
+    /// It does not come back.
+    Never,
+    /// Something is done to the object that begins so many bytes before its first argument.
+    Acts(TaskUse, Effect, u64),
+    /// It takes a value out of the channel that is its second argument.
+    ReceivesFromSecond,
+    /// The count of its first argument changes by its second one.
+    Counts,
+    /// One of several channels is used: an array of pairs that begin with a channel, the fourth argument counts those that
+    /// are sent to, the fifth one those that are received from.
+    Chooses,
+    /// Another task begins with its first argument.
+    Begins,
+    /// What the function has put off is done, whatever that is.
+    EndsDeferred,
+}
+
+/// How an object is used by tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum TaskUse {
+    /// A lock, by one.
+    Exclusive,
+    /// A lock, by readers.
+    Shared,
+    /// A count of tasks that others wait for.
+    Group,
+    /// A channel.
+    Send,
+    Receive,
+    Close,
+    /// A condition variable or a semaphore.
+    Wake,
+}
+
+/// Where a task stands.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskStand {
+    /// What one register has everywhere: the task.
+    pub(crate) own: u64,
+    /// The word that functions compare the stack pointer with, to see whether there is room.
+    pub(crate) limit: u64,
+    /// From the innermost one on.
+    pub(crate) frames: Vec<TaskFrame>,
+}
+
+/// A frame of a task.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskFrame {
+    /// Where it goes on, with the stack pointer that it has then.
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    /// The stack pointer of its caller.
+    pub(crate) top: u64,
+    /// Whether it is of the runtime, or of the wait itself: nothing is followed from there.
+    pub(crate) is_wait: bool,
+    /// Functions that it calls at its end, the last one first: where each is kept.
+    pub(crate) deferred: Vec<u64>,
+}
+
 /// The tasks of all runtimes of a target.
-pub(crate) fn read(context: &TaskContext<'_>) -> Vec<SeenTasks> {
+pub(crate) fn read<'t>(context: &TaskContext<'t>) -> Vec<SeenTasks<'t>> {
     ALL.iter().filter_map(|runtime| runtime.read_in(context)).collect()
 }

@@ -36,6 +36,14 @@ pub mod table {
     pub const CHANGED_BY_CALL: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
     pub const CHANGED_BY_SYSCALL: [usize; 3] = [RESULT, 1, 11];
     pub const CHANGED_BY_STRING: [usize; 4] = [RESULT, 1, 6, 7];
+    /// Where functions of Go get their arguments, and those that they keep: the frame's pointer and their goroutine.
+    pub const TASK_ARGUMENTS: [usize; 9] = [RESULT, 3, 1, 7, 6, 8, 9, 10, 11];
+    pub const TASK_KEPT: [usize; 2] = [FRAME_POINTER, TASK];
+    /// The goroutine, and what a function was made with that has variables of another one.
+    pub const TASK: usize = 14;
+    pub const TASK_CONTEXT: usize = SECOND_RESULT;
+    /// Always zero there.
+    pub const TASK_ZERO: usize = 15;
     /// The numbers that DWARF has for each.
     pub const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
 }

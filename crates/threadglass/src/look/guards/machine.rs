@@ -3,7 +3,8 @@
 
 use super::pages::Pages;
 use crate::arch::insn::table::{
-    CHANGED_BY_CALL, CHANGED_BY_STRING, CHANGED_BY_SYSCALL, FRAME_POINTER, RESULT, SECOND_RESULT, STACK_POINTER,
+    CHANGED_BY_CALL, CHANGED_BY_STRING, CHANGED_BY_SYSCALL, FRAME_POINTER, RESULT, SECOND_RESULT, STACK_POINTER, TASK,
+    TASK_KEPT, TASK_ZERO,
 };
 use crate::arch::insn::{Alu, Insn, Mem, Op, Operand, register};
 
@@ -136,6 +137,26 @@ impl Machine {
         let mut machine = Self::new(pc, [Value::UNKNOWN; 16]);
         machine.set_sp(sp);
         machine
+    }
+
+    /// A task at `pc`: after a call only these registers are known.
+    pub(super) fn of_task(pc: u64, sp: u64, frame_pointer: u64, task: u64) -> Self {
+        let mut machine = Self::at(pc, sp);
+        machine.regs[FRAME_POINTER] = Value::of(frame_pointer);
+        machine.regs[TASK] = Value::of(task);
+        machine.vectors[TASK_ZERO] = Some((0, 0));
+        machine
+    }
+
+    /// Forgets what a function of tasks may change: nearly everything.
+    pub(super) fn after_task_call(&mut self) {
+        let is_kept = |number: usize| number == STACK_POINTER || TASK_KEPT.contains(&number);
+        for number in (0..self.regs.len()).filter(|number| !is_kept(*number)) {
+            self.regs[number] = Value::UNKNOWN;
+        }
+        self.vectors = [None; 16];
+        self.vectors[TASK_ZERO] = Some((0, 0));
+        self.flags = None;
     }
 
     pub(super) fn sp(&self) -> Option<u64> {

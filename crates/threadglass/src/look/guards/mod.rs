@@ -17,6 +17,8 @@ mod recover;
 mod relevance;
 mod rounds;
 mod shape;
+mod task_ways;
+mod tasks;
 mod way_here;
 
 pub(crate) use calls::CallReader;
@@ -24,6 +26,7 @@ pub use frames::follow_bytes;
 pub(crate) use frames::{Argument, after_call, argument_of_call, will_take};
 pub use lsda::landing_pad;
 pub(crate) use rounds::{Round, RunningThread, STEPS, round};
+pub(crate) use tasks::{FollowedTask, TaskClue, TaskReason, WantedUse, follow_tasks};
 
 use crate::look::Look;
 use crate::model::{Family, SyncKind};

@@ -1,8 +1,10 @@
 //! Tasks of runtimes: what a look shows of them beside threads.
 
 mod groups;
+mod knot;
 mod stuck;
 mod verdict;
+mod wakers;
 
 pub(in crate::look) use stuck::add_stuck;
 pub(in crate::look) use verdict::verdict;
@@ -36,8 +38,11 @@ impl Look<'_> {
         }
         let threads = places(&snapshot.threads);
         let context = TaskContext { target: self.target, objects: &self.objects, threads: &threads, scope };
-        for SeenTasks { info, mut tasks, objects, gaps } in runtimes::tasks_of(&context) {
+        for SeenTasks { info, mut tasks, mut objects, gaps, code } in runtimes::tasks_of(&context) {
             settle(&mut tasks, &snapshot.threads);
+            if let Some(code) = code.filter(|_| scope == TaskScope::Held) {
+                snapshot.gaps.extend(wakers::add(self, &*code, &mut tasks, &mut objects));
+            }
             snapshot.task_runtimes.push(info);
             // There may be very many, and nearly always they are of one runtime.
             match snapshot.tasks.is_empty() {

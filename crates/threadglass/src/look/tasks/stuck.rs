@@ -1,18 +1,19 @@
 //! Tasks that cannot go on: circles of tasks, locks that were given to who does not ask for them, workers that block.
 
-use crate::look::waits::has_not_moved;
+use super::knot::{Block, Knot, Node};
+use crate::look::waits::{count, has_not_moved};
 use crate::look::{Look, facts_now};
 use crate::model::{
-    Certainty, Evidence, Finding, FindingKind, Member, Snapshot, SyncKind, Task, TaskHolds, TaskWaitsFor, Thread,
+    Certainty, ChannelUse, Evidence, Finding, FindingKind, Member, Side, Snapshot, SyncKind, Task, TaskHolds, Thread,
     ThreadState,
 };
-use crate::runtimes::TaskScope;
+use crate::runtimes::{TaskScope, is_among_threads};
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeSet, HashMap};
 
-/// Tasks of one circle.
-const MAX_CIRCLE: usize = 64;
+/// Tasks of one chain of waits.
+const MAX_PATH: usize = 1024;
 /// Circles that are told.
 const MAX_CIRCLES: usize = 16;
 /// Tasks that a sentence names.
@@ -20,6 +21,7 @@ const NAMED: usize = 4;
 
 /// Adds what is wrong with the tasks of `snapshot`. What is found is looked at twice.
 pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
+    doubt_threads(snapshot);
     let found = Stuck::new(snapshot).all();
     if found.is_empty() {
         return;
@@ -28,102 +30,232 @@ pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
     look.add_tasks(&mut again, TaskScope::Held);
     let confirmed = Stuck::new(&again).all();
     let is_same = |one: &Finding, other: &Finding| {
-        (one.kind, &one.text, &one.threads) == (other.kind, &other.text, &other.threads)
+        (one.kind, &one.text, &one.threads, &one.tasks) == (other.kind, &other.text, &other.threads, &other.tasks)
     };
+    let places = |snapshot: &Snapshot| -> HashMap<u64, _> {
+        snapshot.tasks.iter().map(|task| (task.id, (task.address, task.pc, task.sp))).collect()
+    };
+    let (stood, stands) = (places(snapshot), places(&again));
+    let has_stayed = |task: &u64| stood.get(task).is_some_and(|place| stands.get(task) == Some(place));
     let blocked: Vec<Lwp> = found.iter().flat_map(|finding| finding.threads.iter().copied()).collect();
     let (before, now): (_, HashMap<Lwp, LwpFacts>) = (look.facts(), facts_now(look.target, &blocked));
     let is_still =
         |lwp: &Lwp| before.get(lwp).zip(now.get(lwp)).is_some_and(|(before, now)| has_not_moved(before, now));
-    let is_confirmed =
-        |one: &Finding| confirmed.iter().any(|other| is_same(one, other)) && one.threads.iter().all(is_still);
+    let is_confirmed = |one: &Finding| {
+        let is_there = confirmed.iter().any(|other| is_same(one, other));
+        is_there && one.threads.iter().all(is_still) && one.tasks.iter().all(has_stayed)
+    };
     let still: Vec<Finding> = found.into_iter().filter(is_confirmed).collect();
     // What tasks hold is known now.
     let explained: BTreeSet<RemoteAddr> = still.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
     let is_explained = |finding: &Finding| finding.objects.first().is_some_and(|object| explained.contains(object));
     snapshot.findings.retain(|finding| finding.kind != FindingKind::HolderUnknown || !is_explained(finding));
+    // The same circle, as its threads show it.
+    let is_told = |finding: &Finding| {
+        let is_part = |told: &Finding| finding.threads.iter().all(|lwp| told.threads.contains(lwp));
+        finding.kind.is_hang()
+            && !finding.threads.is_empty()
+            && still.iter().any(|told| !told.tasks.is_empty() && is_part(told))
+    };
+    snapshot.findings.retain(|finding| !is_told(finding));
     snapshot.findings.splice(0..0, still);
+}
+
+/// A lock of C names the thread that took it. Where tasks go from thread to thread, the task that has the lock may run elsewhere,
+/// and will release it from there.
+fn doubt_threads(snapshot: &mut Snapshot) {
+    let moving: BTreeSet<Lwp> =
+        snapshot.tasks.iter().filter(|task| may_have_moved(task)).filter_map(|task| task.carried_by).collect();
+    for finding in snapshot.findings.iter_mut().filter(|finding| finding.kind.is_hang()) {
+        if finding.certainty > Certainty::Possible && finding.threads.iter().any(|lwp| moving.contains(lwp)) {
+            finding.certainty = Certainty::Possible;
+            finding.text += ", unless a task has taken the lock that runs on another thread now";
+        }
+    }
+}
+
+/// Whether the thread that runs `task` may have run others before.
+fn may_have_moved(task: &Task) -> bool {
+    !is_among_threads(task.runtime) && task.bound_to.is_none()
 }
 
 /// The tasks and threads of a look, by what leads to them.
 struct Stuck<'s> {
     snapshot: &'s Snapshot,
-    tasks: HashMap<u64, &'s Task>,
     threads: HashMap<Lwp, &'s Thread>,
 }
 
 impl<'s> Stuck<'s> {
     fn new(snapshot: &'s Snapshot) -> Self {
-        let tasks = snapshot.tasks.iter().map(|task| (task.id, task)).collect();
         let threads = snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
-        Self { snapshot, tasks, threads }
+        Self { snapshot, threads }
     }
 
     fn all(&self) -> Vec<Finding> {
-        let mut found = self.circles();
+        let knot = Knot::new(self.snapshot);
+        let mut found = self.circles(&knot);
+        found.extend(self.roots(&knot));
         found.extend(self.blocked_by_tasks());
         found.extend(self.blocked_workers());
         found
     }
 
-    /// Circles in which each task waits for what the next one holds.
-    fn circles(&self) -> Vec<Finding> {
-        let mut found = Vec::new();
-        let mut done: BTreeSet<u64> = BTreeSet::new();
-        for task in &self.snapshot.tasks {
-            let mut path: Vec<&Task> = Vec::new();
-            let mut at = task;
-            // Each task waits for one: there is only one way on.
-            while path.len() < MAX_CIRCLE && !done.contains(&at.id) {
-                if let Some(start) = path.iter().position(|other| other.id == at.id) {
-                    if found.len() < MAX_CIRCLES {
-                        found.push(self.circle(&path[start..]));
+    /// Circles in which each task waits for what the next one holds or has to do.
+    fn circles(&self, knot: &Knot<'_>) -> Vec<Finding> {
+        let mut found: Vec<(Vec<Node>, Finding)> = Vec::new();
+        let mut leads_to: HashMap<Node, Option<usize>> = HashMap::new();
+        let mut behind: HashMap<usize, usize> = HashMap::new();
+        for node in knot.waiting() {
+            let (mut path, mut at): (Vec<Node>, Node) = (Vec::new(), node);
+            let mut end = None;
+            // Of those that a task waits for one that cannot go on is enough.
+            while path.len() < MAX_PATH && knot.stuck.contains(&at) {
+                if let Some(known) = leads_to.get(&at) {
+                    end = *known;
+                    break;
+                }
+                if let Some(start) = path.iter().position(|other| *other == at) {
+                    if let Some(circle) = self.circle(knot, &path[start..]).filter(|_| found.len() < MAX_CIRCLES) {
+                        end = Some(found.len());
+                        found.push((path[start..].to_vec(), circle));
                     }
                     break;
                 }
                 path.push(at);
-                let Some(next) = self.holder(at) else { break };
+                let Some((next, _)) = knot.next(at) else { break };
                 at = next;
             }
-            done.extend(path.iter().map(|task| task.id));
-        }
-        found
-    }
-
-    /// The one task that must go on before `task` can.
-    fn holder(&self, task: &Task) -> Option<&'s Task> {
-        let wanted = only_object(task)?;
-        let [holder] = wanted.held_by.as_slice() else { return None };
-        self.tasks.get(holder).copied()
-    }
-
-    fn circle(&self, circle: &[&Task]) -> Finding {
-        let links: Vec<(&&Task, &TaskWaitsFor)> =
-            circle.iter().filter_map(|task| Some((task, only_object(task)?))).collect();
-        let mut certainty = Certainty::Certain;
-        let mut steps = Vec::new();
-        for (index, (task, wanted)) in links.iter().enumerate() {
-            let (holder, _) = links[(index + 1) % links.len()];
-            let held = holder.holds.iter().find(|held| held.address == wanted.address);
-            // Of a semaphore somebody who is not seen may have the rest.
-            let is_sure =
-                wanted.kind != SyncKind::Semaphore && held.is_none_or(|held| held.evidence < Evidence::Inferred);
-            if !is_sure {
-                certainty = Certainty::Likely;
+            for node in path {
+                if let Some(number) = end.filter(|number| !found[*number].0.contains(&node)) {
+                    *behind.entry(number).or_default() += 1;
+                }
+                leads_to.insert(node, end);
             }
-            let place = place(task).map(|place| format!(" at {place}")).unwrap_or_default();
-            steps.push(format!(
-                "{} awaits {}{place}, {}",
-                called(task),
-                object(wanted),
-                holds(task, holder, wanted, held)
-            ));
         }
+        for (number, (_, finding)) in found.iter_mut().enumerate() {
+            if let Some(behind) = behind.get(&number) {
+                finding.text += &format!("; {} behind them", count(*behind, "more task waits", "more tasks wait"));
+            }
+        }
+        found.into_iter().map(|(_, finding)| finding).collect()
+    }
+
+    fn circle(&self, knot: &Knot<'_>, circle: &[Node]) -> Option<Finding> {
+        let mut certainty = Certainty::Certain;
+        let (mut steps, mut objects, mut is_of_locks) = (Vec::new(), Vec::new(), false);
+        for node in circle {
+            let (next, block) = knot.next(*node)?;
+            let (certain, text) = self.step(knot, *node, next, block);
+            certainty = certainty.min(certain);
+            is_of_locks |= !matches!(block.kind, SyncKind::Channel | SyncKind::Cond);
+            objects.push(block.object);
+            steps.push(text);
+        }
+        let tasks: Vec<&Task> = circle.iter().filter_map(|node| knot.task(*node)).collect();
+        // Idle tasks that hand each other work look like a circle of channels: who else has a channel is not known.
+        let first = tasks.first().filter(|_| is_of_locks)?;
         let text = match steps.as_slice() {
             [one] => one.clone(),
-            _ => format!("{} tasks of {} wait for each other: {}", circle.len(), circle[0].runtime, steps.join("; ")),
+            _ => format!("{} tasks of {} wait for each other: {}", tasks.len(), first.runtime, steps.join("; ")),
         };
-        let objects = links.iter().map(|(_, wanted)| wanted.address).collect();
-        Finding { objects, ..self.finding(FindingKind::TaskDeadlock, certainty, Vec::new(), text) }
+        let threads = circle.iter().filter_map(|node| knot.thread(*node)).collect();
+        let finding = self.finding(FindingKind::TaskDeadlock, certainty, threads, text);
+        Some(Finding { objects, tasks: tasks.iter().map(|task| task.id).collect(), ..finding })
+    }
+
+    /// That `node` waits for `next`, and how sure that is.
+    fn step(&self, knot: &Knot<'_>, node: Node, next: Node, block: &Block) -> (Certainty, String) {
+        let who = |node: Node| match (knot.task(node), node) {
+            (Some(task), _) => called(task),
+            (None, Node::Thread(lwp)) => format!("thread {lwp}"),
+            (None, Node::Task(_)) => "a task".to_owned(),
+        };
+        let place = knot.task(node).and_then(place).map(|place| format!(" at {place}")).unwrap_or_default();
+        let held = knot.task(next).and_then(|task| task.holds.iter().find(|held| held.address == block.object));
+        let wanted = object(block.kind, block.object);
+        let itself = node == next;
+        let (certain, rest) = match (block.kind, block.channel_use) {
+            (SyncKind::Channel, how) => {
+                let act = if how == Some(ChannelUse::Send) { "receive" } else { "send" };
+                let only = if itself { "itself".to_owned() } else { others(&who(next), block.by.len()) };
+                (Certainty::Possible, format!("where only {only} is seen to {act}"))
+            }
+            (SyncKind::Cond, _) => (Certainty::Possible, format!("which only {} is seen to signal", who(next))),
+            (SyncKind::WaitGroup, _) if itself => (Certainty::Likely, "which it has yet to leave itself".to_owned()),
+            (SyncKind::WaitGroup, _) => (Certainty::Likely, format!("which {} has yet to leave", who(next))),
+            (SyncKind::Rwlock, _)
+                if block.side == Some(Side::Read) && held.is_some_and(|it| it.side == Some(Side::Read)) =>
+            {
+                let reader = if itself { "it".to_owned() } else { who(next) };
+                (Certainty::Likely, format!("for which a writer is queued before it, and which {reader} reads already"))
+            }
+            (kind, _) => {
+                // Of a semaphore somebody who is not seen may have the rest. A lock of C names the thread that took it, which may run
+                // another task now.
+                let is_sure = kind != SyncKind::Semaphore && held.is_none_or(|held| held.evidence < Evidence::Inferred);
+                let certain = match knot.task(next) {
+                    Some(task) if held.is_none() && kind != SyncKind::Join && may_have_moved(task) => {
+                        Certainty::Possible
+                    }
+                    _ if is_sure => Certainty::Certain,
+                    _ => Certainty::Likely,
+                };
+                (certain, holds(itself, &who(next), knot.task(next).map_or("", |task| task.runtime), kind, held))
+            }
+        };
+        (certain, format!("{} awaits {wanted}{place}, {rest}", who(node)))
+    }
+
+    /// Tasks that others wait for, directly or not, and that may go on, or never will although they wait for nobody.
+    fn roots(&self, knot: &Knot<'_>) -> Vec<Finding> {
+        let is_lock = |block: &Block| !matches!(block.kind, SyncKind::Channel | SyncKind::Cond | SyncKind::WaitGroup);
+        let mut behind: HashMap<Node, (usize, Option<&Block>)> = HashMap::new();
+        let mut ends: HashMap<Node, Option<(Node, &Block)>> = HashMap::new();
+        for node in knot.waiting() {
+            let (mut path, mut at, mut end) = (vec![node], node, None);
+            while let Some((next, block)) = knot.only(at).filter(|(_, block)| is_lock(block)) {
+                if let Some(known) = ends.get(&next) {
+                    end = known.or(Some((next, block)));
+                    break;
+                }
+                if path.contains(&next) || path.len() >= MAX_PATH {
+                    end = None;
+                    break;
+                }
+                path.push(next);
+                (at, end) = (next, Some((next, block)));
+            }
+            for node in path {
+                // The root itself waits for nobody of these.
+                let end = end.filter(|(root, _)| *root != node);
+                ends.insert(node, end);
+            }
+            if let Some((root, block)) = end.filter(|(root, _)| *root != node) {
+                let root = behind.entry(root).or_default();
+                *root = (root.0 + 1, Some(block));
+            }
+        }
+        let mut roots: Vec<(&Task, Node, usize, &Block)> = behind
+            .into_iter()
+            .filter(|(root, _)| !knot.stuck.contains(root) || knot.is_for_ever(*root))
+            .filter_map(|(root, (number, block))| Some((knot.task(root)?, root, number, block?)))
+            .collect();
+        roots.sort_by_key(|(task, _, number, _)| (std::cmp::Reverse(*number), task.id));
+        let root = |(task, root, number, block): (&Task, Node, usize, &Block)| {
+            let waiting = count(number, "task waits", "tasks wait");
+            let for_ever = if knot.is_for_ever(root) { ", which nobody can end" } else { "" };
+            let doing = match &task.wait {
+                Some(_) => format!("while it waits: {}{for_ever}", waiting_at(task)),
+                None => format!("and is in {}", task_status(task)),
+            };
+            let text =
+                format!("{waiting} for {}, which {} holds {doing}", object(block.kind, block.object), called(task));
+            let kind = if knot.is_for_ever(root) { FindingKind::TaskDeadlock } else { FindingKind::LongChain };
+            let threads = task.carried_by.into_iter().collect();
+            let finding = self.finding(kind, Certainty::Likely, threads, text);
+            Finding { objects: vec![block.object], tasks: vec![task.id], ..finding }
+        };
+        roots.into_iter().take(MAX_CIRCLES).map(root).collect()
     }
 
     /// Threads that are blocked on a lock that a task holds while it waits.
@@ -141,7 +273,7 @@ impl<'s> Stuck<'s> {
                 object.kind.word(),
                 object.address,
                 called(holder),
-                waiting(holder),
+                waiting_at(holder),
             );
             if self.is_out_of_workers(&waiters) {
                 let text = format!("{text}. No worker is left that could poll it");
@@ -208,16 +340,9 @@ impl<'s> Stuck<'s> {
         let pid = self.snapshot.target.pid;
         let members = threads.iter().map(|lwp| Member { pid, lwp: Some(*lwp), object: None }).collect();
         let (objects, behind) = (Vec::new(), Vec::new());
-        Finding { kind, certainty, threads, objects, members, behind, seen: self.snapshot.looks.max(1), text }
+        let tasks = Vec::new();
+        Finding { kind, certainty, threads, objects, members, behind, tasks, seen: self.snapshot.looks.max(1), text }
     }
-}
-
-/// The object that a task waits for, if it waits for nothing else and has no time limit.
-fn only_object(task: &Task) -> Option<&TaskWaitsFor> {
-    let wait = task.wait.as_ref().filter(|_| task.state == ThreadState::Sleep)?;
-    let [wanted] = wait.objects.as_slice() else { return None };
-    let is_alone = !wait.timed && wait.descriptor.is_none() && !wait.reason.contains(" or ");
-    is_alone.then_some(wanted)
 }
 
 /// `task 3 (app::transfer)`
@@ -228,38 +353,82 @@ fn called(task: &Task) -> String {
     }
 }
 
-/// `a mutex 0x..`
-fn object(wanted: &TaskWaitsFor) -> String {
-    match wanted.kind {
+/// `the mutex 0x..`
+fn object(kind: SyncKind, address: RemoteAddr) -> String {
+    match kind {
         SyncKind::Join => "the end of a task".to_owned(),
-        kind => format!("the {} {}", kind.word(), wanted.address),
+        kind => format!("the {} {address}", kind.word()),
     }
 }
 
-fn holds(task: &Task, holder: &Task, wanted: &TaskWaitsFor, held: Option<&TaskHolds>) -> String {
-    let who = if task.id == holder.id { "a future of the same task".to_owned() } else { called(holder) };
+/// How `who` has what another task waits for, or the same one.
+fn holds(itself: bool, who: &str, runtime: &str, kind: SyncKind, held: Option<&TaskHolds>) -> String {
+    // Only futures are several in one task.
+    let of_futures = is_among_threads(runtime);
+    let who = match itself {
+        true if of_futures => "a future of the same task",
+        true => "it",
+        false => who,
+    };
     match held {
-        Some(held) if held.unpolled && task.id == holder.id => {
+        Some(held) if held.unpolled && itself => {
             "which was given to a future of the same task that the task does not poll now (a futurelock)".to_owned()
         }
         Some(held) if held.unpolled => format!("which was given to a future of {who} that the task does not poll now"),
-        _ if wanted.kind == SyncKind::Join => who,
+        _ if kind == SyncKind::Join => who.to_owned(),
+        _ if itself && !of_futures => "which it holds itself".to_owned(),
         _ => format!("which {who} holds"),
     }
 }
 
-/// What a task waits for, and where.
-fn waiting(task: &Task) -> String {
-    let reason = task.wait.as_ref().map_or("something", |wait| &*wait.reason);
-    match place(task) {
-        Some(place) => format!("{reason}, at {place}"),
-        None => reason.to_owned(),
+/// `task 6 (main.run)`, or one of several.
+fn others(who: &str, number: usize) -> String {
+    match number {
+        0 | 1 => who.to_owned(),
+        2 => format!("{who}, or another one that waits as well,"),
+        number => format!("{who}, or one of {} others that wait as well,", number - 1),
     }
 }
 
-/// Where the innermost await of the program itself is.
+/// What a task waits for, and where.
+fn waiting_at(task: &Task) -> String {
+    let reason = task.wait.as_ref().map_or("something", |wait| &*wait.reason);
+    let descriptor = task.wait.as_ref().and_then(|wait| wait.descriptor);
+    let descriptor = descriptor.map(|number| format!(" on descriptor {number}")).unwrap_or_default();
+    match place(task) {
+        Some(place) => format!("{reason}{descriptor}, at {place}"),
+        None => format!("{reason}{descriptor}"),
+    }
+}
+
+/// What a task does that does not wait.
+fn task_status(task: &Task) -> String {
+    match place(task) {
+        Some(place) => format!("state {}, at {place}", task.status),
+        None => format!("state {}", task.status),
+    }
+}
+
+/// Where the innermost await or call of the program itself is.
 fn place(task: &Task) -> Option<String> {
-    let is_own = |function: &str| !["tokio::", "core::", "futures_"].iter().any(|start| function.starts_with(start));
+    const FOREIGN: [&str; 15] = [
+        "tokio::",
+        "core::",
+        "futures_",
+        "runtime.",
+        "sync.",
+        "internal/",
+        "syscall.",
+        "net.",
+        "net/",
+        "os.",
+        "io.",
+        "bufio.",
+        "time.",
+        "crypto/",
+        "database/",
+    ];
+    let is_own = |function: &str| !FOREIGN.iter().any(|start| function.starts_with(start));
     let frame = task.frames.iter().find(|frame| frame.function.as_deref().is_some_and(is_own))?;
     let file = frame.file.as_deref()?;
     Some(format!("{}:{}", file.rsplit('/').next().unwrap_or(file), frame.line?))
@@ -271,15 +440,7 @@ mod tests {
 
     #[test]
     fn an_object_is_named_by_its_kind() {
-        let wanted = |kind| TaskWaitsFor {
-            address: RemoteAddr(0x10),
-            kind,
-            side: None,
-            channel_use: None,
-            held_by: Vec::new(),
-            evidence: Evidence::Derived,
-        };
-        assert_eq!(object(&wanted(SyncKind::Mutex)), "the mutex 0x10");
-        assert_eq!(object(&wanted(SyncKind::Join)), "the end of a task");
+        assert_eq!(object(SyncKind::Mutex, RemoteAddr(0x10)), "the mutex 0x10");
+        assert_eq!(object(SyncKind::Join, RemoteAddr(0x10)), "the end of a task");
     }
 }

@@ -1,7 +1,11 @@
 //! The answer in one sentence for a program that runs tasks.
 
+use super::knot::waits_for_ever;
 use crate::look::waits::{count, is_timed};
-use crate::model::{Certainty, Snapshot, SyncKind, SyncObject, Task, ThreadState, ThreadType, Verdict, VerdictKind};
+use crate::model::{
+    Certainty, Finding, FindingKind, Snapshot, SyncKind, SyncObject, Task, ThreadState, ThreadType, Verdict,
+    VerdictKind,
+};
 use crate::runtimes::is_among_threads;
 use std::collections::BTreeMap;
 
@@ -18,7 +22,12 @@ pub(in crate::look) fn verdict(snapshot: &Snapshot, threads: &Verdict) -> Option
         return None;
     }
     let nobody_left = || if has_timers(snapshot) { None } else { nobody_left(&tasks) };
-    Some(nobody_left().or_else(|| behind_lock(snapshot)).unwrap_or_else(|| plain(&tasks)))
+    Some(
+        nobody_left()
+            .or_else(|| behind_task(snapshot))
+            .or_else(|| behind_lock(snapshot))
+            .unwrap_or_else(|| plain(&tasks)),
+    )
 }
 
 fn of(kind: VerdictKind, certainty: Certainty, text: String) -> Verdict {
@@ -41,11 +50,6 @@ fn has_timers(snapshot: &Snapshot) -> bool {
     calls.filter(|call| call.name.starts_with("epoll_")).any(is_timed)
 }
 
-/// Whether a wait for this reason has no end.
-fn waits_for_ever(reason: &str) -> bool {
-    reason.contains("nil chan") || reason.contains("no cases")
-}
-
 /// All tasks wait for each other: nobody is left to wake any of them.
 fn nobody_left(tasks: &[&Task]) -> Option<Verdict> {
     if tasks.iter().any(|task| may_go_on(task)) {
@@ -54,6 +58,13 @@ fn nobody_left(tasks: &[&Task]) -> Option<Verdict> {
     let all = count(tasks.len(), "task waits", "tasks wait");
     let text = format!("all {all} for another one, and none is left to go on: {}", reasons(tasks));
     Some(of(VerdictKind::NobodyLeft, Certainty::Likely, text))
+}
+
+/// The task that most tasks wait for.
+fn behind_task(snapshot: &Snapshot) -> Option<Verdict> {
+    let is_root = |finding: &&Finding| finding.kind == FindingKind::LongChain && !finding.tasks.is_empty();
+    let root = snapshot.findings.iter().find(is_root)?;
+    Some(of(VerdictKind::Behind, root.certainty, root.text.clone()))
 }
 
 /// The lock that most tasks wait for.

@@ -175,7 +175,8 @@ pub(super) fn finding(
     objects: Vec<RemoteAddr>,
     behind: Vec<Lwp>,
 ) -> Finding {
-    Finding { kind, certainty, threads, objects, behind, seen: 1, members: Vec::new(), text: String::new() }
+    let (members, tasks) = (Vec::new(), Vec::new());
+    Finding { kind, certainty, threads, objects, behind, tasks, seen: 1, members, text: String::new() }
 }
 
 fn circle_certainty(circle: &[(Lwp, Edge)], objects: &[&SyncObject], timed: bool) -> Certainty {

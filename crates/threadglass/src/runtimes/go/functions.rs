@@ -23,6 +23,7 @@ const MAX_TABLES: u32 = 64;
 /// Which of a function's tables.
 const INLINE_INDEX: usize = 2;
 const INLINE_TREE: usize = 3;
+const OPEN_DEFERS: usize = 4;
 /// An offset that leads nowhere.
 const NONE: u32 = u32::MAX;
 
@@ -96,6 +97,7 @@ pub(super) struct Function {
     flags: u8,
     inline_index: u32,
     inline_tree: u32,
+    open_defers: u32,
 }
 
 impl Function {
@@ -141,6 +143,15 @@ impl<'m> Functions<'m> {
         self.described(number).filter(|function| (function.entry..function.end).contains(&pc))
     }
 
+    /// Begin and end of the function that holds `pc`, without reading more of it.
+    pub(super) fn bounds(&self, pc: u64) -> Option<(u64, u64)> {
+        let text = &self.module.text;
+        let offset = u32::try_from(pc.checked_sub(text.start)?).ok()?;
+        let behind = self.index.partition_point(|(entry, _)| *entry <= offset);
+        let place = |number: usize| Some(text.start.wrapping_add(u64::from(self.index.get(number)?.0)));
+        Some((place(behind.checked_sub(1)?)?, place(behind)?))
+    }
+
     /// The function of that number.
     fn described(&self, number: usize) -> Option<Function> {
         let (entry, at) = *self.index.get(number)?;
@@ -170,6 +181,7 @@ impl<'m> Functions<'m> {
             flags: *bytes.get(size - 3)?,
             inline_index: of(INLINE_INDEX, 0, tables)?,
             inline_tree: of(INLINE_TREE, tables, data)?,
+            open_defers: of(OPEN_DEFERS, tables, data)?,
         })
     }
 
@@ -213,6 +225,18 @@ impl<'m> Functions<'m> {
     /// Bytes between the stack pointer at `pc` and the place of the return address.
     pub(super) fn frame_size(&self, function: &Function, pc: u64) -> Option<u64> {
         u64::try_from(self.value_at(function, function.frame_sizes, pc)?).ok()
+    }
+
+    /// The numbers that say where a frame of `function` keeps the calls that it has put off, of a function that keeps them there.
+    pub(super) fn open_defers(&self, function: &Function, count: usize) -> Option<Vec<u32>> {
+        const MOST: usize = 128;
+        if function.open_defers == NONE {
+            return None;
+        }
+        let at = self.module.trees.checked_add(u64::from(function.open_defers))?;
+        let bytes = self.memory.read_up_to(RemoteAddr(at), MOST).ok()?;
+        let mut place = 0;
+        Some((0..count).map_while(|_| varint(&bytes, &mut place)).collect())
     }
 
     /// The source of `pc`: functions that were put into others come first.

@@ -92,6 +92,7 @@ pub(super) struct Goroutine {
     pub(super) start: u64,
     pub(super) waiting: u64,
     pub(super) labels: u64,
+    pub(super) deferred: u64,
 }
 
 impl Goroutine {
@@ -122,6 +123,7 @@ impl Goroutine {
             start: word(g.start),
             waiting: word(g.waiting),
             labels: word(g.labels),
+            deferred: word(g.deferred),
         }
     }
 

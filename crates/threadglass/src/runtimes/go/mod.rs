@@ -5,6 +5,7 @@
 
 mod build_info;
 mod code;
+mod follow;
 mod functions;
 mod goroutines;
 mod labels;
@@ -35,7 +36,7 @@ impl TaskRuntime for Goroutines {
         Some(locate::program(target).is_some_and(|program| is_go(target, program)))
     }
 
-    fn read(&self, target: &dyn Target, scope: TaskScope) -> Option<SeenTasks> {
+    fn read<'t>(&self, target: &'t dyn Target, scope: TaskScope) -> Option<SeenTasks<'t>> {
         let program = locate::program(target)?;
         let located = locate::locate(target, program)?;
         Some(reader::read(target, program.name(), located, scope))

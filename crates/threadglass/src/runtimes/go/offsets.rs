@@ -21,6 +21,8 @@ pub(super) struct G {
     pub(super) start: usize,
     pub(super) waiting: usize,
     pub(super) labels: usize,
+    /// The calls that it has put off, the last one first.
+    pub(super) deferred: usize,
 }
 
 /// Of a thread that runs goroutines (`runtime.m`).
@@ -53,6 +55,15 @@ pub(super) struct Channel {
     pub(super) senders: usize,
 }
 
+/// Of a call that was put off (`runtime._defer`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deferred {
+    /// The stack pointer of the function that put it off.
+    pub(super) sp: usize,
+    pub(super) function: usize,
+    pub(super) next: usize,
+}
+
 /// All of one release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -68,6 +79,11 @@ impl Layout {
     /// That of `go1.RELEASE`, if it is known.
     pub(super) fn of(release: u32) -> Option<&'static Self> {
         KNOWN.iter().find(|layout| layout.release == release)
+    }
+
+    /// Of calls that were put off.
+    pub(super) fn deferred(&self) -> Deferred {
+        Deferred { sp: 8, function: 24, next: if self.release < 22 { 40 } else { 32 } }
     }
 
     /// The 64-bit number at `at` of a structure's `bytes`.
@@ -97,6 +113,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             start: 312,
             waiting: 328,
             labels: 360,
+            deferred: 40,
         },
         m: M { id: 72, p: 208, next: 336 },
         sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
@@ -120,6 +137,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             start: 296,
             waiting: 312,
             labels: 344,
+            deferred: 40,
         },
         m: M { id: 72, p: 208, next: 336 },
         sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
@@ -143,6 +161,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             start: 296,
             waiting: 312,
             labels: 344,
+            deferred: 40,
         },
         m: M { id: 72, p: 208, next: 328 },
         sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
@@ -166,6 +185,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             start: 304,
             waiting: 320,
             labels: 352,
+            deferred: 40,
         },
         m: M { id: 72, p: 208, next: 328 },
         sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
@@ -189,6 +209,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             start: 304,
             waiting: 320,
             labels: 352,
+            deferred: 40,
         },
         m: M { id: 72, p: 208, next: 352 },
         sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
@@ -212,6 +233,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             start: 296,
             waiting: 312,
             labels: 344,
+            deferred: 40,
         },
         m: M { id: 64, p: 200, next: 344 },
         sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
@@ -235,6 +257,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             start: 304,
             waiting: 320,
             labels: 352,
+            deferred: 40,
         },
         m: M { id: 64, p: 208, next: 352 },
         sudog: Sudog { size: 104, next: 8, prev: 16, elem: 24, is_select: 60, wait_link: 72, channel: 88 },
@@ -258,6 +281,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             start: 304,
             waiting: 320,
             labels: 352,
+            deferred: 40,
         },
         m: M { id: 64, p: 208, next: 352 },
         sudog: Sudog { size: 104, next: 8, prev: 16, elem: 24, is_select: 60, wait_link: 72, channel: 88 },

@@ -1,5 +1,6 @@
 //! Goroutines as tasks of the model.
 
+use super::follow::GoCode;
 use super::goroutines::{self, Goroutine, Status};
 use super::labels;
 use super::locate::Located;
@@ -27,19 +28,26 @@ const GO: &str = "Go";
 const OF_PROGRAM: [&str; 2] = ["runtime.main", "runtime.handleAsyncEvent"];
 
 /// All goroutines of the program called `module`.
-pub(super) fn read(
-    target: &dyn Target,
+pub(super) fn read<'t>(
+    target: &'t dyn Target,
     module: String,
     located: Result<Located, String>,
     scope: TaskScope,
-) -> SeenTasks {
+) -> SeenTasks<'t> {
     let version = located.as_ref().ok().and_then(|located| located.version.clone());
     let info = TaskRuntimeInfo { name: GO, version, concurrency: None, running: 0, runnable: 0, waiting: 0 };
     let learned = located.and_then(|located| Program::learn(target, &located));
     match learned {
-        Ok(program) => Reader::new(target, &program, module).read(info, scope),
+        Ok(program) => {
+            let seen = Reader::new(target, &program, module).read(info, scope);
+            if scope < TaskScope::Held {
+                return seen;
+            }
+            SeenTasks { code: Some(Box::new(GoCode::new(program))), ..seen }
+        }
         Err(why) => {
-            SeenTasks { info, tasks: Vec::new(), objects: Vec::new(), gaps: vec![Gap::whole("goroutines", why)] }
+            let gaps = vec![Gap::whole("goroutines", why)];
+            SeenTasks { info, tasks: Vec::new(), objects: Vec::new(), gaps, code: None }
         }
     }
 }
@@ -75,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(mut self, mut info: TaskRuntimeInfo, scope: TaskScope) -> SeenTasks {
+    fn read<'t>(mut self, mut info: TaskRuntimeInfo, scope: TaskScope) -> SeenTasks<'t> {
         let program = self.program;
         let mut gaps = Vec::new();
         if program.is_calibrated {
@@ -120,7 +128,7 @@ impl<'a> Reader<'a> {
         info.concurrency = program.globals.processors.and_then(|at| self.target.read_u32(at).ok()).map(u64::from);
         info.concurrency = info.concurrency.filter(|number| (1..1 << 20).contains(number));
         let objects = objects::of(self.target, &program.layout, &tasks);
-        SeenTasks { info, tasks, objects, gaps }
+        SeenTasks { info, tasks, objects, gaps, code: None }
     }
 
     /// What each waits for, in the same order.

@@ -72,7 +72,8 @@ pub(super) fn find(program: &Program<'_>, waiting: &[Waiting<'_>]) -> Vec<WaitOb
 }
 
 fn waits_for(address: RemoteAddr, kind: SyncKind, evidence: Evidence) -> TaskWaitsFor {
-    TaskWaitsFor { address, kind, side: None, channel_use: None, held_by: Vec::new(), evidence }
+    let (held_by, woken_by) = (Vec::new(), Vec::new());
+    TaskWaitsFor { address, kind, side: None, channel_use: None, held_by, woken_by, evidence }
 }
 
 fn of_channel(memory: &dyn Memory, layout: &Layout, reason: &str, entry: &Entry) -> TaskWaitsFor {

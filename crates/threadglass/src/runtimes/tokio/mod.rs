@@ -24,11 +24,11 @@ pub(crate) struct Tokio;
 
 impl TaskRuntime for Tokio {
     /// Tasks are found from threads and objects.
-    fn read(&self, _: &dyn Target, _: TaskScope) -> Option<SeenTasks> {
+    fn read<'t>(&self, _: &'t dyn Target, _: TaskScope) -> Option<SeenTasks<'t>> {
         None
     }
 
-    fn read_in(&self, context: &TaskContext<'_>) -> Option<SeenTasks> {
+    fn read_in<'t>(&self, context: &TaskContext<'t>) -> Option<SeenTasks<'t>> {
         reader::read(context)
     }
 }

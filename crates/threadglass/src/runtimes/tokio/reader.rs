@@ -37,7 +37,7 @@ pub(super) struct TaskKind {
 }
 
 /// All tasks of a program; `None` where no table of functions of tokio is in it.
-pub(super) fn read(context: &TaskContext<'_>) -> Option<SeenTasks> {
+pub(super) fn read<'t>(context: &TaskContext<'t>) -> Option<SeenTasks<'t>> {
     let target = context.target;
     let vtables = Vtables::find(context.objects);
     if vtables.is_empty() {
@@ -64,7 +64,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    fn seen(mut self, found: FoundTasks, pointers: &[ThreadPointers]) -> SeenTasks {
+    fn seen<'t>(mut self, found: FoundTasks, pointers: &[ThreadPointers]) -> SeenTasks<'t> {
         let mut gaps = Vec::new();
         if found.torn > 0 {
             let why = format!("{} lists of tasks changed faster than they could be followed", found.torn);
@@ -102,7 +102,7 @@ impl Reader<'_> {
             runnable: count(ThreadState::Run),
             waiting: count(ThreadState::Sleep),
         };
-        SeenTasks { info, tasks, objects: Vec::new(), gaps }
+        SeenTasks { info, tasks, objects: Vec::new(), gaps, code: None }
     }
 
     /// Reads futures twice. Those that are the same both times, of a task that nobody polled, are believed.

@@ -125,7 +125,16 @@ impl Links {
             _ => Vec::new(),
         };
         let is_object = !matches!(wait.leaf, Leaf::Device | Leaf::Readiness);
-        is_object.then_some(TaskWaitsFor { address, kind, side, channel_use, held_by, evidence: Evidence::Derived })
+        let woken_by = Vec::new();
+        is_object.then_some(TaskWaitsFor {
+            address,
+            kind,
+            side,
+            channel_use,
+            held_by,
+            woken_by,
+            evidence: Evidence::Derived,
+        })
     }
 }
 

@@ -1,0 +1,188 @@
+//! Which tasks cannot go on, because each of them waits for another one that cannot: the largest set of tasks and threads of
+//! which each could be woken by members alone. Threads are in it for locks of C that tasks wait for.
+
+use crate::model::{ChannelUse, Side, Snapshot, SyncKind, Task, TaskWaitsFor, Thread, ThreadState};
+use crate::{Lwp, RemoteAddr};
+use std::collections::{HashMap, HashSet};
+
+/// Who waits, or is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Node {
+    /// By its place among the tasks.
+    Task(usize),
+    Thread(Lwp),
+}
+
+/// What a node waits for, and who could end that.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    pub(super) object: RemoteAddr,
+    pub(super) kind: SyncKind,
+    pub(super) side: Option<Side>,
+    pub(super) channel_use: Option<ChannelUse>,
+    pub(super) by: Vec<Node>,
+    /// Whether all of them must go on, or one is enough.
+    needs_all: bool,
+}
+
+/// The waits of a snapshot.
+pub(super) struct Knot<'s> {
+    snapshot: &'s Snapshot,
+    tasks: HashMap<u64, usize>,
+    threads: HashMap<Lwp, &'s Thread>,
+    /// By thread: the task that it runs, or that only it may run.
+    carried: HashMap<Lwp, usize>,
+    blocks: HashMap<Node, Vec<Block>>,
+    pub(super) stuck: HashSet<Node>,
+}
+
+impl<'s> Knot<'s> {
+    pub(super) fn new(snapshot: &'s Snapshot) -> Self {
+        let tasks = snapshot.tasks.iter().enumerate().map(|(index, task)| (task.id, index)).collect();
+        let threads = snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
+        let mut carried = HashMap::new();
+        for (index, task) in snapshot.tasks.iter().enumerate() {
+            for lwp in task.bound_to.into_iter().chain(task.carried_by) {
+                carried.insert(lwp, index);
+            }
+        }
+        let mut knot = Self { snapshot, tasks, threads, carried, blocks: HashMap::new(), stuck: HashSet::new() };
+        for index in 0..snapshot.tasks.len() {
+            knot.add(Node::Task(index));
+        }
+        for lwp in snapshot.threads.iter().filter_map(|thread| thread.lwp) {
+            if !knot.carried.contains_key(&lwp) {
+                knot.add(Node::Thread(lwp));
+            }
+        }
+        knot.tie();
+        knot
+    }
+
+    fn add(&mut self, node: Node) {
+        let blocks = match node {
+            Node::Task(index) => self.of_task(&self.snapshot.tasks[index]),
+            Node::Thread(lwp) => self.of_thread(lwp),
+        };
+        if let Some(blocks) = blocks {
+            self.blocks.insert(node, blocks);
+        }
+    }
+
+    fn node_of(&self, lwp: Lwp) -> Node {
+        self.carried.get(&lwp).map_or(Node::Thread(lwp), |index| Node::Task(*index))
+    }
+
+    /// What a task waits for; `None` where it may go on. Nothing, where nobody could ever end the wait.
+    fn of_task(&self, task: &Task) -> Option<Vec<Block>> {
+        if task.state != ThreadState::Sleep {
+            return None;
+        }
+        let Some(wait) = &task.wait else { return task.carried_by.and_then(|lwp| self.of_thread(lwp)) };
+        // A task that waits for one of several futures waits for more than is known.
+        if wait.timed || wait.descriptor.is_some() || wait.reason.contains(" or ") {
+            return None;
+        }
+        if wait.objects.is_empty() {
+            return waits_for_ever(&wait.reason).then(Vec::new);
+        }
+        // A choice of one channel alone is as good as that.
+        wait.objects.iter().map(|waits| self.of_object(waits)).collect()
+    }
+
+    fn of_object(&self, waits: &TaskWaitsFor) -> Option<Block> {
+        let ids = if waits.held_by.is_empty() { &waits.woken_by } else { &waits.held_by };
+        let by: Vec<Node> = ids.iter().filter_map(|id| Some(Node::Task(*self.tasks.get(id)?))).collect();
+        // All readers must leave before a writer enters, and all tasks of a group before it is done.
+        let needs_all = matches!(waits.kind, SyncKind::Rwlock | SyncKind::WaitGroup);
+        let (object, kind, side, channel_use) = (waits.address, waits.kind, waits.side, waits.channel_use);
+        (!by.is_empty() && by.len() == ids.len()).then_some(Block { object, kind, side, channel_use, by, needs_all })
+    }
+
+    fn of_thread(&self, lwp: Lwp) -> Option<Vec<Block>> {
+        let thread = self.threads.get(&lwp)?;
+        let waits = thread.waits_for.as_ref().filter(|waits| !waits.timed && thread.state == ThreadState::Sleep)?;
+        let by: Vec<Node> = waits.held_by.iter().map(|lwp| self.node_of(*lwp)).collect();
+        let needs_all = waits.kind == SyncKind::Rwlock;
+        let (object, kind, side, channel_use) = (waits.address, waits.kind, waits.side, None);
+        (!by.is_empty()).then(|| vec![Block { object, kind, side, channel_use, by, needs_all }])
+    }
+
+    /// Takes away all who may go on, and then those who wait for one of them, until nobody is left to be taken away.
+    fn tie(&mut self) {
+        self.stuck = self.blocks.keys().copied().collect();
+        let mut waiting: HashMap<Node, Vec<Node>> = HashMap::new();
+        for (node, blocks) in &self.blocks {
+            for by in blocks.iter().flat_map(|block| &block.by) {
+                waiting.entry(*by).or_default().push(*node);
+            }
+        }
+        let mut open: Vec<Node> = self.blocks.keys().copied().collect();
+        while let Some(node) = open.pop() {
+            if self.stuck.contains(&node) && !self.is_stuck(node) {
+                self.stuck.remove(&node);
+                open.extend(waiting.get(&node).into_iter().flatten());
+            }
+        }
+    }
+
+    /// Whether `node` cannot go on while those cannot that are said to.
+    fn is_stuck(&self, node: Node) -> bool {
+        let is_stuck = |by: &Node| self.stuck.contains(by);
+        self.blocks.get(&node).is_some_and(|blocks| {
+            blocks.iter().all(|block| match block.needs_all {
+                true => block.by.iter().any(is_stuck),
+                false => block.by.iter().all(is_stuck),
+            })
+        })
+    }
+
+    /// One of those that `node` waits for, of those that cannot go on, with the wait.
+    pub(super) fn next(&self, node: Node) -> Option<(Node, &Block)> {
+        let blocks = self.blocks.get(&node)?;
+        blocks.iter().find_map(|block| Some((*block.by.iter().find(|by| self.stuck.contains(by))?, block)))
+    }
+
+    /// The same of all, where there is only one.
+    pub(super) fn only(&self, node: Node) -> Option<(Node, &Block)> {
+        let [block] = self.blocks.get(&node)?.as_slice() else { return None };
+        let [by] = block.by.as_slice() else { return None };
+        Some((*by, block))
+    }
+
+    /// Whether nobody could ever end the wait of `node`.
+    pub(super) fn is_for_ever(&self, node: Node) -> bool {
+        self.blocks.get(&node).is_some_and(Vec::is_empty)
+    }
+
+    /// The task of a node, if it is one.
+    pub(super) fn task(&self, node: Node) -> Option<&'s Task> {
+        match node {
+            Node::Task(index) => self.snapshot.tasks.get(index),
+            Node::Thread(_) => None,
+        }
+    }
+
+    /// The thread that a node is, or that carries it.
+    pub(super) fn thread(&self, node: Node) -> Option<Lwp> {
+        match node {
+            Node::Task(index) => self.snapshot.tasks.get(index).and_then(|task| task.carried_by),
+            Node::Thread(lwp) => Some(lwp),
+        }
+    }
+
+    /// All nodes that wait, in an order that is the same at each look.
+    pub(super) fn waiting(&self) -> Vec<Node> {
+        let mut nodes: Vec<Node> = self.blocks.keys().copied().collect();
+        nodes.sort_by_key(|node| match node {
+            Node::Task(index) => (0, *index as i64),
+            Node::Thread(lwp) => (1, i64::from(lwp.0)),
+        });
+        nodes
+    }
+}
+
+/// Whether a wait for this reason has no end.
+pub(super) fn waits_for_ever(reason: &str) -> bool {
+    reason.contains("nil chan") || reason.contains("no cases")
+}
