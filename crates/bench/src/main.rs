@@ -12,6 +12,7 @@ mod cli;
 mod concurrency;
 mod context;
 mod cores;
+mod goroutines;
 mod inject;
 mod machine;
 mod measure;
@@ -45,6 +46,7 @@ const BENCHES: &[Bench] = &[
     ("why", why::run),
     ("across", across::run),
     ("stacks", stacks::run),
+    ("goroutines", goroutines::run),
     ("c-library", c_library::run),
     ("cores", cores::run),
     ("profil", profil::run),
