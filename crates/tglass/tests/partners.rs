@@ -5,7 +5,11 @@ use testkit::{Answer, Build, Fixture, Tool, Value, any_of, ensure, threads};
 
 /// A scene, and what `why` says of it once its processes have gone to sleep.
 fn scene(name: &str, check: impl Fn(&Value, i64) -> Result<(), String>) -> Fixture {
-    let fixture = Fixture::start(&Build::new("partners.c").path(), &[name]);
+    scene_of("partners.c", name, check)
+}
+
+fn scene_of(file: &str, name: &str, check: impl Fn(&Value, i64) -> Result<(), String>) -> Fixture {
+    let fixture = Fixture::start(&Build::new(file).path(), &[name]);
     let truth = |member: &str| fixture.truth()[member].as_i64().expect("a number");
     let look = || {
         let snapshot = Tool::new(env!("CARGO_BIN_EXE_tglass")).look("why", &truth("self").to_string(), &[]);
@@ -99,4 +103,71 @@ fn sockets_without_another_end() {
         let text = Answer::of(command).text();
         assert!(text.contains(&format!("{call} 3: {what}")), "{text}");
     }
+}
+
+fn says(snapshot: &Value, what: &str) -> Result<(), String> {
+    let text = snapshot["verdict"]["text"].as_str().expect("a text");
+    ensure(text.contains(what), || format!("no {what:?} in {text:?}"))
+}
+
+/// What processes share beside pipes and sockets.
+#[test]
+fn terminals_eventfds_queues_and_semaphores() {
+    for (name, kind, evidence, what) in [
+        ("eventfd", "eventfd", "derived", "it is also open in"),
+        ("polled_eventfd", "eventfd", "derived", "it is also open in"),
+        ("empty_queue", "message_queue", "inferred", "is empty; who sent to it last is"),
+        ("full_queue", "message_queue", "inferred", "who received from it last is"),
+        ("semaphore", "semaphore", "inferred", "is 0, 1 is to be taken; who changed it last is"),
+        ("named_queue", "message_queue", "derived", "is empty; to send to it, it is open in"),
+        ("terminal", "terminal", "derived", "input from terminal /dev/pts/"),
+        ("front_of_terminal", "terminal", "derived", "in whose foreground is"),
+    ] {
+        scene_of("shared.c", name, |snapshot, other| {
+            let found = partner(snapshot, kind)?;
+            ensure(found == (other, evidence), || format!("{found:?}, not {other}"))?;
+            ensure(snapshot["verdict"]["kind"] == "other_process", || "another verdict".to_owned())?;
+            says(snapshot, what)
+        });
+    }
+}
+
+#[test]
+fn what_leads_to_no_process() {
+    for (name, kind, what) in [
+        ("semaphore_of_ended", "other_process", "who changed it last (pid "),
+        ("own_eventfd", "nobody_left", "no other process has it"),
+        ("own_fifo", "idle", "any process may open it"),
+        ("inotify", "idle", "any process may change the files that it watches"),
+    ] {
+        scene_of("shared.c", name, |snapshot, other| {
+            ensure(snapshot["verdict"]["kind"] == kind, || format!("not {kind}"))?;
+            let ended = if other == 0 { String::new() } else { format!("(pid {other}) has ended") };
+            says(snapshot, what).and_then(|()| says(snapshot, &ended))
+        });
+    }
+}
+
+/// A terminal may be full as a pipe may be, while the one that should read waits for the writer's end.
+#[test]
+fn a_circle_through_a_terminal() {
+    scene_of("shared.c", "full_terminal", |snapshot, parent| {
+        let finding = &snapshot["findings"][0];
+        ensure(finding["kind"] == "process_circle", || finding.to_string())?;
+        let members = finding["members"].as_array().expect("members");
+        ensure(members.iter().any(|member| member["pid"] == parent), || finding.to_string())
+    });
+}
+
+/// To continue a job that wants the terminal of others would only stop it again.
+#[test]
+fn a_background_job_that_reads_from_its_terminal() {
+    scene_of("shared.c", "background", |snapshot, leader| {
+        ensure(snapshot["verdict"]["kind"] == "stopped", || "another verdict".to_owned())?;
+        says(snapshot, "a background job that wants to read from its terminal /dev/pts/")?;
+        let way_out = snapshot["verdict"]["way_out"].as_str().expect("a way out");
+        ensure(way_out.starts_with("fg in ") && way_out.contains(&format!("(pid {leader})")), || way_out.to_owned())?;
+        let background = &threads(snapshot)[0]["stop"]["background"];
+        ensure(background["reads"] == true && background["foreground"][0]["pid"] == leader, || background.to_string())
+    });
 }

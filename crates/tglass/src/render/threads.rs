@@ -110,6 +110,12 @@ fn other_end(call: &Syscall, wait: &OutsideWait) -> Option<String> {
             let function = wait.wait_channel.as_deref().map(|name| format!(" ({})", safe(name))).unwrap_or_default();
             format!("{}{function}", safe(wait.what.as_deref()?))
         }
+        // A number alone would say little.
+        OutsideKind::MessageQueue | OutsideKind::Semaphore
+            if wait.what.as_ref().is_some_and(|it| !it.starts_with('/')) =>
+        {
+            safe(wait.what.as_deref().unwrap_or_default())
+        }
         OutsideKind::Terminal | OutsideKind::MessageQueue => match &wait.what {
             Some(what) => format!("{} {}", wait.kind.word(), safe(what)),
             None => wait.kind.word().to_owned(),

@@ -1,10 +1,12 @@
 //! Which processes have a pipe, a socket or a named file open.
 
+use super::terminals::TerminalSide;
 use super::{of_living, processes};
 use crate::Pid;
 use crate::limits::Limits;
-use crate::sys::file;
+use crate::sys::file::{self, FileBehind};
 use nix::errno::Errno;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
@@ -12,6 +14,9 @@ use std::os::fd::OwnedFd;
 const MAX_ENTRIES: usize = 1 << 20;
 /// Files that everybody has open, and which nobody waits for.
 const OF_ALL: [&[u8]; 4] = [b"/dev/null", b"/dev/zero", b"/dev/urandom", b"/dev/random"];
+
+/// What the link of each eventfd says.
+pub(super) const EVENTFD: &str = "anon_inode:[eventfd]";
 
 /// A descriptor of a process.
 pub(crate) type Place = (Pid, i32);
@@ -31,6 +36,11 @@ pub(super) struct OpenFiles {
     sockets: ByInode,
     /// By the last part of the path: in another mount namespace the rest of it may be another one.
     named: HashMap<Box<[u8]>, Vec<Place>>,
+    eventfds: Vec<Place>,
+    /// The eventfds by their number, once one was asked for.
+    by_eventfd: OnceCell<HashMap<u64, Vec<Place>>>,
+    /// The sides of those that have made terminals, once one was asked for.
+    masters: OnceCell<Vec<(TerminalSide, Place)>>,
     /// Whether all processes of the machine could be looked into.
     pub(super) is_whole: bool,
 }
@@ -96,6 +106,8 @@ impl OpenFiles {
             self.sockets.0.push((inode, place));
         } else if let Some(inode) = inode(b"pipe:[") {
             self.pipes.0.push((inode, place));
+        } else if link == EVENTFD.as_bytes() {
+            self.eventfds.push(place);
         } else if link.starts_with(b"/") && !OF_ALL.contains(&link) {
             let name = last_part(link);
             match self.named.get_mut(name) {
@@ -115,6 +127,26 @@ impl OpenFiles {
         self.named.get(last_part(path.as_bytes())).map_or(&[], Vec::as_slice)
     }
 
+    /// Who has the eventfd with this number open.
+    pub(super) fn at_eventfd(&self, number: u64) -> &[Place] {
+        let by_number = self.by_eventfd.get_or_init(|| {
+            let mut found: HashMap<u64, Vec<Place>> = HashMap::new();
+            for place in &self.eventfds {
+                if let Some(number) = info_of(*place).as_deref().and_then(eventfd_in) {
+                    found.entry(number).or_default().push(*place);
+                }
+            }
+            found
+        });
+        by_number.get(&number).map_or(&[], Vec::as_slice)
+    }
+
+    /// Who has the side of a terminal that its maker has.
+    pub(super) fn masters(&self) -> &[(TerminalSide, Place)] {
+        let side = |place: &Place| Some((TerminalSide::at(*place)?, *place));
+        self.masters.get_or_init(|| self.named("/dev/ptmx").iter().filter_map(side).collect())
+    }
+
     /// All that lead to named files.
     pub(super) fn all_named(&self) -> impl Iterator<Item = &Place> {
         self.named.values().flatten()
@@ -127,7 +159,10 @@ impl OpenFiles {
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.pipes.0.len() + self.sockets.0.len() + self.named.values().map(Vec::len).sum::<usize>()
+        self.pipes.0.len()
+            + self.sockets.0.len()
+            + self.named.values().map(Vec::len).sum::<usize>()
+            + self.eventfds.len()
     }
 
     /// The ends of a pipe that are open: of `pipe:[123]`, or of the FIFO with a path that `place` leads to.
@@ -161,9 +196,14 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// The FIFO that a descriptor leads to, if it is one: device and inode.
-fn fifo_at((pid, number): Place) -> Option<(u64, u64)> {
-    of_living(pid, |task| file::fifo_behind(&format!("{task}/fd/{number}")))
+/// The FIFO that a descriptor leads to, if it is one.
+fn fifo_at(place: Place) -> Option<FileBehind> {
+    file_at(place).filter(FileBehind::is_fifo)
+}
+
+/// What a descriptor leads to.
+pub(super) fn file_at((pid, number): Place) -> Option<FileBehind> {
+    of_living(pid, |task| file::file_behind(&format!("{task}/fd/{number}")))
 }
 
 /// What the kernel tells of a descriptor.
@@ -174,9 +214,14 @@ pub(super) fn info_of((pid, number): Place) -> Option<String> {
     })
 }
 
-fn end(place: Place) -> Option<OpenEnd> {
+pub(super) fn end(place: Place) -> Option<OpenEnd> {
     let access = access_in(&info_of(place)?)?;
     Some(OpenEnd { place, reads: access != libc::O_WRONLY, writes: access != libc::O_RDONLY })
+}
+
+/// The number of an eventfd, by its `fdinfo`: each has another one on the whole machine.
+pub(super) fn eventfd_in(info: &str) -> Option<u64> {
+    info.lines().find_map(|line| line.strip_prefix("eventfd-id:")?.trim().parse().ok())
 }
 
 /// How a descriptor was opened, by its `fdinfo`.

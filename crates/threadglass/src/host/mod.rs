@@ -4,19 +4,24 @@
 
 mod descriptors;
 mod file_locks;
+mod ipc;
 mod sockets;
 mod tcp;
+mod terminals;
 
 pub(crate) use crate::sys::sock_diag::{TcpTimes, unix_name};
-use descriptors::info_of;
+use descriptors::{EVENTFD, info_of};
 pub(crate) use descriptors::{OpenEnd, Place};
 pub(crate) use file_locks::{ByteRange, OF_DESCRIPTOR, OF_FLOCK, OF_PROCESS, WantedLock};
+pub(crate) use ipc::{LastUser, MessageQueue, NotTold, SystemSemaphore};
 pub(crate) use sockets::{OtherEnd, Socket};
+pub(crate) use terminals::{TerminalSide, in_group, job, terminal_name};
 
 use crate::limits::Limits;
 use crate::{Lwp, Pid};
 use descriptors::OpenFiles;
 use file_locks::FileLocks;
+use ipc::SystemV;
 use sockets::Sockets;
 use std::cell::OnceCell;
 use std::path::Path;
@@ -27,6 +32,7 @@ pub(crate) struct Host {
     open: OnceCell<OpenFiles>,
     sockets: Sockets,
     file_locks: FileLocks,
+    system_v: SystemV,
 }
 
 /// Processes that were found, and whether there can be no others.
@@ -69,6 +75,7 @@ impl Host {
             open: OnceCell::new(),
             sockets: Sockets::default(),
             file_locks: FileLocks::default(),
+            system_v: SystemV::default(),
         }
     }
 
@@ -93,6 +100,35 @@ impl Host {
     pub(crate) fn at_sockets(&self, inodes: &[u64]) -> Holders {
         let open = self.open_files();
         Holders::of(inodes.iter().flat_map(|inode| open.at_socket(*inode)).collect(), open.is_whole)
+    }
+
+    /// Who has the eventfd open that a descriptor leads to; `None` where that is none, or this kernel does not number them.
+    pub(crate) fn at_eventfd(&self, place: Place, link: &str) -> Option<Holders> {
+        let number =
+            descriptors::eventfd_in(&Some(link).filter(|link| *link == EVENTFD).and_then(|_| info_of(place))?)?;
+        let open = self.open_files();
+        Some(Holders::of(open.at_eventfd(number).to_vec(), open.is_whole))
+    }
+
+    /// The side of a pseudo terminal that a descriptor leads to, and who has the other side.
+    pub(crate) fn terminal(&self, place: Place) -> Option<(TerminalSide, Holders)> {
+        let side = TerminalSide::at(place)?;
+        Some((side, side.others(self.open_files())))
+    }
+
+    /// Who has the POSIX message queue `link` open, with an end that is `wanted`; `place` is a descriptor that leads to it.
+    pub(crate) fn at_named_queue(&self, link: &str, place: Place, wanted: impl Fn(&OpenEnd) -> bool) -> Holders {
+        ipc::at_named_queue(link, place, self.open_files(), wanted)
+    }
+
+    /// The queue of System V with the number `id` in the namespace of `pid`.
+    pub(crate) fn message_queue(&self, pid: Pid, id: i32) -> Result<MessageQueue, NotTold> {
+        self.system_v.message_queue(pid, id)
+    }
+
+    /// A semaphore of a set of System V in the namespace of `pid`.
+    pub(crate) fn system_semaphore(&self, pid: Pid, id: i32, number: i32) -> Result<SystemSemaphore, NotTold> {
+        self.system_v.semaphore(pid, id, number)
     }
 
     /// Who holds the lock that a thread of `pid` waits for.

@@ -54,7 +54,8 @@ pub use task::{
     TaskWaitsFor,
 };
 pub use thread::{
-    Cpu, Descriptor, Policy, Spin, Stack, Stop, StopKind, Syscall, Thread, ThreadState, ThreadType, Watched,
+    BackgroundJob, Cpu, Descriptor, NamedProcess, Policy, Spin, Stack, Stop, StopKind, Syscall, Thread, ThreadState,
+    ThreadType, Watched,
 };
 pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot, TsdValue};
 pub use verdict::{Verdict, VerdictKind, WaitGroup};

@@ -54,13 +54,49 @@ pub struct Stop {
     pub by: Option<String>,
     /// Its pid, or that of its thread that traces.
     pub pid: Option<Pid>,
+    /// Of job control: the signal, where the kernel tells that.
+    pub signal: Option<String>,
+    /// Of a job that has to wait until it gets the foreground of its terminal.
+    pub background: Option<BackgroundJob>,
+}
+
+/// A job in the background of a terminal, which was stopped because it wanted to use that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct BackgroundJob {
+    /// The terminal: `/dev/pts/3`.
+    pub terminal: String,
+    /// Whether it wanted to read from the terminal; else to write to it, or to change it.
+    pub reads: bool,
+    /// The processes that have its foreground.
+    pub foreground: Vec<NamedProcess>,
+    /// The leader of the session: mostly the shell that can give the foreground to the job.
+    pub leader: Option<NamedProcess>,
+}
+
+/// A process with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct NamedProcess {
+    /// Which.
+    pub pid: Pid,
+    /// Its name.
+    pub name: Option<String>,
 }
 
 impl Stop {
+    /// One of this sort, of which no more is known.
+    pub(crate) fn new(kind: StopKind) -> Self {
+        Self { kind, by: None, pid: None, signal: None, background: None }
+    }
+
     /// In words: `stopped by the debugger gdb (pid 4711)`.
     pub fn text(&self) -> String {
         match (self.kind, &self.by, self.pid) {
-            (StopKind::JobControl, ..) => "stopped by job control".to_owned(),
+            (StopKind::JobControl, ..) => match &self.signal {
+                Some(signal) => format!("stopped by job control ({signal})"),
+                None => "stopped by job control".to_owned(),
+            },
             (StopKind::Traced, Some(name), Some(pid)) => format!("stopped by the debugger {name} (pid {pid})"),
             (StopKind::Traced, ..) => "stopped by a debugger".to_owned(),
             (StopKind::Suspended, _, Some(pid)) => format!("suspended by process {pid}"),

@@ -6,6 +6,7 @@
 //! general parser allocates for every field.
 
 mod auxv;
+mod job;
 #[cfg(feature = "profile")]
 mod kallsyms;
 mod limits;
@@ -16,6 +17,8 @@ mod status;
 mod syscall;
 
 pub use auxv::{AuxVector, parse_auxv};
+pub use job::Job;
+pub(crate) use job::parse_job;
 #[cfg(feature = "profile")]
 pub(crate) use kallsyms::{KernelFunction, kernel_functions};
 pub(crate) use limits::parse_file_limit;

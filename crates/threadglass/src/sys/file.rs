@@ -116,9 +116,30 @@ pub(crate) fn read_number_link<'a>(dir: &OwnedFd, number: i32, buffer: &'a mut [
     buffer.get(..usize::try_from(length).ok()?)
 }
 
-/// Device and inode of the FIFO that the magic link `path` leads to; `None` if that is none. The FIFO is not opened, and no
-/// server is asked about it.
-pub(crate) fn fifo_behind(path: &str) -> Option<(u64, u64)> {
+/// What is behind a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileBehind {
+    mode: u32,
+    /// Of the file system that it is in.
+    pub(crate) device: (u32, u32),
+    pub(crate) inode: u64,
+    /// Of a device: its own number.
+    number: (u32, u32),
+}
+
+impl FileBehind {
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFIFO
+    }
+
+    /// Major and minor number of a character device.
+    pub(crate) fn character_device(&self) -> Option<(u32, u32)> {
+        (self.mode & libc::S_IFMT == libc::S_IFCHR).then_some(self.number)
+    }
+}
+
+/// What the magic link `path` leads to. That is not opened, and no server is asked about it.
+pub(crate) fn file_behind(path: &str) -> Option<FileBehind> {
     let path = std::ffi::CString::new(path).ok()?;
     let mut found = std::mem::MaybeUninit::<libc::statx>::zeroed();
     let wanted = libc::STATX_TYPE | libc::STATX_INO;
@@ -127,8 +148,12 @@ pub(crate) fn fifo_behind(path: &str) -> Option<(u64, u64)> {
         let answer = libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, wanted, found.as_mut_ptr());
         (answer == 0).then(|| found.assume_init())?
     };
-    let is_fifo = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFIFO;
-    is_fifo.then(|| (libc::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
+    Some(FileBehind {
+        mode: found.stx_mode.into(),
+        device: (found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        number: (found.stx_rdev_major, found.stx_rdev_minor),
+    })
 }
 
 /// Opens a file that the *target* named, without being tricked by it: no FIFO that never answers,

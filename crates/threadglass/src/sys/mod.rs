@@ -6,6 +6,7 @@ pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod file;
 pub(crate) mod interrupt;
+pub(crate) mod ipc;
 #[cfg(feature = "profile")]
 pub(crate) mod limits;
 pub(crate) mod map_query;

@@ -5,7 +5,7 @@ use crate::arch::syscall::{CODE_OF_CALL, RESTART_SYSCALL, number_in_code};
 use crate::arch::{GeneralRegisters, Registers};
 use crate::memory::Memory;
 use crate::model::{Evidence, Policy, SignalSet, ThreadState};
-use crate::proc::{KernelState, SchedCounters, Stat, Status, SyscallFile};
+use crate::proc::{Job, KernelState, SchedCounters, Stat, Status, SyscallFile};
 use crate::{InnerTid, Lwp, Pid, RemoteAddr};
 
 /// A place that leads to a thread's descriptor.
@@ -249,6 +249,11 @@ pub trait KernelFacts {
     /// Who else could wake threads of the process by its memory, beside those who share a part of it; `None` where that
     /// cannot be told.
     fn outside_wakers(&self) -> Option<Vec<OutsideWaker>> {
+        None
+    }
+
+    /// What job control knows of the process.
+    fn job(&self) -> Option<Job> {
         None
     }
 

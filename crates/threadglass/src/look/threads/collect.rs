@@ -1,6 +1,7 @@
 //! One look at the threads of a target.
 
 use super::describe::Describer;
+use super::job_control;
 use super::musl::MuslThreads;
 use super::pairing::{self, Pairs};
 use super::running;
@@ -140,9 +141,10 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
     if let Some(layout) = &layout {
         threads.extend(pairs.zombies.iter().map(|zombie| describer.zombie(&zombie.record(layout))));
     }
+    job_control::add(target, &mut threads);
     if let Some(thaw) = target.frozen() {
         for thread in threads.iter_mut().filter(|thread| thread.stop.is_none() && thread.lwp.is_some()) {
-            thread.stop = Some(Stop { kind: StopKind::Frozen, by: Some(thaw.clone()), pid: None });
+            thread.stop = Some(Stop { by: Some(thaw.clone()), ..Stop::new(StopKind::Frozen) });
         }
     }
     target.limits().report(&mut gaps);

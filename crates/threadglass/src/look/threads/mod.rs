@@ -3,6 +3,7 @@
 mod collect;
 mod describe;
 mod inspect;
+mod job_control;
 mod main_stack;
 mod musl;
 mod pairing;

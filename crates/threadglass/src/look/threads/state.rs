@@ -39,11 +39,11 @@ pub(super) fn state_of(facts: &LwpFacts, suspended: bool) -> Result<(ThreadState
 /// What keeps an LWP stopped. `by` is the name of its tracer.
 pub(super) fn stop_of(facts: &LwpFacts, suspended: bool, by: Option<&[u8]>) -> Option<Stop> {
     let kind = match facts.state {
-        KernelState::Stopped => return Some(Stop { kind: StopKind::JobControl, by: None, pid: None }),
+        KernelState::Stopped => return Some(Stop::new(StopKind::JobControl)),
         KernelState::Traced if suspended => StopKind::Suspended,
         KernelState::Traced => StopKind::Traced,
         _ => return None,
     };
     let by = by.map(|name| String::from_utf8_lossy(name).into_owned());
-    Some(Stop { kind, by, pid: (facts.tracer != 0).then_some(Pid(facts.tracer)) })
+    Some(Stop { by, pid: (facts.tracer != 0).then_some(Pid(facts.tracer)), ..Stop::new(kind) })
 }

@@ -122,9 +122,7 @@ pub(super) fn kind_of(call: &Syscall) -> Option<OutsideKind> {
     let of_file = |file: &str| match file {
         _ if file.starts_with("pipe:") => OutsideKind::Pipe,
         _ if file.starts_with("socket:") => OutsideKind::Socket,
-        _ if ["/dev/pts/", "/dev/tty", "/dev/console", "/dev/ptmx"].iter().any(|name| file.starts_with(name)) => {
-            OutsideKind::Terminal
-        }
+        _ if is_terminal(file) => OutsideKind::Terminal,
         "anon_inode:[eventfd]" => OutsideKind::Eventfd,
         "anon_inode:[timerfd]" => OutsideKind::Timer,
         "anon_inode:[signalfd]" => OutsideKind::Signal,
@@ -147,6 +145,11 @@ pub(super) fn kind_of(call: &Syscall) -> Option<OutsideKind> {
         (Outside::Transfer, _) => OutsideKind::Pipe,
         (Outside::Word | Outside::Other, _) => return None,
     })
+}
+
+/// Whether a descriptor with this link seems to lead to a terminal.
+pub(super) fn is_terminal(link: &str) -> bool {
+    ["/dev/pts/", "/dev/tty", "/dev/console", "/dev/ptmx"].iter().any(|name| link.starts_with(name))
 }
 
 /// A time that nobody waits for: ten years.

@@ -29,6 +29,7 @@ mod relatives;
 mod reread;
 #[cfg(feature = "profile")]
 mod sampled_spin;
+mod shared;
 mod spin;
 mod strangers;
 mod survey;

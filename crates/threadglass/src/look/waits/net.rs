@@ -6,7 +6,7 @@ use super::look::has_not_moved;
 use super::partners::{FoundPartners, Relation, partners};
 use crate::host::{self, Host};
 use crate::look::{Look, Names, Scope};
-use crate::model::{HolderStatus, Snapshot, SyncKind, SyncObject, Syscall};
+use crate::model::{Direction, HolderStatus, OutsideKind, Snapshot, SyncKind, SyncObject, Syscall};
 use crate::proc::KernelState;
 use crate::target::{Live, LwpFacts, Target};
 use crate::{Lwp, Pid, RemoteAddr};
@@ -99,7 +99,7 @@ impl Net {
             let mut found = Vec::new();
             if let Some(call) = call.as_mut() {
                 calls::add_descriptors_of(target, call);
-                if is_asleep || calls::kind_of(call) == Some(crate::model::OutsideKind::Child) {
+                if is_asleep || calls::kind_of(call) == Some(OutsideKind::Child) {
                     found = partners(&self.host, target, facts.lwp, call);
                 }
             }
@@ -109,8 +109,7 @@ impl Net {
             };
             let is_idle = (found.is_empty() || call.as_ref().is_some_and(calls::is_timed))
                 && call.as_ref().is_some_and(|call| calls::outside(call).is_idle());
-            let is_input =
-                !found.is_empty() && found.iter().all(|one| one.direction == Some(crate::model::Direction::Input));
+            let is_input = !found.is_empty() && found.iter().all(|one| one.direction == Some(Direction::Input));
             let children = match found.is_empty() {
                 true => Vec::new(),
                 false => signals.get_or_init(|| self.signals_of(target)).clone(),
@@ -190,6 +189,10 @@ impl Net {
                 Need::Own | Need::Free => {}
             }
         }
+        // Those too that were only seen last where a thread waits: what they do is told.
+        let threads = self.spots_of(pid).filter_map(|spot| self.threads.get(&spot));
+        let hints = threads.flat_map(|thread| &thread.partners).filter(|one| one.is_hint);
+        found.extend(hints.flat_map(FoundPartners::others));
         found.into_iter().collect()
     }
 
@@ -289,7 +292,10 @@ impl Net {
         let partners =
             |spot: &Spot| self.threads.get(spot).map(|thread| thread.partners.as_slice()).unwrap_or_default();
         let is_signalled = |spot: &Spot| partners(spot).iter().any(|one| one.relation == Relation::Signals);
-        circle.iter().any(|spot| self.alarmed.contains(&spot.pid) || is_signalled(spot))
+        // The kernel itself may count an eventfd, for what a program has asked it to do; others may open what has a name.
+        let others_come = |one: &FoundPartners| one.kind == OutsideKind::Eventfd || one.is_named;
+        let is_open = |spot: &Spot| partners(spot).iter().any(others_come);
+        circle.iter().any(|spot| self.alarmed.contains(&spot.pid) || is_signalled(spot) || is_open(spot))
     }
 
     /// Whether all who could end the waits of these threads were looked at: not while descriptors are on their way to somebody.
@@ -354,7 +360,10 @@ fn open(target: &dyn Target, pid: Pid) -> Option<Box<dyn Target>> {
 
 /// Whom a thread needs that waits at descriptors, for a file lock or for children.
 fn need_of(found: &[FoundPartners], children: &[Pid]) -> Need {
-    if found.is_empty() || found.iter().any(|one| one.holders.pids().is_empty()) {
+    // Who opens the other end next cannot be known where nobody else has it.
+    let may_come = |one: &FoundPartners| one.is_named && one.others().is_empty();
+    let is_open = |one: &FoundPartners| one.is_hint || may_come(one) || one.holders.pids().is_empty();
+    if found.is_empty() || found.iter().any(is_open) {
         return Need::Free;
     }
     let end = |one: &FoundPartners| {

@@ -40,6 +40,14 @@ pub(crate) fn follow(target: &dyn Target, snapshot: &mut Snapshot) -> BTreeSet<S
         led_to.extend(finding.members.iter().filter_map(spot_of));
         if !is_told(snapshot, &finding) {
             let finding = by_its_chain(snapshot, finding);
+            // A chain within the circle is no more than a part of it.
+            let is_part = |chain: &Finding| {
+                let in_circle = |lwp: &Lwp| finding.threads.contains(lwp);
+                chain.kind == FindingKind::LongChain
+                    && finding.kind == FindingKind::ProcessCircle
+                    && chain.threads.iter().chain(&chain.behind).all(in_circle)
+            };
+            snapshot.findings.retain(|known| !is_part(known));
             snapshot.findings.push(finding);
         }
     }
@@ -51,16 +59,25 @@ pub(crate) fn follow(target: &dyn Target, snapshot: &mut Snapshot) -> BTreeSet<S
     led_to
 }
 
-/// Says which socket a thread waits at that anybody may connect or send to.
-fn name_socket(target: &dyn Target, net: &Net, call: &Syscall, wait: Option<&mut OutsideWait>) {
-    let Some(wait) = wait.filter(|wait| matches!(wait.kind, OutsideKind::Socket | OutsideKind::Connection)) else {
-        return;
-    };
+/// Says what is known of a wait that leads to no process: which socket it is that anybody may connect or send to, or why
+/// nobody can be named.
+fn without_partner(target: &dyn Target, net: &Net, call: &Syscall, wait: Option<&mut OutsideWait>) {
+    let Some(wait) = wait else { return };
     let link = call.descriptors.first().and_then(|descriptor| descriptor.file.as_deref());
-    if let Some(socket) = link.and_then(|link| net.host.socket(target.pid(), link)) {
-        wait.text += &format!(": {}", socket.what);
-        wait.what = Some(socket.what);
-    }
+    let text = match wait.kind {
+        OutsideKind::Socket | OutsideKind::Connection => {
+            let Some(socket) = link.and_then(|link| net.host.socket(target.pid(), link)) else { return };
+            wait.what = Some(socket.what.clone());
+            format!(": {}", socket.what)
+        }
+        OutsideKind::Inotify => "; any process may change the files that it watches".to_owned(),
+        OutsideKind::Completion => {
+            "; what its requests wait for is not known: the kernel does not tell that".to_owned()
+        }
+        OutsideKind::Terminal => "; what is at the other side is no process, or cannot be seen".to_owned(),
+        _ => return,
+    };
+    wait.text += &text;
 }
 
 fn spot_of(member: &Member) -> Option<Spot> {
@@ -106,7 +123,7 @@ fn add_waits(target: &dyn Target, net: &Net, snapshot: &mut Snapshot) -> BTreeSe
         let is_loop = thread.waits_outside.as_ref().is_some_and(|plain| plain.kind == OutsideKind::EventLoop);
         let answers = || if is_loop { teller.answers(spot) } else { None };
         let Some(mut wait) = teller.wait(spot).or_else(answers) else {
-            name_socket(target, net, call, thread.waits_outside.as_deref_mut());
+            without_partner(target, net, call, thread.waits_outside.as_deref_mut().filter(|_| thread.stop.is_none()));
             continue;
         };
         led_to.extend(teller.led_to(spot));
@@ -150,6 +167,20 @@ pub(crate) fn circles_of(target: &dyn Target, net: &Net, stuck: &Stuck, pid: Pid
             }
         }
     }
+    without_shortcuts(findings)
+}
+
+/// Without circles of which another one that is as sure has all threads, and more: that one tells why.
+fn without_shortcuts(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let spots = |finding: &Finding| finding.members.iter().filter_map(spot_of).collect::<BTreeSet<Spot>>();
+    let known: Vec<(BTreeSet<Spot>, Certainty)> = findings.iter().map(|it| (spots(it), it.certainty)).collect();
+    findings.retain(|finding| {
+        let (own, certainty) = (spots(finding), finding.certainty);
+        let tells_more = |(other, sure): &(BTreeSet<Spot>, Certainty)| {
+            other.len() > own.len() && other.is_superset(&own) && *sure >= certainty
+        };
+        finding.kind != FindingKind::ProcessCircle || !known.iter().any(tells_more)
+    });
     findings
 }
 

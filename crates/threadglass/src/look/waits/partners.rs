@@ -2,6 +2,7 @@
 
 use super::calls::{self, Awaited};
 use super::relatives;
+use super::shared;
 use crate::host::{Holders, Host, OtherEnd, Socket, TcpTimes};
 use crate::model::{Direction, Evidence, OutsideKind, Syscall};
 use crate::target::Target;
@@ -37,6 +38,14 @@ pub(super) struct FoundPartners {
     pub(super) relation: Relation,
     /// The process that waits, which may be one of the holders itself.
     pub(super) own: Pid,
+    /// What it is, where a name tells that better than the file: `System V queue 3`.
+    pub(super) what: Option<String>,
+    /// What else is known of the place, in words: `System V queue 3 is empty`.
+    pub(super) about: Option<String>,
+    /// Whether any process may open it at any time, by its name.
+    pub(super) is_named: bool,
+    /// Whether the holders are only those who were seen there last: others may end the wait.
+    pub(super) is_hint: bool,
 }
 
 impl FoundPartners {
@@ -57,7 +66,7 @@ impl FoundPartners {
     /// not seen.
     pub(super) fn evidence(&self) -> Evidence {
         match self.only() {
-            _ if self.relation == Relation::Signals => Evidence::Inferred,
+            _ if self.relation == Relation::Signals || self.is_hint => Evidence::Inferred,
             Some(_) if self.holders.is_recorded => Evidence::Recorded,
             Some(_) if self.holders.is_whole => Evidence::Derived,
             None if self.kind == OutsideKind::Child => Evidence::Derived,
@@ -88,7 +97,9 @@ pub(super) fn partners(host: &Host, target: &dyn Target, lwp: Lwp, call: &Syscal
             let awaited = calls::awaited(target, call);
             let most = if calls::is_timed(call) { 1 } else { WATCHED };
             let known = (1..=most).contains(&awaited.len());
-            let found = known.then(|| awaited.iter().map(|one| at_descriptor(host, target, *one)).collect());
+            // An eventfd among others is how a loop is woken from within its process, or by the kernel.
+            let at = |one: &Awaited| at_only(host, target, *one, awaited.len());
+            let found = known.then(|| awaited.iter().map(at).collect());
             // By a pipe to itself an event loop is woken by its own threads and signal handlers.
             let is_own = |one: &FoundPartners| one.holders.is_whole && one.others().is_empty();
             match found.flatten() {
@@ -103,8 +114,11 @@ pub(super) fn partners(host: &Host, target: &dyn Target, lwp: Lwp, call: &Syscal
                 .and_then(|name| host.unix_socket_to(target.pid(), &name, call.name == "sendto"));
             socket.and_then(|socket| at_socket(host, target, socket, Direction::Output)).map(|one| vec![one])
         }
-        Some(OutsideKind::Pipe | OutsideKind::Socket) => {
-            calls::awaited(target, call).iter().map(|one| at_descriptor(host, target, *one)).collect()
+        Some(OutsideKind::Pipe | OutsideKind::Socket | OutsideKind::Terminal | OutsideKind::Eventfd) => {
+            calls::awaited(target, call).iter().map(|one| at_only(host, target, *one, 1)).collect()
+        }
+        Some(OutsideKind::MessageQueue | OutsideKind::Semaphore) => {
+            shared::partners(host, target, call).map(|one| vec![one])
         }
         Some(OutsideKind::FileLock) => {
             let path = call.descriptors.first().and_then(|descriptor| descriptor.file.as_deref());
@@ -118,8 +132,15 @@ pub(super) fn partners(host: &Host, target: &dyn Target, lwp: Lwp, call: &Syscal
 }
 
 pub(super) fn of(target: &dyn Target, kind: OutsideKind, holders: Holders) -> FoundPartners {
-    let relation = Relation::Child;
-    FoundPartners { kind, direction: None, holders, socket: None, fifo: None, relation, own: target.pid() }
+    let (direction, socket, fifo, what, about, is_named, is_hint) = Default::default();
+    let (relation, own) = (Relation::Child, target.pid());
+    FoundPartners { kind, direction, holders, socket, fifo, relation, own, what, about, is_named, is_hint }
+}
+
+/// Who has the other end of one of `number` descriptors that a thread waits at.
+fn at_only(host: &Host, target: &dyn Target, awaited: Awaited, number: usize) -> Option<FoundPartners> {
+    let eventfd = if number == 1 { shared::eventfd(host, target, awaited) } else { None };
+    eventfd.or_else(|| at_descriptor(host, target, awaited))
 }
 
 /// The path of the FIFO that a thread waits to open: until somebody opens the other end.
@@ -158,11 +179,20 @@ pub(super) fn at_descriptor(host: &Host, target: &dyn Target, awaited: Awaited) 
     if link.starts_with("socket:[") {
         return at_socket(host, target, host.socket(pid, &link)?, direction);
     }
+    if let Some(one) = shared::terminal(host, target, awaited, &link) {
+        return Some(one);
+    }
     if !link.starts_with("pipe:[") && !target.is_fifo(number) {
         return None;
     }
     let holders = host.at_pipe(&link, (pid, number), |end| if reads { end.writes } else { end.reads });
-    Some(FoundPartners { direction: Some(direction), ..of(target, OutsideKind::Pipe, holders) })
+    let is_named = is_named(&link);
+    Some(FoundPartners { direction: Some(direction), is_named, ..of(target, OutsideKind::Pipe, holders) })
+}
+
+/// Whether a descriptor with this link leads to what has a name, and has it still.
+pub(super) fn is_named(link: &str) -> bool {
+    link.starts_with('/') && !link.ends_with(" (deleted)")
 }
 
 fn at_socket(host: &Host, target: &dyn Target, socket: Socket, direction: Direction) -> Option<FoundPartners> {

@@ -8,7 +8,7 @@ use super::verdict::verdict;
 use super::words::count;
 use crate::Pid;
 use crate::host::{self, OtherEnd, TcpTimes};
-use crate::model::{Direction, Evidence, OutsideKind, OutsideWait, Partner, VerdictKind};
+use crate::model::{Direction, Evidence, OutsideKind, OutsideWait, Partner, VerdictKind, signal_name};
 use crate::target::Live;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -78,7 +78,13 @@ impl<'a> Teller<'a> {
             direction: one.direction,
             timed: thread.call.as_ref().is_some_and(calls::is_timed),
             partners: one.others().into_iter().take(PARTNERS).map(partner).collect(),
-            what: one.socket.as_ref().map(|socket| socket.what.clone()).or(file).or(one.fifo.clone()),
+            what: one
+                .socket
+                .as_ref()
+                .map(|socket| socket.what.clone())
+                .or(one.what.clone())
+                .or(file)
+                .or(one.fifo.clone()),
             unread: one.socket.as_ref().and_then(|socket| socket.unread_there),
             owed_by: one.owed_by(),
             ..OutsideWait::new(one.kind, self.at_end(one, doing.as_deref()) + &self.or_children(thread))
@@ -205,9 +211,9 @@ impl<'a> Teller<'a> {
     fn thread(&self, spot: Spot, thread: &NetThread, path: &mut Vec<Pid>) -> String {
         let is_stopped = thread.facts.state.is_stopped();
         let Some(call) = &thread.call else {
-            return if is_stopped { "is stopped".to_owned() } else { "runs".to_owned() };
+            return if is_stopped { format!("is stopped{}", by_signal(spot.pid)) } else { "runs".to_owned() };
         };
-        let stopped = if is_stopped { "stopped, " } else { "" };
+        let stopped = if is_stopped { format!("stopped{}, ", by_signal(spot.pid)) } else { String::new() };
         if let Some((_, lock)) = &thread.lock {
             return format!("is {stopped}waiting for {lock}");
         }
@@ -295,6 +301,9 @@ impl<'a> Teller<'a> {
         }
         let mut who = who.join(", ");
         who += &doing.map(|doing| format!(", {doing}")).unwrap_or_default();
+        if let Some(about) = &one.about {
+            return at_shared(one, about, others.len(), &who);
+        }
         let socket = one.socket.as_ref().map(|socket| format!("{}: ", socket.what)).unwrap_or_default();
         let is_whole = one.holders.is_whole;
         let far = one.socket.as_ref().is_some_and(|socket| socket.other_end == OtherEnd::NotHere);
@@ -315,6 +324,9 @@ impl<'a> Teller<'a> {
             (OutsideKind::FileLock, 0) if is_whole => "who held the lock has let go of it meanwhile".to_owned(),
             (OutsideKind::FileLock, 0) => {
                 "who holds the lock cannot be seen from here: not all processes can be looked into".to_owned()
+            }
+            (OutsideKind::Pipe, 0) if is_whole && one.is_named => {
+                "nobody else has the FIFO open; any process may open it".to_owned()
             }
             // Another thread of the process may use it.
             (OutsideKind::Pipe, 0) if is_whole && self.net.spots_of(one.own).count() > 1 => {
@@ -420,6 +432,37 @@ impl<'a> Teller<'a> {
             (None, many, Some(next)) if !many.is_empty() => format!("{who} is {doing}: for {}", self.name(next.pid)),
             _ => format!("{who} is {doing}"),
         }
+    }
+}
+
+/// The signal that job control has stopped a process by, in words.
+fn by_signal(pid: Pid) -> String {
+    let signal = host::job(pid).and_then(|job| job.stopped_by);
+    signal.map(|signal| format!(" by {}", signal_name(signal))).unwrap_or_default()
+}
+
+/// Who is at what processes share beside pipes and sockets.
+fn at_shared(one: &FoundPartners, about: &str, others: usize, who: &str) -> String {
+    let (has_own, is_whole) = (!one.holders.places.is_empty(), one.holders.is_whole);
+    match (one.kind, others) {
+        _ if one.is_hint && others == 0 => about.to_owned(),
+        _ if one.is_hint => format!("{about} {who}"),
+        (_, 0) if !is_whole => {
+            format!("{about}; who else has it open cannot be seen from here: not all processes can be looked into")
+        }
+        (OutsideKind::Terminal, 0) if has_own => format!("{about}; only the process itself has the other side"),
+        (OutsideKind::Terminal, 0) => format!("{about}; no process has the other side"),
+        (OutsideKind::Terminal, _) => format!("{about}; the other side is open in {who}"),
+        (OutsideKind::Eventfd, 0) => format!("{about}; no other process has it"),
+        (OutsideKind::Eventfd, _) => format!("{about}; it is also open in {who}"),
+        (_, 0) => match one.direction {
+            Some(Direction::Output) => format!("{about}; nobody else has it open to receive from it"),
+            _ => format!("{about}; nobody else has it open to send to it"),
+        },
+        (_, _) => match one.direction {
+            Some(Direction::Output) => format!("{about}; to receive from it, it is open in {who}"),
+            _ => format!("{about}; to send to it, it is open in {who}"),
+        },
     }
 }
 

@@ -6,8 +6,9 @@ use super::words::count;
 use crate::Lwp;
 use crate::look::own_frames;
 use crate::model::{
-    Certainty, Finding, FindingKind, Frame, LanguageRuntime, Libc, OutsideKind, OutsideWait, Snapshot, Spin, Stop,
-    StopKind, SyncKind, SyncObject, Thread, ThreadState, Verdict, VerdictKind, WaitGroup,
+    BackgroundJob, Certainty, Direction, Finding, FindingKind, Frame, LanguageRuntime, Libc, NamedProcess, OutsideKind,
+    OutsideWait, Snapshot, Spin, Stop, StopKind, SyncKind, SyncObject, Thread, ThreadState, Verdict, VerdictKind,
+    WaitGroup,
 };
 use crate::runtimes::{self, Nature};
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,14 +158,39 @@ fn of_stop(snapshot: &Snapshot, stop: &Stop, number: usize) -> Verdict {
         (number, living) => format!("{number} of {living} threads are"),
     };
     let way_out = match (stop.kind, stop.pid) {
+        // To continue it would stop it again: it still wants the terminal, and is still in the background.
+        (StopKind::JobControl, _) if stop.background.is_some() => {
+            let leader = stop.background.as_ref().and_then(|job| job.leader.as_ref());
+            let shell = leader.map(|leader| format!(" in {}", of_process(leader))).unwrap_or_default();
+            Some(format!("fg{shell}, which gives it the terminal"))
+        }
         (StopKind::JobControl, _) => Some(format!("kill -CONT {pid}")),
         (StopKind::Traced, _) => Some("let the debugger continue the process, or detach it".to_owned()),
         (StopKind::Suspended, Some(by)) => Some(format!("kill {by}")),
         (StopKind::Suspended, None) => None,
         (StopKind::Frozen, _) => stop.by.clone(),
     };
-    let signal = if stop.kind == StopKind::JobControl { " (SIGSTOP or another stop signal)" } else { "" };
-    Verdict { way_out, ..of(VerdictKind::Stopped, Certainty::Certain, format!("{who} {}{signal}", stop.text())) }
+    let is_unknown = stop.kind == StopKind::JobControl && stop.signal.is_none() && stop.background.is_none();
+    let signal = if is_unknown { " (SIGSTOP or another stop signal)" } else { "" };
+    let background = stop.background.as_ref().map(of_background).unwrap_or_default();
+    let text = format!("{who} {}{signal}{background}", stop.text());
+    Verdict { way_out, ..of(VerdictKind::Stopped, Certainty::Certain, text) }
+}
+
+/// What a job in the background waits for.
+fn of_background(job: &BackgroundJob) -> String {
+    let wants = if job.reads { "wants to read from" } else { "wants to write to, or to change," };
+    let names: Vec<String> = job.foreground.iter().map(of_process).collect();
+    let foreground = match names.is_empty() {
+        true => "no process has the foreground".to_owned(),
+        false => format!("the foreground has {}", names.join(", ")),
+    };
+    format!(": a background job that {wants} its terminal {}; {foreground}", job.terminal)
+}
+
+/// `bash (pid 4711)`
+fn of_process(process: &NamedProcess) -> String {
+    format!("{} (pid {})", process.name.as_deref().unwrap_or("process"), process.pid)
 }
 
 fn runs(thread: &Thread) -> bool {
@@ -329,8 +355,15 @@ fn of_waiting(snapshot: &Snapshot) -> Verdict {
     let opens_fifo = |thread: &Thread, wait: &OutsideWait| {
         wait.kind == OutsideKind::Pipe && thread.syscall.as_ref().is_some_and(|call| call.name.starts_with("open"))
     };
-    let leads_out =
-        |thread: &Thread, wait: &OutsideWait| !wait.timed && (!wait.partners.is_empty() || opens_fifo(thread, wait));
+    // Who has taken a semaphore may have ended: then there is none to be named, and that is worth to be told.
+    let is_taken = |thread: &Thread, wait: &OutsideWait| {
+        let doing = thread.syscall.as_ref().map(calls::doing).unwrap_or_default();
+        let is_about_room = wait.kind == OutsideKind::MessageQueue && wait.direction == Some(Direction::Output);
+        (wait.kind == OutsideKind::Semaphore || is_about_room) && !wait.text.starts_with(&doing)
+    };
+    let leads_out = |thread: &Thread, wait: &OutsideWait| {
+        !wait.timed && (!wait.partners.is_empty() || opens_fifo(thread, wait) || is_taken(thread, wait))
+    };
     // An event loop is idle, whoever may write to it next, unless somebody owes it an answer.
     let is_loop = |thread: &Thread| thread.syscall.as_ref().is_some_and(|call| call.name.starts_with("epoll_"));
     let leaves = |thread: &&Thread| {

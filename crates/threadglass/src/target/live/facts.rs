@@ -2,7 +2,7 @@
 
 use super::{Live, list_tasks};
 use crate::model::SignalSet;
-use crate::proc::{Stat, SyscallFile, parse_schedstat, parse_stat, parse_status, parse_syscall};
+use crate::proc::{Job, Stat, SyscallFile, parse_job, parse_schedstat, parse_stat, parse_status, parse_syscall};
 use crate::sys::cgroup;
 use crate::sys::parallel::in_parallel;
 use crate::sys::{file, robust};
@@ -194,7 +194,8 @@ impl KernelFacts for Live {
     }
 
     fn is_fifo(&self, number: i32) -> bool {
-        file::fifo_behind(&format!("/proc/{}/task/{}/fd/{number}", self.pid, self.witness)).is_some()
+        let found = file::file_behind(&format!("/proc/{}/task/{}/fd/{number}", self.pid, self.witness));
+        found.is_some_and(|found| found.is_fifo())
     }
 
     fn wait_channel(&self, lwp: Lwp) -> Option<String> {
@@ -205,6 +206,10 @@ impl KernelFacts for Live {
     fn handled_signals(&self) -> Option<SignalSet> {
         let status = parse_status(self.reader().read(self.witness, "status").ok()?)?;
         Some(status.caught.iter().filter(|signal| comes_from_outside(*signal)).collect())
+    }
+
+    fn job(&self) -> Option<Job> {
+        parse_job(file::read_record(&self.proc_dir, c"stat", &mut Vec::new()).ok()?)
     }
 
     fn outside_wakers(&self) -> Option<Vec<OutsideWaker>> {
