@@ -43,15 +43,19 @@ fn processes_that_hang_are_among_all() {
     eventually("all should be told", || {
         last = machine(&public, &["--json"]).json();
         let kind = |pid: i32| entry(&last, pid)["verdict"]["kind"].as_str().unwrap_or("none").to_owned();
-        kind(deadlock.pid()) == "deadlock"
-            && kind(pipes.pid()) == "deadlock"
-            && kind(other) == "deadlock"
-            && kind(stopped.pid()) == "stopped"
+        let is_circle = |pid: i32| kind(pid) == "deadlock";
+        is_circle(deadlock.pid()) && (is_circle(pipes.pid()) || is_circle(other)) && kind(stopped.pid()) == "stopped"
     });
     let answer = machine(&public, &["--json"]);
     assert_eq!(answer.code, Some(1), "{}", answer.text());
     let seen = answer.json();
     assert!(entry(&seen, idle.pid()).is_null(), "{seen:#}");
+    // The circle is told once, of one of the two processes, and names the other one.
+    let pair = [pipes.pid(), other];
+    let circles: Vec<&Value> =
+        pair.iter().map(|pid| &entry(&seen, *pid)["circle"]).filter(|it| !it.is_null()).collect();
+    let [circle] = circles.as_slice() else { panic!("{} circles: {seen:#}", circles.len()) };
+    assert!(pair.iter().any(|pid| **circle == list_of(*pid)), "{seen:#}");
     assert_eq!(entry(&seen, deadlock.pid())["verdict"]["certainty"], "certain", "{seen:#}");
     assert!(seen["opened"].as_u64() >= Some(1) && seen["processes"].as_u64() >= Some(5), "{seen:#}");
     // All of them, as text.
@@ -61,6 +65,44 @@ fn processes_that_hang_are_among_all() {
     }
     assert!(text.contains(&format!("kill -CONT {}", stopped.pid())), "{text}");
     signal(stopped.pid(), Signal::SIGCONT);
+}
+
+fn list_of(pid: i32) -> Value {
+    Value::from(vec![pid])
+}
+
+/// Who may look into no process at all is told that nothing is known, and not that all is fine.
+#[test]
+fn a_user_who_sees_nothing() {
+    /// One that nobody has a process of.
+    const STRANGER: u32 = 54_321;
+    let test = "a_user_who_sees_nothing";
+    if !is_root(test, "to become another user") || !have(test, "setpriv") {
+        return;
+    }
+    let public = Public::new();
+    let tglass = public.copy(env!("CARGO_BIN_EXE_tglass").as_ref(), "tglass");
+    let look = |options: &[&str]| {
+        let mut command = as_user(STRANGER, &tglass);
+        command.arg("why").args(options);
+        Answer::of(command)
+    };
+    let answer = look(&[]);
+    let text = answer.text();
+    assert!(text.contains("NOT KNOWN  no process could be looked into."), "{text}");
+    assert!(!text.contains("FINE"), "{text}");
+    let seen = look(&["--json"]).json();
+    let number = |name: &str| seen[name].as_u64().expect("a number");
+    assert!(number("not_seen") > 0 && number("not_seen") >= number("processes"), "{seen:#}");
+    let gaps = seen["gaps"].as_array().expect("a list");
+    assert!(!gaps.is_empty(), "{seen:#}");
+    // One process of that user's own is enough to say something.
+    let program = public.copy(&Build::new("hangs.c").variant(Variant::Default).path(), "own-program");
+    let mut command = as_user(STRANGER, &program);
+    command.arg("idle_epoll");
+    let _own = Fixture::command(command).settled();
+    let text = look(&[]).text();
+    assert!(text.contains("FINE  no process that could be looked into hangs"), "{text}");
 }
 
 #[test]

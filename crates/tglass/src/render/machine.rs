@@ -54,6 +54,11 @@ fn one(process: &ProcessToSee) -> String {
     if let Some(way) = &verdict.way_out {
         out += &format!("  {} {}\n", paint(DIM, "way out:"), safe(way));
     }
+    if !process.circle.is_empty() {
+        let pids: Vec<String> = process.circle.iter().take(NAMED).map(Pid::to_string).collect();
+        let more = if process.circle.len() > NAMED { ", .." } else { "" };
+        out += &format!("  in the same circle: {}{more}\n", pids.join(", "));
+    }
     if !process.behind.is_empty() {
         let pids: Vec<String> = process.behind.iter().take(NAMED).map(Pid::to_string).collect();
         let more = if process.behind.len() > NAMED { ", .." } else { "" };

@@ -3,7 +3,10 @@
 use super::waits::{Net, Stuck, circles_of, count, glance, rests, waits_for_child, waits_of};
 use crate::host::{self, Host};
 use crate::limits::Limits;
-use crate::model::{Certainty, FindingKind, Gap, Machine, OutsideKind, ProcessToSee, Snapshot, Verdict, VerdictKind};
+use crate::model::{
+    Certainty, Finding, FindingKind, Gap, Machine, OutsideKind, OutsideWait, ProcessToSee, Snapshot, Verdict,
+    VerdictKind,
+};
 use crate::proc::{KernelState, SyscallFile};
 use crate::sys::clock::all_own_cpu;
 use crate::target::{KernelFacts, Live, LwpFacts, Target, TargetError, calls_of_all};
@@ -111,6 +114,7 @@ impl MachineSurvey {
             self.tell(
                 pid,
                 Verdict { kind: VerdictKind::Unkillable, certainty: Certainty::Certain, text, way_out: None },
+                Vec::new(),
             );
         }
         let is_suspect =
@@ -158,11 +162,13 @@ impl MachineSurvey {
                 FindingKind::ProcessCircle => VerdictKind::Deadlock,
                 _ => VerdictKind::NobodyLeft,
             };
-            self.tell(pid, Verdict { kind, certainty: finding.certainty, text: finding.text, way_out: None });
+            let circle = others_in(pid, &finding);
+            self.tell(pid, Verdict { kind, certainty: finding.certainty, text: finding.text, way_out: None }, circle);
         }
         let waits = waits_of(&self.net, pid);
-        // Every shell waits for its child: that makes no process worth a look.
-        let edges = waits.iter().filter(|(.., wait)| wait.kind != OutsideKind::Child).flat_map(|it| &it.2.partners);
+        // Every shell waits for its child, or for its terminal: that makes no process worth a look.
+        let is_usual = |wait: &OutsideWait| matches!(wait.kind, OutsideKind::Child | OutsideKind::Terminal);
+        let edges = waits.iter().filter(|(.., wait)| !is_usual(wait)).flat_map(|it| &it.2.partners);
         let partners: BTreeSet<Pid> = edges.map(|partner| partner.pid).collect();
         if !partners.is_empty() {
             self.edges.entry(pid).or_default().extend(partners);
@@ -179,14 +185,15 @@ impl MachineSurvey {
             self.tell(
                 pid,
                 Verdict { kind: VerdictKind::OtherProcess, certainty: Certainty::Likely, text, way_out: None },
+                Vec::new(),
             );
         }
     }
 
     /// Notes what a process does, unless something worse is known of it.
-    fn tell(&mut self, pid: Pid, verdict: Verdict) {
+    fn tell(&mut self, pid: Pid, verdict: Verdict, circle: Vec<Pid>) {
         let name = host::name_of(pid).unwrap_or_default();
-        let entry = ProcessToSee { pid, name, verdict, behind: Vec::new() };
+        let entry = ProcessToSee { pid, name, verdict, circle, behind: Vec::new() };
         match self.found.get_mut(&pid) {
             Some(known) if known.verdict.kind <= entry.verdict.kind => {}
             Some(known) => *known = entry,
@@ -206,19 +213,20 @@ impl MachineSurvey {
             self.machine.opened += 1;
             let Some(verdict) = snapshot.verdict.clone() else { continue };
             self.net.add_locks(&snapshot);
+            let circle = circle_of(&snapshot);
             match verdict.certainty {
-                Certainty::Certain if verdict.kind != VerdictKind::Behind => self.tell(pid, verdict),
-                _ => passing.push((pid, verdict)),
+                Certainty::Certain if verdict.kind != VerdictKind::Behind => self.tell(pid, verdict, circle),
+                _ => passing.push((pid, verdict, circle)),
             }
         }
-        if passing.iter().any(|(_, verdict)| is_wrong(verdict.kind)) {
+        if passing.iter().any(|(_, verdict, _)| is_wrong(verdict.kind)) {
             std::thread::sleep(PAUSE);
         }
-        for (pid, first) in passing {
+        for (pid, first, circle) in passing {
             let again = if is_wrong(first.kind) { self.glance(pid) } else { None };
             let again = again.and_then(|snapshot| snapshot.verdict);
             if again.as_ref().is_some_and(|again| again.kind == first.kind) || !is_wrong(first.kind) {
-                self.tell(pid, again.unwrap_or(first));
+                self.tell(pid, again.unwrap_or(first), circle);
             }
         }
     }
@@ -234,15 +242,24 @@ impl MachineSurvey {
         for (pid, waiting) in &behind {
             if waiting.len() >= MANY && !self.found.contains_key(pid) {
                 let verdict = self.glance(*pid).and_then(|snapshot| snapshot.verdict);
-                verdict.into_iter().for_each(|verdict| self.tell(*pid, verdict));
+                verdict.into_iter().for_each(|verdict| self.tell(*pid, verdict, Vec::new()));
             }
         }
         let mut processes: Vec<ProcessToSee> = self.found.into_values().collect();
         for process in &mut processes {
-            process.behind = behind.get(&process.pid).map(|pids| pids.iter().copied().collect()).unwrap_or_default();
+            let members: Vec<Pid> = std::iter::once(process.pid).chain(process.circle.iter().copied()).collect();
+            let waiting = members.iter().filter_map(|pid| behind.get(pid)).flatten();
+            let waiting: BTreeSet<Pid> = waiting.copied().filter(|pid| !members.contains(pid)).collect();
+            process.behind = waiting.into_iter().collect();
         }
         processes.retain(|it| all || is_wrong(it.verdict.kind) || it.behind.len() >= MANY);
         processes.sort_by_key(|it| (rank(it), it.verdict.kind, std::cmp::Reverse(it.behind.len()), it.pid));
+        // Each process of a circle tells of the same one.
+        let mut told: BTreeSet<BTreeSet<Pid>> = BTreeSet::new();
+        processes.retain(|it| {
+            let members: BTreeSet<Pid> = std::iter::once(it.pid).chain(it.circle.iter().copied()).collect();
+            members.len() == 1 || told.insert(members)
+        });
         let mut machine = self.machine;
         machine.processes_to_see = processes;
         machine.not_seen = self.denied.len();
@@ -275,6 +292,17 @@ impl MachineSurvey {
         }
         behind
     }
+}
+
+/// The other processes of the hang that a look at one has found.
+fn circle_of(snapshot: &Snapshot) -> Vec<Pid> {
+    let hang = snapshot.findings.iter().find(|finding| finding.kind.is_hang());
+    hang.map(|finding| others_in(snapshot.target.pid, finding)).unwrap_or_default()
+}
+
+fn others_in(pid: Pid, finding: &Finding) -> Vec<Pid> {
+    let pids: BTreeSet<Pid> = finding.members.iter().map(|member| member.pid).filter(|it| *it != pid).collect();
+    pids.into_iter().collect()
 }
 
 /// Whether a thread is where no signal wakes it. There is, too, who waits for a child that uses its memory: that is told as such.

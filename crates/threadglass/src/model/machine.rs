@@ -58,6 +58,8 @@ pub struct ProcessToSee {
     pub name: String,
     /// What it does.
     pub verdict: Verdict,
+    /// The other processes of the circle that it is in: they are not listed again.
+    pub circle: Vec<Pid>,
     /// Processes that wait for it, directly or not.
     pub behind: Vec<Pid>,
 }
