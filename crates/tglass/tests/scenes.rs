@@ -2,9 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use testkit::{Tool, Value, can_unshare, end_with_descendants, ensure, eventually, have, is_root, threads};
+use testkit::{
+    NOBODY, Public, Tool, Value, as_user, can_unshare, end_with_descendants, ensure, eventually, have, is_root, threads,
+};
 
 /// Programs that run until this is dropped, and all that they have started.
 #[derive(Default)]
@@ -254,6 +256,59 @@ fn a_row_lock_of_a_database() {
         })
     });
     assert!(is_told, "the thread of the server was told of none of {CLIENTS} clients");
+}
+
+/// The newest programs of PostgreSQL that are installed: Debian has them in no directory of `PATH`.
+fn postgres() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten().map(|entry| entry.path().join("bin"));
+    versions.filter(|bin| bin.join("initdb").exists()).max()
+}
+
+/// A server that has a process for each client: that of the client that waits for a row is named, with its stack.
+#[test]
+fn a_row_lock_of_postgres() {
+    let test = "a_row_lock_of_postgres";
+    if !have(test, "psql") || !have(test, "setpriv") || !is_root(test, "to start the database as another user") {
+        return;
+    }
+    let Some(bin) = postgres() else { return testkit::skip(test, "no server of PostgreSQL is installed") };
+    let dir = Public::new();
+    std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let data = dir.path().join("data");
+    let mut install = as_user(NOBODY, &bin.join("initdb"));
+    install.args(["-A", "trust", "-U", "postgres", "-N", "-D"]).arg(&data);
+    let installed = install.output().unwrap();
+    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+    let mut scene = Scene::default();
+    let mut server = as_user(NOBODY, &bin.join("postgres"));
+    server.arg("-D").arg(&data).arg("-k").arg(dir.path()).args(["-c", "listen_addresses=", "-c", "fsync=off"]);
+    let server = scene.start(&mut server);
+    let client = |queries: &[&str]| {
+        let mut command = Command::new("psql");
+        command.arg("-h").arg(dir.path()).args(["-U", "postgres", "-At"]);
+        queries.iter().for_each(|query| drop(command.args(["-c", query])));
+        command
+    };
+    let ask = |query: &str| {
+        let output = client(&[query]).output().unwrap();
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    eventually("the database should start", || ask("create table r (a int primary key, b int)").is_some());
+    ask("insert into r values (1, 1)").expect("a row");
+    scene.start(&mut client(&["begin", "update r set b = 2", "select pg_sleep(100000)"]));
+    eventually("the row should be locked", || {
+        ask("select count(*) from pg_stat_activity where query like 'select pg_sleep%'").as_deref() == Some("1")
+    });
+    let waiter = scene.start(&mut client(&["update r set b = 3"]));
+    let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock'";
+    eventually("a client should wait for it", || ask(waiting).is_some_and(|pid| !pid.is_empty()));
+    let backend: i64 = ask(waiting).and_then(|pid| pid.parse().ok()).expect("a pid");
+    why(waiter, |seen| {
+        is_kind(seen, "other_process")?;
+        ensure(partners(seen) == [backend], || format!("{:?}, not {backend}", partners(seen)))?;
+        ensure(stack_of(seen, backend as i32) > 3, || "no stack of the server's process".to_owned())
+    });
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(server), nix::sys::signal::Signal::SIGQUIT);
 }
 
 /// Processes in namespaces of their own: a FIFO, and a connection over the loopback of their network.
