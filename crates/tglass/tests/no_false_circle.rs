@@ -154,6 +154,9 @@ fn a_busy_machine_has_no_circles() {
                     assert!(!is_wrong, "look {look}: {process:#?}");
                     waits += usize::from(process.verdict.kind == VerdictKind::OtherProcess);
                 }
+                if look % 500 == 499 {
+                    eprintln!("{} looks, {waits} waits", look + 1);
+                }
                 if look % 50 == 0 {
                     let before = bytes;
                     eventually("the reader itself should go on", || {
