@@ -286,7 +286,9 @@ fn a_row_lock_of_postgres() {
     let client = |queries: &[&str]| {
         let mut command = Command::new("psql");
         command.arg("-h").arg(dir.path()).args(["-U", "postgres", "-At"]);
-        queries.iter().for_each(|query| drop(command.args(["-c", query])));
+        for query in queries {
+            command.args(["-c", query]);
+        }
         command
     };
     let ask = |query: &str| {
