@@ -226,14 +226,15 @@ impl<'k> Reach<'k> {
     /// said to wait for that one.
     fn circle(&self, start: Spot, stuck: &BTreeSet<Spot>, goes_abroad: bool) -> Option<Vec<Spot>> {
         let mut came: HashMap<Spot, Spot> = HashMap::new();
-        let mut asked: HashSet<(Crowd<'_>, bool)> = HashSet::new();
+        let mut asked: HashSet<(Crowd<'_>, Option<Pid>)> = HashSet::new();
         let mut queue = VecDeque::from([start]);
         while let Some(spot) = queue.pop_front() {
             let crowds = self.crowds(spot)?;
             let is_abroad = |other: &Spot| other.pid != spot.pid;
             let only_abroad = goes_abroad && crowds.iter().any(|crowd| crowd.pids().any(|pid| pid != spot.pid));
+            let home = only_abroad.then_some(spot.pid);
             // The start asks for itself: its own crowd has to be asked once more by others, who may wait for the start.
-            let crowds = crowds.into_iter().filter(|crowd| spot == start || asked.insert((*crowd, only_abroad)));
+            let crowds = crowds.into_iter().filter(|crowd| spot == start || asked.insert((*crowd, home)));
             let mut ways: Vec<Spot> = crowds.flat_map(|crowd| self.members(crowd)).collect();
             ways.retain(|way| *way != spot && stuck.contains(way) && (!only_abroad || is_abroad(way)));
             // Who waits at a descriptor or for a lock comes before who waits to be woken by anybody.
