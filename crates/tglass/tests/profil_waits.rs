@@ -78,13 +78,16 @@ fn a_stopped_process_is_said_to_be_stopped() {
     let answer = tool().run(&["profil", &pid, "-d", "20ms"]);
     if !answer.stderr.contains("perf events are not permitted") {
         let text = answer.text();
-        assert!(text.contains("all threads (5) are stopped by job control; SIGCONT continues them"), "{text}");
+        assert!(
+            text.contains("all threads (5) are stopped by job control (SIGSTOP); SIGCONT continues them"),
+            "{text}"
+        );
         assert!(!text.contains("--wait"), "{text}");
     }
     let profile = tool().run(&["profil", &pid, "--wait", "--json", "-d", "100ms"]).json();
-    let wait = wait_named(&profile, "stopped by job control");
+    let wait = wait_named(&profile, "stopped by job control (SIGSTOP)");
     let all = 5 * profile["looks"].as_u64().unwrap();
     assert_eq!((wait["samples"].as_u64(), profile["samples"].as_u64()), (Some(all), Some(all)), "{profile:#}");
     let text = tool().run(&["profil", &pid, "--wait", "-d", "10ms"]).text();
-    assert!(text.contains("100.0 %") && text.contains("stopped by job control  -"), "{text}");
+    assert!(text.contains("100.0 %") && text.contains("stopped by job control (SIGSTOP)  -"), "{text}");
 }
