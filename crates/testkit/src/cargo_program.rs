@@ -16,6 +16,8 @@ pub struct TokioProgram<'p> {
     pub debug: &'p str,
     /// Whether the symbols are taken away.
     pub stripped: bool,
+    /// Whether it is optimised as a whole.
+    pub lto: bool,
 }
 
 impl TokioProgram<'_> {
@@ -47,7 +49,8 @@ impl TokioProgram<'_> {
         assert!(built.status.success(), "{self:?} does not build:\n{}", String::from_utf8_lossy(&built.stderr));
         // The next one is built in the same place.
         let profile = if self.optimised { "release" } else { "debug" };
-        let name = format!("{profile}-{}-{}", self.debug, if self.stripped { "stripped" } else { "symbols" });
+        let lto = if self.lto { "-lto" } else { "" };
+        let name = format!("{profile}-{}-{}{lto}", self.debug, if self.stripped { "stripped" } else { "symbols" });
         let program = dir.join(name);
         let built = self.target(&dir).join(profile).join("tokio-scenes");
         if !same(&built, &program) {
@@ -67,6 +70,7 @@ impl TokioProgram<'_> {
         command.arg(verb).current_dir(dir).env("CARGO_TARGET_DIR", self.target(dir)).env_remove("RUSTFLAGS");
         for profile in ["DEV", "RELEASE"] {
             command.env(format!("CARGO_PROFILE_{profile}_DEBUG"), self.debug);
+            command.env(format!("CARGO_PROFILE_{profile}_LTO"), if self.lto { "fat" } else { "false" });
             command.env(format!("CARGO_PROFILE_{profile}_STRIP"), if self.stripped { "symbols" } else { "none" });
         }
         command

@@ -1,13 +1,12 @@
 //! Tasks of tokio: which there are, what they await, and the hangs of programs that are made of them.
 //!
-//! Two versions of tokio are tried; with `TG_TOKIO_ALL` in the environment more of them, in more ways.
-#![cfg(feature = "tokio")]
+//! Two versions of tokio are tried; with `TG_TOKIO_ALL` in the environment more of them, in more ways (`make test-matrix`).
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use testkit::{Dumpable, Fixture, TokioProgram, Tool, Value};
 
-const USUAL: [&str; 2] = ["1.38.2", "1.54.1"];
+const USUAL: [&str; 2] = ["1.35.1", "1.54.1"];
 const ALL: [&str; 5] = ["1.35.1", "1.38.2", "1.43.1", "1.47.1", "1.54.1"];
 
 fn tool() -> Tool {
@@ -19,7 +18,7 @@ fn programs() -> &'static [PathBuf] {
     static BUILT: OnceLock<Vec<PathBuf>> = OnceLock::new();
     BUILT.get_or_init(|| {
         let versions: &[&str] = if std::env::var_os("TG_TOKIO_ALL").is_some() { &ALL } else { &USUAL };
-        let program = |version| TokioProgram { version, optimised: false, debug: "2", stripped: false };
+        let program = |version| TokioProgram { version, optimised: false, debug: "2", stripped: false, lto: false };
         versions.iter().filter_map(|version| program(version).build(testkit::part("a version of tokio"))).collect()
     })
 }
@@ -155,7 +154,7 @@ fn a_worker_that_is_blocked_by_a_guard_of_a_task() {
 }
 
 #[test]
-fn a_guard_that_nobody_wants_is_listed_and_no_finding() {
+fn a_guard_that_nobody_wants_is_no_deadlock() {
     for program in programs() {
         let fixture = Fixture::start(program, &["std_guard"]);
         let target = fixture.pid().to_string();
@@ -163,6 +162,106 @@ fn a_guard_that_nobody_wants_is_listed_and_no_finding() {
         let tasks = tasks(&target);
         let keeper = task(&tasks, fixture.truth(), "keeper");
         assert_eq!(keeper["holds"][0]["kind"], "mutex", "{keeper:#}");
+        assert_eq!(keeper["holds"][0]["blocks_threads"], true, "{keeper:#}");
+        let found = findings(&target, "guard_across_await");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0]["text"].as_str().is_some_and(|text| text.contains("keeps_std_guard")), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_circle_of_tasks_and_a_thread() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["thread_circle"]);
+        let target = fixture.pid().to_string();
+        let found = findings(&target, "task_deadlock");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let text = found[0]["text"].as_str().expect("a sentence");
+        assert!(text.contains("tasks of tokio and threads wait for each other"), "{text}");
+        for name in ["keeper", "blocked"] {
+            assert!(text.contains(&format!("task {} (", fixture.truth()[name])), "{text}");
+        }
+        let worker = task(&tasks(&target), fixture.truth(), "blocked")["carried_by"].clone();
+        assert_eq!(found[0]["threads"], serde_json::json!([worker]), "{found:#?}");
+    }
+}
+
+#[test]
+fn the_future_of_block_on_is_one_like_others() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["block_on"]);
+        let target = fixture.pid().to_string();
+        let tasks = tasks(&target);
+        let root = tasks.iter().find(|task| task["id"] == 0).unwrap_or_else(|| panic!("{tasks:#?}"));
+        assert_eq!(root["bound_to"], fixture.truth()["thread"], "{root:#}");
+        assert_eq!(root["start_function"], "tokio_scenes::circles::root_transfer", "{root:#}");
+        assert_eq!(root["wait"]["reason"], "mutex", "{root:#}");
+        let found = findings(&target, "task_deadlock");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let text = found[0]["text"].as_str().expect("a sentence");
+        assert!(text.contains(&format!("the future of block_on in thread {}", fixture.truth()["thread"])), "{text}");
+        assert!(text.contains(&format!("task {} (", fixture.truth()["task"])), "{text}");
+    }
+}
+
+#[test]
+fn a_runtime_that_no_thread_is_in() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["left_alone"]);
+        let tasks = tasks(&fixture.pid().to_string());
+        assert_eq!(task(&tasks, fixture.truth(), "task")["wait"]["reason"], "sleep");
+    }
+}
+
+#[test]
+fn a_worker_that_computes_starves_tasks() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["computing_worker"]);
+        let found = findings(&fixture.pid().to_string(), "blocked_worker");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let text = found[0]["text"].as_str().expect("a sentence");
+        assert!(text.contains(&format!("polls task {} (", fixture.truth()["computing"])), "{text}");
+        assert!(text.contains(&format!("{} tasks could run", fixture.truth()["starving_count"])), "{text}");
+    }
+}
+
+#[test]
+fn the_version_and_executors_that_are_not_read() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["futures_executor"]);
+        let snapshot = tool().look("threads", &fixture.pid().to_string(), &[]);
+        assert!(snapshot["gaps"].to_string().contains("futures-executor 0.3."), "{snapshot:#}");
+        let fixture = Fixture::start(program, &["dynamic"]);
+        let snapshot = tool().look("threads", &fixture.pid().to_string(), &[]);
+        let version = snapshot["task_runtimes"][0]["version"].as_str().expect("a version");
+        assert!(program.to_string_lossy().contains(&format!("tokio-{version}/")), "{program:?} {version}");
+    }
+}
+
+#[test]
+fn built_in_other_ways() {
+    if std::env::var_os("TG_TOKIO_ALL").is_none() {
+        return;
+    }
+    for (optimised, debug, lto) in [
+        (true, "2", false),
+        (true, "2", true),
+        (true, "1", false),
+        (false, "line-tables-only", false),
+        (true, "0", true),
+    ] {
+        let program = TokioProgram { version: USUAL[1], optimised, debug, stripped: false, lto };
+        let Some(program) = program.build(testkit::part("a version of tokio")) else { return };
+        let fixture = Fixture::start(&program, &["mutexes"]);
+        let target = fixture.pid().to_string();
+        let tasks = tasks(&target);
+        assert_eq!(tasks.len(), 3, "{program:?}: {tasks:#?}");
+        let first = task(&tasks, fixture.truth(), "first");
+        assert_eq!(first["start_function"], "tokio_scenes::circles::transfer", "{program:?}: {first:#}");
+        let found = findings(&target, "task_deadlock");
+        assert_eq!(found.len(), usize::from(debug == "2"), "{program:?}: {found:#?}");
+        let gaps = tool().look("threads", &target, &[])["gaps"].to_string();
+        assert_eq!(gaps.contains("debug = 2"), debug != "2", "{program:?}: {gaps}");
     }
 }
 
@@ -200,7 +299,7 @@ fn other_runtimes_than_one_with_workers() {
 fn without_debug_information_and_without_symbols() {
     let version = USUAL[1];
     for stripped in [false, true] {
-        let program = TokioProgram { version, optimised: true, debug: "0", stripped };
+        let program = TokioProgram { version, optimised: true, debug: "0", stripped, lto: false };
         let Some(program) = program.build("without_debug_information_and_without_symbols") else { return };
         let fixture = Fixture::start(&program, &["mutexes"]);
         let snapshot = tool().look("threads", &fixture.pid().to_string(), &[]);

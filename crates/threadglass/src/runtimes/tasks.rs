@@ -4,14 +4,11 @@ use super::{go, tokio};
 use crate::model::{Gap, SyncObject, Task, TaskRuntimeInfo};
 use crate::symbols::Objects;
 use crate::target::Target;
+use crate::unwind::Space;
 use crate::{Lwp, RemoteAddr};
 
-/// Those that are known. Reading tokio is not finished: it is there where it was asked for when this was built.
-static ALL: &[&dyn TaskRuntime] = &[
-    &go::Goroutines,
-    #[cfg(feature = "tokio")]
-    &tokio::Tokio,
-];
+/// Those that are known.
+static ALL: &[&dyn TaskRuntime] = &[&go::Goroutines, &tokio::Tokio];
 
 /// The word of all runtimes for a task that its thread has taken into a system call.
 pub(crate) const IN_SYSTEM_CALL: &str = "syscall";
@@ -49,6 +46,7 @@ pub(crate) trait TaskRuntime: Sync {
 pub(crate) struct TaskContext<'c> {
     pub(crate) target: &'c dyn Target,
     pub(crate) objects: &'c Objects<'c>,
+    pub(crate) space: &'c Space<'c>,
     pub(crate) threads: &'c [ThreadPlace],
     pub(crate) scope: TaskScope,
 }

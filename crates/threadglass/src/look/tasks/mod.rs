@@ -1,6 +1,7 @@
 //! Tasks of runtimes: what a look shows of them beside threads.
 
 mod groups;
+mod polls;
 mod stuck;
 mod verdict;
 
@@ -9,7 +10,7 @@ pub(in crate::look) use verdict::verdict;
 
 use super::{Look, Names, Scope};
 use crate::Lwp;
-use crate::model::{Snapshot, Task, Thread, ThreadState};
+use crate::model::{Gap, Snapshot, Task, Thread, ThreadState};
 use crate::runtimes::{self, SeenTasks, TaskContext, TaskScope, ThreadPlace};
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -24,7 +25,8 @@ impl Look<'_> {
         runtimes::has_tasks(self.target, &|runtime| {
             let places = || self.take(Scope::Threads, Names::None).map(|it| places(&it.threads)).unwrap_or_default();
             let (objects, threads) = (&*self.objects, threads.get_or_init(places));
-            let context = TaskContext { target: self.target, objects, threads, scope: TaskScope::List };
+            let (target, space, scope) = (self.target, &*self.space, TaskScope::List);
+            let context = TaskContext { target, objects, space, threads, scope };
             runtime.read_in(&context).is_some()
         })
     }
@@ -35,7 +37,8 @@ impl Look<'_> {
             return;
         }
         let threads = places(&snapshot.threads);
-        let context = TaskContext { target: self.target, objects: &self.objects, threads: &threads, scope };
+        let (target, objects, space) = (self.target, &*self.objects, &*self.space);
+        let context = TaskContext { target, objects, space, threads: &threads, scope };
         for SeenTasks { info, mut tasks, objects, gaps } in runtimes::tasks_of(&context) {
             settle(&mut tasks, &snapshot.threads);
             snapshot.task_runtimes.push(info);
@@ -46,6 +49,10 @@ impl Look<'_> {
             }
             snapshot.objects.extend(objects);
             snapshot.gaps.extend(gaps);
+        }
+        for name in runtimes::other_executors(&self.objects) {
+            let what = format!("tasks of {name}, if the program runs any");
+            snapshot.gaps.push(Gap::whole(what, "only the tasks of tokio and Go are read"));
         }
         if scope >= TaskScope::Stacks {
             snapshot.task_groups = groups::groups(&snapshot.tasks);

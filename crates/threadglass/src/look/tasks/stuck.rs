@@ -1,139 +1,292 @@
 //! Tasks that cannot go on: circles of tasks, locks that were given to who does not ask for them, workers that block.
 
+use super::polls;
 use crate::look::waits::has_not_moved;
 use crate::look::{Look, facts_now};
 use crate::model::{
-    Certainty, Evidence, Finding, FindingKind, Member, Snapshot, SyncKind, Task, TaskHolds, TaskWaitsFor, Thread,
-    ThreadState,
+    Certainty, Evidence, Finding, FindingKind, Member, Snapshot, SyncKind, SyncObject, Task, TaskHolds, TaskWaitsFor,
+    Thread, ThreadState,
 };
 use crate::runtimes::TaskScope;
 use crate::target::LwpFacts;
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeSet, HashMap};
 
-/// Tasks of one circle.
+/// Tasks and threads of one circle.
 const MAX_CIRCLE: usize = 64;
-/// Circles that are told.
+/// Circles that are told, and guards.
 const MAX_CIRCLES: usize = 16;
+/// How often tasks are taken away that may go on: once for each that waits for another one, at most.
+const MAX_ROUNDS: usize = 256;
+/// Holders of one object that are followed.
+const MAX_HOLDERS: usize = 256;
 /// Tasks that a sentence names.
 const NAMED: usize = 4;
 
 /// Adds what is wrong with the tasks of `snapshot`. What is found is looked at twice.
 pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
-    let found = Stuck::new(snapshot).all();
-    if found.is_empty() {
+    if snapshot.tasks.is_empty() {
         return;
     }
+    let found = Stuck::new(snapshot).all();
+    let polls = polls::long_polls(look, snapshot);
+    if found.is_empty() && polls.is_empty() {
+        return;
+    }
+    polls::wait_for(&polls, snapshot);
     let mut again = Snapshot { tasks: Vec::new(), task_runtimes: Vec::new(), gaps: Vec::new(), ..snapshot.clone() };
     look.add_tasks(&mut again, TaskScope::Held);
     let confirmed = Stuck::new(&again).all();
     let is_same = |one: &Finding, other: &Finding| {
         (one.kind, &one.text, &one.threads) == (other.kind, &other.text, &other.threads)
     };
-    let blocked: Vec<Lwp> = found.iter().flat_map(|finding| finding.threads.iter().copied()).collect();
+    let named = found.iter().flat_map(|finding| finding.threads.iter());
+    let blocked: BTreeSet<Lwp> = named.copied().chain(polls.iter().flat_map(|poll| poll.threads())).collect();
+    let blocked: Vec<Lwp> = blocked.into_iter().collect();
     let (before, now): (_, HashMap<Lwp, LwpFacts>) = (look.facts(), facts_now(look.target, &blocked));
     let is_still =
         |lwp: &Lwp| before.get(lwp).zip(now.get(lwp)).is_some_and(|(before, now)| has_not_moved(before, now));
     let is_confirmed =
         |one: &Finding| confirmed.iter().any(|other| is_same(one, other)) && one.threads.iter().all(is_still);
-    let still: Vec<Finding> = found.into_iter().filter(is_confirmed).collect();
+    let mut still: Vec<Finding> = found.into_iter().filter(is_confirmed).collect();
     // What tasks hold is known now.
     let explained: BTreeSet<RemoteAddr> = still.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
     let is_explained = |finding: &Finding| finding.objects.first().is_some_and(|object| explained.contains(object));
     snapshot.findings.retain(|finding| finding.kind != FindingKind::HolderUnknown || !is_explained(finding));
-    snapshot.findings.splice(0..0, still);
+    // A worker of a circle is blocked because of that.
+    let told: BTreeSet<Lwp> = still.iter().flat_map(|finding| finding.threads.iter().copied()).collect();
+    let stuck = Stuck::new(snapshot);
+    let long = polls.iter().filter(|poll| !poll.threads().any(|lwp| told.contains(&lwp)));
+    let long = long.filter_map(|poll| poll.confirmed(&stuck, &again, &is_still));
+    let at = still.iter().position(|finding| finding.kind == FindingKind::GuardAcrossAwait).unwrap_or(still.len());
+    let long: Vec<Finding> = long.collect();
+    still.splice(at..at, long);
+    // Guards are told last: they need not be in anybody's way.
+    let (guards, wrong): (Vec<_>, Vec<_>) =
+        still.into_iter().partition(|finding| finding.kind == FindingKind::GuardAcrossAwait);
+    snapshot.findings.splice(0..0, wrong);
+    snapshot.findings.extend(guards);
 }
 
 /// The tasks and threads of a look, by what leads to them.
-struct Stuck<'s> {
+pub(super) struct Stuck<'s> {
     snapshot: &'s Snapshot,
-    tasks: HashMap<u64, &'s Task>,
+    /// Ids are not unique where several copies of a runtime are in one process.
+    tasks: HashMap<u64, Vec<&'s Task>>,
+    carried: HashMap<Lwp, &'s Task>,
     threads: HashMap<Lwp, &'s Thread>,
+    /// The object that each thread waits for.
+    waits: HashMap<Lwp, &'s SyncObject>,
+    /// Tasks that hold a lock that threads block on while they wait.
+    keepers: HashMap<RemoteAddr, Vec<&'s Task>>,
+    /// Tasks that wait for what several tasks hold, of which none can go on.
+    hopeless: BTreeSet<RemoteAddr>,
+}
+
+/// What can be in a circle.
+#[derive(Clone, Copy)]
+enum Node<'s> {
+    Task(&'s Task),
+    Thread(Lwp),
+}
+
+impl Node<'_> {
+    fn key(&self) -> (u64, u64) {
+        match self {
+            Node::Task(task) => (0, task.address.0),
+            Node::Thread(lwp) => (1, u64::from(lwp.0.unsigned_abs())),
+        }
+    }
 }
 
 impl<'s> Stuck<'s> {
-    fn new(snapshot: &'s Snapshot) -> Self {
-        let tasks = snapshot.tasks.iter().map(|task| (task.id, task)).collect();
+    pub(super) fn new(snapshot: &'s Snapshot) -> Self {
         let threads = snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
-        Self { snapshot, tasks, threads }
+        let (mut tasks, mut carried): (HashMap<u64, Vec<&Task>>, HashMap<_, _>) = Default::default();
+        let mut keepers: HashMap<RemoteAddr, Vec<&Task>> = HashMap::new();
+        for task in &snapshot.tasks {
+            tasks.entry(task.id).or_default().push(task);
+            if let Some(lwp) = task.carried_by.filter(|_| task.state == ThreadState::Active) {
+                carried.insert(lwp, task);
+            }
+            for held in task.holds.iter().filter(|held| held.blocks_threads && task.state == ThreadState::Sleep) {
+                keepers.entry(held.address).or_default().push(task);
+            }
+        }
+        let waits = snapshot.objects.iter().flat_map(|object| object.waiters.iter().map(move |it| (it.lwp, object)));
+        let hopeless = BTreeSet::new();
+        let mut stuck = Self { snapshot, tasks, carried, threads, waits: waits.collect(), keepers, hopeless };
+        stuck.hopeless = stuck.hopeless();
+        stuck
+    }
+
+    /// Tasks of which none can go on before another one of them does: what is left when all are taken away that may go
+    /// on. A semaphore needs one holder that goes on, a lock all.
+    fn hopeless(&self) -> BTreeSet<RemoteAddr> {
+        let waits = |task: &'s Task| Some((task, only_object(task)?.kind, self.holders(task)));
+        let waiting: Vec<(&Task, SyncKind, Vec<&Task>)> = self.snapshot.tasks.iter().filter_map(waits).collect();
+        let mut left: BTreeSet<RemoteAddr> = waiting.iter().map(|(task, ..)| task.address).collect();
+        for _ in 0..MAX_ROUNDS {
+            let is_stuck = |(task, kind, holders): &&(&Task, SyncKind, Vec<&Task>)| {
+                let mut stuck = holders.iter().map(|holder| left.contains(&holder.address));
+                let is_stuck = if *kind == SyncKind::Semaphore { stuck.all(|it| it) } else { stuck.any(|it| it) };
+                left.contains(&task.address) && !holders.is_empty() && is_stuck
+            };
+            let still: BTreeSet<RemoteAddr> = waiting.iter().filter(is_stuck).map(|(task, ..)| task.address).collect();
+            if still.len() == left.len() {
+                return still;
+            }
+            left = still;
+        }
+        // A chain that is longer than any of a real program.
+        BTreeSet::new()
     }
 
     fn all(&self) -> Vec<Finding> {
         let mut found = self.circles();
-        found.extend(self.blocked_by_tasks());
-        found.extend(self.blocked_workers());
+        let told = |found: &[Finding]| -> BTreeSet<RemoteAddr> {
+            found.iter().flat_map(|finding| finding.objects.iter().copied()).collect()
+        };
+        let in_circles = told(&found);
+        found.extend(self.blocked_by_tasks().into_iter().filter(|it| !in_circles.contains(&it.objects[0])));
+        found.extend(self.guards(&told(&found)));
         found
     }
 
-    /// Circles in which each task waits for what the next one holds.
+    /// Circles in which each waits for what the next one holds, with a task in each.
     fn circles(&self) -> Vec<Finding> {
         let mut found = Vec::new();
-        let mut done: BTreeSet<u64> = BTreeSet::new();
+        let mut done: BTreeSet<(u64, u64)> = BTreeSet::new();
         for task in &self.snapshot.tasks {
-            let mut path: Vec<&Task> = Vec::new();
-            let mut at = task;
-            // Each task waits for one: there is only one way on.
-            while path.len() < MAX_CIRCLE && !done.contains(&at.id) {
-                if let Some(start) = path.iter().position(|other| other.id == at.id) {
-                    if found.len() < MAX_CIRCLES {
-                        found.push(self.circle(&path[start..]));
+            let mut path: Vec<Node<'s>> = Vec::new();
+            let mut at = Node::Task(task);
+            // Each waits for one: there is only one way on.
+            while path.len() < MAX_CIRCLE && !done.contains(&at.key()) {
+                if let Some(start) = path.iter().position(|other| other.key() == at.key()) {
+                    let circle = &path[start..];
+                    let has_waiting_task = |node: &Node<'_>| matches!(node, Node::Task(task) if task.wait.is_some());
+                    if found.len() < MAX_CIRCLES && circle.iter().any(has_waiting_task) {
+                        found.push(self.circle(circle));
                     }
                     break;
                 }
                 path.push(at);
-                let Some(next) = self.holder(at) else { break };
+                let Some(next) = self.next(at) else { break };
                 at = next;
             }
-            done.extend(path.iter().map(|task| task.id));
+            done.extend(path.iter().map(Node::key));
         }
         found
     }
 
-    /// The one task that must go on before `task` can.
-    fn holder(&self, task: &Task) -> Option<&'s Task> {
-        let wanted = only_object(task)?;
-        let [holder] = wanted.held_by.as_slice() else { return None };
-        self.tasks.get(holder).copied()
+    /// Who must go on before `node` can.
+    fn next(&self, node: Node<'s>) -> Option<Node<'s>> {
+        match node {
+            Node::Task(task) if task.state == ThreadState::Active => {
+                let lwp = task.carried_by?;
+                self.waits.get(&lwp).map(|_| Node::Thread(lwp))
+            }
+            Node::Task(task) => self.holder(task).map(Node::Task),
+            Node::Thread(lwp) => {
+                let object = self.waits.get(&lwp)?;
+                if let Some(keepers) = self.keepers.get(&object.address) {
+                    let [keeper] = keepers.as_slice() else { return None };
+                    return Some(Node::Task(keeper));
+                }
+                let [holder] = object.holders.as_slice() else { return None };
+                let holder = holder.lwp.filter(|_| holder.pid.is_none())?;
+                self.waits.get(&holder).map(|_| Node::Thread(holder))
+            }
+        }
     }
 
-    fn circle(&self, circle: &[&Task]) -> Finding {
-        let links: Vec<(&&Task, &TaskWaitsFor)> =
-            circle.iter().filter_map(|task| Some((task, only_object(task)?))).collect();
-        let mut certainty = Certainty::Certain;
-        let mut steps = Vec::new();
-        for (index, (task, wanted)) in links.iter().enumerate() {
-            let (holder, _) = links[(index + 1) % links.len()];
-            let held = holder.holds.iter().find(|held| held.address == wanted.address);
-            // Of a semaphore somebody who is not seen may have the rest.
-            let is_sure =
-                wanted.kind != SyncKind::Semaphore && held.is_none_or(|held| held.evidence < Evidence::Inferred);
-            if !is_sure {
-                certainty = Certainty::Likely;
+    /// The task that must go on before `task` can: the only one, or one of several of which none can.
+    fn holder(&self, task: &Task) -> Option<&'s Task> {
+        match self.holders(task).as_slice() {
+            [one] => Some(*one),
+            several => {
+                let mut stuck = several.iter().filter(|holder| self.hopeless.contains(&holder.address));
+                stuck.next().filter(|_| self.hopeless.contains(&task.address)).copied()
             }
-            let place = place(task).map(|place| format!(" at {place}")).unwrap_or_default();
-            steps.push(format!(
-                "{} awaits {}{place}, {}",
-                called(task),
-                object(wanted),
-                holds(task, holder, wanted, held)
-            ));
         }
+    }
+
+    /// The tasks that hold what `task` waits for. Ids alone may be those of several tasks.
+    fn holders(&self, task: &Task) -> Vec<&'s Task> {
+        let Some(wanted) = only_object(task) else { return Vec::new() };
+        let is_it = |other: &&&Task| match wanted.kind {
+            SyncKind::Join => other.address == wanted.address,
+            _ => other.holds.iter().any(|held| held.address == wanted.address),
+        };
+        let all = wanted.held_by.iter().take(MAX_HOLDERS).filter_map(|id| self.tasks.get(id));
+        all.flat_map(|tasks| tasks.iter().filter(is_it)).copied().collect()
+    }
+
+    fn circle(&self, circle: &[Node<'s>]) -> Finding {
+        let mut certainty = Certainty::Certain;
+        let (mut steps, mut objects, mut threads) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, node) in circle.iter().enumerate() {
+            let next = circle[(index + 1) % circle.len()];
+            match node {
+                // Its thread comes next, and says the rest.
+                Node::Task(task) if task.state == ThreadState::Active => {}
+                Node::Task(task) => {
+                    let Some(wanted) = only_object(task) else { continue };
+                    let Node::Task(holder) = next else { continue };
+                    let held = holder.holds.iter().find(|held| held.address == wanted.address);
+                    // Of a semaphore somebody who is not seen may have the rest.
+                    let is_sure = wanted.kind != SyncKind::Semaphore
+                        && held.is_none_or(|held| held.evidence < Evidence::Inferred);
+                    if !is_sure {
+                        certainty = Certainty::Likely;
+                    }
+                    let place = place(task).map(|place| format!(" at {place}")).unwrap_or_default();
+                    let who = match wanted.held_by.len() {
+                        2.. => {
+                            format!("which {} tasks hold that all wait, as {}", wanted.held_by.len(), called(holder))
+                        }
+                        _ => holds(task, holder, wanted, held),
+                    };
+                    steps.push(format!("{} awaits {}{place}, {who}", called(task), object(wanted)));
+                    objects.push(wanted.address);
+                }
+                Node::Thread(lwp) => {
+                    let Some(object) = self.waits.get(lwp) else { continue };
+                    let who = match next {
+                        Node::Task(task) => format!("{} holds while it waits", called(task)),
+                        Node::Thread(other) => {
+                            let is_inferred = object.holders.iter().any(|holder| holder.evidence >= Evidence::Inferred);
+                            certainty = if is_inferred { Certainty::Likely } else { certainty };
+                            format!("{} holds", self.polling_name(other))
+                        }
+                    };
+                    let blocked = format!("blocked on the {} {}", object.kind.word(), object.address);
+                    steps.push(format!("{} {blocked}, which {who}", self.polling(&[*lwp])));
+                    objects.push(object.address);
+                    threads.push(*lwp);
+                }
+            }
+        }
+        let tasks = circle.iter().filter(|node| matches!(node, Node::Task(_))).count();
         let text = match steps.as_slice() {
             [one] => one.clone(),
-            _ => format!("{} tasks of {} wait for each other: {}", circle.len(), circle[0].runtime, steps.join("; ")),
+            _ if threads.is_empty() => {
+                format!("{tasks} tasks of {} wait for each other: {}", self.runtime(), steps.join("; "))
+            }
+            _ => format!("tasks of {} and threads wait for each other: {}", self.runtime(), steps.join("; ")),
         };
-        let objects = links.iter().map(|(_, wanted)| wanted.address).collect();
-        Finding { objects, ..self.finding(FindingKind::TaskDeadlock, certainty, Vec::new(), text) }
+        Finding { objects, ..self.finding(FindingKind::TaskDeadlock, certainty, threads, text) }
+    }
+
+    fn runtime(&self) -> &'static str {
+        self.snapshot.tasks.first().map_or("a runtime", |task| task.runtime)
     }
 
     /// Threads that are blocked on a lock that a task holds while it waits.
     fn blocked_by_tasks(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         for object in self.snapshot.objects.iter().filter(|object| !object.waiters.is_empty()) {
-            let holders = self.snapshot.tasks.iter().filter(|task| {
-                task.state == ThreadState::Sleep && task.holds.iter().any(|held| held.address == object.address)
-            });
-            let Some(holder) = holders.into_iter().next() else { continue };
+            let Some(holder) = self.keepers.get(&object.address).and_then(|keepers| keepers.first()) else { continue };
             let waiters: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
             let text = format!(
                 "{} blocked on the {} {}, which {} holds while it waits: {}",
@@ -143,68 +296,86 @@ impl<'s> Stuck<'s> {
                 called(holder),
                 waiting(holder),
             );
-            if self.is_out_of_workers(&waiters) {
-                let text = format!("{text}. No worker is left that could poll it");
-                let objects = vec![object.address];
-                let finding = self.finding(FindingKind::TaskDeadlock, Certainty::Likely, waiters, text);
-                found.push(Finding { objects, ..finding });
-            } else {
-                let finding = self.finding(FindingKind::LongChain, Certainty::Likely, waiters, text);
-                found.push(Finding { objects: vec![object.address], ..finding });
-            }
+            let (kind, text) = match self.is_out_of_workers(holder, &waiters) {
+                true => (FindingKind::TaskDeadlock, format!("{text}. No worker is left that could poll it")),
+                false => (FindingKind::LongChain, text),
+            };
+            let finding = self.finding(kind, Certainty::Likely, waiters, text);
+            found.push(Finding { objects: vec![object.address], ..finding });
         }
         found
     }
 
-    /// All workers are in calls that block, and tasks that could run do not.
-    fn blocked_workers(&self) -> Option<Finding> {
-        let blocked = self.blocked();
-        let runnable = self.snapshot.tasks.iter().filter(|task| task.state == ThreadState::Run).count();
-        let workers: Vec<Lwp> = blocked.iter().filter_map(|task| task.carried_by).collect();
-        if runnable == 0 || !self.is_out_of_workers(&workers) {
-            return None;
+    /// Tasks that hold, while they wait, a lock that threads block on; each place of the program once.
+    fn guards(&self, told: &BTreeSet<RemoteAddr>) -> Vec<Finding> {
+        let mut found: Vec<(String, Finding, usize)> = Vec::new();
+        for task in &self.snapshot.tasks {
+            let is_guard = |held: &&TaskHolds| held.blocks_threads && !told.contains(&held.address);
+            let Some(held) = task.holds.iter().find(is_guard).filter(|_| task.state == ThreadState::Sleep) else {
+                continue;
+            };
+            let key = format!("{:?} {:?}", task.start_function, place(task));
+            if let Some((.., count)) = found.iter_mut().find(|(other, ..)| *other == key) {
+                *count += 1;
+            } else if found.len() < MAX_CIRCLES {
+                let text = format!(
+                    "{} holds the {} {} while it waits ({}): a thread that wants the lock blocks, and polls nothing",
+                    called(task),
+                    held.kind.word(),
+                    held.address,
+                    waiting(task)
+                );
+                let finding = self.finding(FindingKind::GuardAcrossAwait, Certainty::Certain, Vec::new(), text);
+                found.push((key, Finding { objects: vec![held.address], ..finding }, 1));
+            }
         }
-        let text = format!(
-            "{} in a call that blocks; {runnable} {} could run and no worker is left for {}",
-            self.polling(&workers),
-            if runnable == 1 { "task" } else { "tasks" },
-            if runnable == 1 { "it" } else { "them" },
-        );
-        Some(self.finding(FindingKind::BlockedWorker, Certainty::Likely, workers, text))
+        let more = |(_, finding, count): (String, Finding, usize)| match count {
+            1 => finding,
+            count => Finding { text: format!("{}; so do {} more tasks there", finding.text, count - 1), ..finding },
+        };
+        found.into_iter().map(more).collect()
     }
 
-    /// Tasks whose poll is asleep in the kernel.
-    fn blocked(&self) -> Vec<&'s Task> {
-        let is_asleep = |lwp: Lwp| self.threads.get(&lwp).is_some_and(|thread| thread.state == ThreadState::Sleep);
-        let tasks = self.snapshot.tasks.iter();
-        tasks.filter(|task| task.state == ThreadState::Active && task.carried_by.is_some_and(is_asleep)).collect()
+    /// Whether nobody can poll `task`: its threads are all among `threads`, which block.
+    fn is_out_of_workers(&self, task: &Task, threads: &[Lwp]) -> bool {
+        let Some(workers) = self.workers_of(task.scheduler) else { return false };
+        let is_its = |lwp: &&Lwp| {
+            let polled = self.carried.get(lwp).filter(|polled| polled.scheduler == task.scheduler);
+            polled.is_some() && task.scheduler.is_some()
+        };
+        threads.iter().filter(is_its).count() as u64 >= workers
     }
 
-    /// Whether the threads are all that a runtime has to poll tasks with.
-    fn is_out_of_workers(&self, threads: &[Lwp]) -> bool {
-        let blocked = self.blocked();
-        let polling: BTreeSet<Lwp> =
-            blocked.iter().filter_map(|task| task.carried_by).filter(|lwp| threads.contains(lwp)).collect();
-        let runtimes = &self.snapshot.task_runtimes;
-        let [runtime] = runtimes.as_slice() else { return false };
-        runtime.concurrency.is_some_and(|workers| polling.len() as u64 >= workers)
+    /// How many threads poll the tasks of a scheduler.
+    pub(super) fn workers_of(&self, scheduler: Option<RemoteAddr>) -> Option<u64> {
+        let all = self.snapshot.task_runtimes.iter().flat_map(|runtime| &runtime.schedulers);
+        all.filter(|it| Some(it.address) == scheduler).find_map(|it| it.concurrency)
     }
 
     /// `thread 12, which polls task 3 (app::run), is`
-    fn polling(&self, threads: &[Lwp]) -> String {
-        let name = |lwp: &Lwp| match self.snapshot.tasks.iter().find(|task| task.carried_by == Some(*lwp)) {
-            Some(task) => format!("{lwp}, which polls {},", called(task)),
-            None => lwp.to_string(),
-        };
-        let named: Vec<String> = threads.iter().take(NAMED).map(name).collect();
+    pub(super) fn polling(&self, threads: &[Lwp]) -> String {
+        let named: Vec<String> = threads.iter().take(NAMED).map(|lwp| self.polling_name(*lwp)).collect();
         let more = if threads.len() > NAMED { " .." } else { "" };
-        match threads.len() {
-            1 => format!("thread {} is", named.join("")),
-            _ => format!("threads {}{more} are", named.join(" ")),
+        // A clause about the task ends with a comma.
+        let end = |name: &str| if name.ends_with(')') || name.contains(", which") { "," } else { "" };
+        match named.as_slice() {
+            [one] if threads.len() == 1 => format!("{one}{} is", end(one)),
+            _ => format!("{}{more} are", named.join("; ")),
         }
     }
 
-    fn finding(&self, kind: FindingKind, certainty: Certainty, threads: Vec<Lwp>, text: String) -> Finding {
+    fn polling_name(&self, lwp: Lwp) -> String {
+        match self.carried.get(&lwp) {
+            Some(task) => format!("thread {lwp}, which polls {}", called(task)),
+            None => format!("thread {lwp}"),
+        }
+    }
+
+    pub(super) fn thread(&self, lwp: Lwp) -> Option<&'s Thread> {
+        self.threads.get(&lwp).copied()
+    }
+
+    pub(super) fn finding(&self, kind: FindingKind, certainty: Certainty, threads: Vec<Lwp>, text: String) -> Finding {
         let pid = self.snapshot.target.pid;
         let members = threads.iter().map(|lwp| Member { pid, lwp: Some(*lwp), object: None }).collect();
         let (objects, behind) = (Vec::new(), Vec::new());
@@ -221,10 +392,14 @@ fn only_object(task: &Task) -> Option<&TaskWaitsFor> {
 }
 
 /// `task 3 (app::transfer)`
-fn called(task: &Task) -> String {
-    match task.start_function.as_deref() {
-        Some(name) => format!("task {} ({name})", task.id),
+pub(super) fn called(task: &Task) -> String {
+    let what = match task.bound_to.filter(|_| task.id == 0) {
+        Some(lwp) => format!("the future of block_on in thread {lwp}"),
         None => format!("task {}", task.id),
+    };
+    match task.start_function.as_deref() {
+        Some(name) => format!("{what} ({name})"),
+        None => what,
     }
 }
 
@@ -237,9 +412,9 @@ fn object(wanted: &TaskWaitsFor) -> String {
 }
 
 fn holds(task: &Task, holder: &Task, wanted: &TaskWaitsFor, held: Option<&TaskHolds>) -> String {
-    let who = if task.id == holder.id { "a future of the same task".to_owned() } else { called(holder) };
+    let who = if task.address == holder.address { "a future of the same task".to_owned() } else { called(holder) };
     match held {
-        Some(held) if held.unpolled && task.id == holder.id => {
+        Some(held) if held.unpolled && task.address == holder.address => {
             "which was given to a future of the same task that the task does not poll now (a futurelock)".to_owned()
         }
         Some(held) if held.unpolled => format!("which was given to a future of {who} that the task does not poll now"),

@@ -34,7 +34,15 @@ pub(super) fn read(
     scope: TaskScope,
 ) -> SeenTasks {
     let version = located.as_ref().ok().and_then(|located| located.version.clone());
-    let info = TaskRuntimeInfo { name: GO, version, concurrency: None, running: 0, runnable: 0, waiting: 0 };
+    let info = TaskRuntimeInfo {
+        name: GO,
+        version,
+        concurrency: None,
+        schedulers: Vec::new(),
+        running: 0,
+        runnable: 0,
+        waiting: 0,
+    };
     let learned = located.and_then(|located| Program::learn(target, &located));
     match learned {
         Ok(program) => Reader::new(target, &program, module).read(info, scope),
@@ -217,6 +225,7 @@ impl<'a> Reader<'a> {
             status: goroutine.status.word(),
             carried_by: threads.get(&goroutine.m).copied().filter(|_| is_carried),
             bound_to: threads.get(&goroutine.locked_m).copied(),
+            scheduler: None,
             wait: self.wait(goroutine, now),
             holds: Vec::new(),
             parent: Some(goroutine.parent).filter(|parent| *parent != 0),

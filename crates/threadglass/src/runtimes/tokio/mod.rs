@@ -9,9 +9,13 @@ mod lists;
 mod names;
 mod reader;
 mod roots;
+mod stacks;
 mod types;
+mod version;
 mod vtables;
 mod waits;
+
+pub(crate) use version::other_executors;
 
 use super::tasks::{SeenTasks, TaskContext, TaskRuntime, TaskScope};
 use crate::target::Target;

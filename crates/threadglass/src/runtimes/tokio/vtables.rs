@@ -74,6 +74,11 @@ impl Vtables {
         self.0.get(&addr)
     }
 
+    /// Whether there is one in `module`.
+    pub(super) fn is_in(&self, module: &Module) -> bool {
+        self.0.keys().any(|at| module.contains(RemoteAddr(*at)))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
