@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use testkit::{Build, Dumpable, Fixture, Tool, Variant, have, part};
+use testkit::{Build, Dumpable, Fixture, Go, Tool, Variant, have, part};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -108,6 +108,33 @@ fn names_that_are_markup() {
     assert!(shown.contains("data-shown=\"yes\""), "{shown}");
     assert!(shown.contains("&lt;img src=x onerror"), "the name is not shown");
     assert!(!shown.contains("<img"), "the name was obeyed");
+}
+
+/// What goroutines wait for is in their table.
+#[test]
+fn goroutines() {
+    for go in Go::all("goroutines") {
+        let fixture = Fixture::start(&go.build("go_waits", &["CGO_ENABLED=0"]), &[]);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("report.html");
+        let page = report(&fixture.pid().to_string(), &file);
+        let data = data(&page);
+        let tasks = data["tasks"].as_array().unwrap();
+        assert!(tasks.len() > 5, "{tasks:#?}");
+        if !have(part("goroutines"), "chromium") {
+            return;
+        }
+        let (shown, complaints) = in_browser(&file);
+        assert_eq!(complaints, "");
+        let waiting: Vec<_> = tasks.iter().filter(|task| task["wait"].is_object()).collect();
+        assert!(!waiting.is_empty(), "{tasks:#?}");
+        for task in waiting {
+            let (_, row) = shown.split_once(&format!("<tr id=\"k{}\"", task["id"])).expect("its row");
+            let (row, _) = row.split_once("</tr>").expect("its end");
+            let reason = task["wait"]["reason"].as_str().unwrap().replace('&', "&amp;").replace('<', "&lt;");
+            assert!(row.contains(&reason.replace('>', "&gt;")), "{row} without {reason}");
+        }
+    }
 }
 
 #[test]

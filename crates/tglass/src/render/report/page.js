@@ -76,7 +76,9 @@
 
   // ---- findings ----
   const inCircle = new Set();
-  const isHang = (kind) => !["long_chain", "contended"].includes(kind);
+  // What is told besides of a process that may be well.
+  const HARMLESS = ["long_chain", "holder_unknown", "handed_over", "blocked_worker", "owner_died"];
+  const isHang = (kind) => !HARMLESS.includes(kind);
   for (const finding of seen.findings.filter((it) => isHang(it.kind))) {
     finding.threads.forEach((lwp) => inCircle.add(`t${lwp}`));
     finding.objects.forEach((address) => inCircle.add(`o${address}`));
@@ -349,12 +351,12 @@
     section("Tasks", table([
       { title: "Task", number: true, cell: (it) => it.id },
       { title: "State", cell: (it) => words(it.state) },
-      { title: "Waits for", wide: true, cell: (it) => it.reason ?? "" },
+      { title: "Waits for", wide: true, cell: (it) => it.wait?.reason ?? "" },
       { title: "LWP", number: true, cell: (it) => it.carried_by ?? "" },
     ], seen.tasks, {
       search: "Search tasks",
       id: (it) => `k${it.id}`,
-      text: (it) => [it.id, it.state, it.reason, ...(it.frames ?? []).map(frameText)].join(" "),
+      text: (it) => [it.id, it.state, it.wait?.reason, ...(it.frames ?? []).map(frameText)].join(" "),
       detail: (it) => stackText(it.frames ?? []),
     }).element);
   }
