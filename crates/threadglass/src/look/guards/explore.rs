@@ -6,6 +6,7 @@ use super::addresses::ByWords;
 use super::code::{Callee, Code};
 use super::effect::{may_take, of_atomic, word_of};
 use super::machine::{Atomic, Machine, Next, Value};
+use super::standing::{self, Standing, packed};
 use crate::arch::insn::table::{FIRST_ARGUMENT, PRESERVED, RESULT, SECOND_RESULT};
 use crate::arch::insn::{Insn, Op};
 use crate::model::SyncKind;
@@ -39,16 +40,6 @@ pub(super) struct LockUse {
     pub(super) keeps: bool,
     /// A way came to the function's end.
     pub(super) ends: bool,
-}
-
-/// How much of a lock the ways so far account for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// Taken this many times more than released since the beginning.
-    Open(i8),
-    /// It is known which came first.
-    Released,
-    Taken(i8),
 }
 
 #[derive(Clone)]
@@ -442,23 +433,9 @@ impl<'e, 'c> Explorer<'e, 'c> {
     }
 
     fn note(&mut self, way: &mut Way, index: usize, effect: Effect) {
-        let standing = &mut way.locks[index];
         // Trying again to take what can be held once does not take it twice.
         let most = if self.wanted[index].kind == SyncKind::Mutex { 1 } else { i8::MAX };
-        *standing = match (*standing, effect) {
-            (Standing::Open(count), Effect::Release) if count <= 0 => {
-                self.seen[index].releases = true;
-                Standing::Released
-            }
-            (Standing::Open(count), Effect::Release) => Standing::Open(count - 1),
-            (Standing::Open(count), Effect::Take) => {
-                self.seen[index].takes = true;
-                Standing::Taken(count.saturating_add(1).min(most))
-            }
-            (Standing::Taken(count), Effect::Take) => Standing::Taken(count.saturating_add(1).min(most)),
-            (Standing::Taken(count), Effect::Release) => Standing::Taken((count - 1).max(0)),
-            (Standing::Released, _) => Standing::Released,
-        };
+        way.locks[index] = way.locks[index].after(effect, most, &mut self.seen[index]);
     }
 
     /// Whether what matters is which locks a thread has at its arrival.
@@ -482,12 +459,8 @@ impl<'e, 'c> Explorer<'e, 'c> {
         }
     }
 
-    /// A way's end where the function returns, or the view does.
     fn ended(&mut self, way: &Way) {
-        for (seen, standing) in self.seen.iter_mut().zip(way.locks) {
-            seen.ends = true;
-            seen.keeps |= matches!(standing, Standing::Taken(count) | Standing::Open(count) if count > 0);
-        }
+        standing::end(&mut self.seen, &way.locks);
     }
 }
 
@@ -495,18 +468,6 @@ impl<'e, 'c> Explorer<'e, 'c> {
 fn is_of_queue(wanted: &WantedLock, index: usize, way: &Way, atomic: &Atomic) -> bool {
     let about = way.calls.last().map_or(0, |call| call.about);
     atomic.addr.is_none() && word_of(wanted).has_queue && about != 0 && about != index as u64 + 1
-}
-
-/// All standings in one word, four bits each; counts beyond a few are not told apart.
-fn packed(locks: &[Standing]) -> u64 {
-    locks.iter().fold(0, |word, standing| {
-        let number = match standing {
-            Standing::Open(count) => (*count).clamp(0, 4) as u64,
-            Standing::Released => 5,
-            Standing::Taken(count) => 6 + (*count).clamp(0, 4) as u64,
-        };
-        word << 4 | number
-    })
 }
 
 impl Arrival {
@@ -520,7 +481,7 @@ impl Arrival {
         if machine.sp() != Some(self.sp) || self.known.iter().any(is_other) {
             return;
         }
-        self.may_have |= matches!(way.locks[0], Standing::Taken(1..));
+        self.may_have |= way.locks[0].is_taken();
         let registers = self.registers.get_or_insert(machine.regs);
         for (known, now) in registers.iter_mut().zip(machine.regs) {
             if *known != now {

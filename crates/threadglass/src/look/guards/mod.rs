@@ -17,6 +17,7 @@ mod recover;
 mod relevance;
 mod rounds;
 mod shape;
+mod standing;
 mod task_ways;
 mod tasks;
 mod way_here;

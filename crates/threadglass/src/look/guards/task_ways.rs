@@ -4,6 +4,7 @@ use super::addresses::ByWords;
 use super::code::Code;
 use super::explore::{LockUse, MAX_LOCKS};
 use super::machine::{Atomic, Change, Machine, Next, Value};
+use super::standing::{self, Standing, packed};
 use super::tasks::WantedUse;
 use crate::arch::insn::table::{RESULT, SECOND_RESULT, STACK_POINTER, TASK_ARGUMENTS, TASK_CONTEXT, TASK_KEPT};
 use crate::arch::insn::{Insn, Op, Operand};
@@ -22,15 +23,6 @@ const MAX_WAYS: usize = 64;
 const MAX_CASES: u64 = 256;
 /// Bytes between two of them.
 const CASE: u64 = 16;
-
-/// How much of a lock the ways so far account for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// Taken this many times more than released since the beginning.
-    Open(i8),
-    Released,
-    Taken(i8),
-}
 
 #[derive(Clone)]
 struct Way {
@@ -400,48 +392,21 @@ impl<'e, 'c> TaskWays<'e, 'c> {
             return;
         }
         let most = if what == TaskUse::Exclusive { 1 } else { i8::MAX };
-        let standing = &mut way.locks[index];
-        *standing = match (*standing, effect) {
-            (Standing::Open(count), Effect::Release) if count <= 0 => {
-                self.seen[index].releases = true;
-                Standing::Released
-            }
-            (Standing::Open(count), Effect::Release) => Standing::Open(count - 1),
-            (Standing::Open(count), Effect::Take) => {
-                self.seen[index].takes = true;
-                Standing::Taken(count.saturating_add(1).min(most))
-            }
-            (Standing::Taken(count), Effect::Take) => Standing::Taken(count.saturating_add(1).min(most)),
-            (Standing::Taken(count), Effect::Release) => Standing::Taken((count - 1).max(0)),
+        let standing = way.locks[index];
+        way.locks[index] = match (standing, effect) {
             (Standing::Released, Effect::Take) if self.arrival.is_some() => Standing::Taken(1),
-            (Standing::Released, _) => Standing::Released,
+            _ => standing.after(effect, most, &mut self.seen[index]),
         };
     }
 
-    /// A way's end where the function returns, or the view does.
     fn ended(&mut self, way: &Way) {
-        for (seen, standing) in self.seen.iter_mut().zip(way.locks) {
-            seen.ends = true;
-            seen.keeps |= matches!(standing, Standing::Taken(count) | Standing::Open(count) if count > 0);
-        }
+        standing::end(&mut self.seen, &way.locks);
     }
 
     fn arrived(&mut self, way: &Way) {
         let held = self.held.get_or_insert([true; MAX_LOCKS]);
         for (held, standing) in held.iter_mut().zip(way.locks) {
-            *held &= matches!(standing, Standing::Taken(1..));
+            *held &= standing.is_taken();
         }
     }
-}
-
-/// All standings in one word, four bits each; counts beyond a few are not told apart.
-fn packed(locks: &[Standing]) -> u64 {
-    locks.iter().fold(0, |word, standing| {
-        let number = match standing {
-            Standing::Open(count) => (*count).clamp(0, 4) as u64,
-            Standing::Released => 5,
-            Standing::Taken(count) => 6 + (*count).clamp(0, 4) as u64,
-        };
-        word << 4 | number
-    })
 }
