@@ -2,23 +2,23 @@
 
 pub(crate) use libc::{
     SYS_bpf as BPF, SYS_clock_nanosleep as CLOCK_NANOSLEEP, SYS_epoll_pwait as EPOLL_PWAIT,
-    SYS_epoll_pwait2 as EPOLL_PWAIT2, SYS_epoll_wait as EPOLL_WAIT, SYS_futex as FUTEX,
-    SYS_get_robust_list as GET_ROBUST_LIST, SYS_getdents64 as GETDENTS64, SYS_io_getevents as IO_GETEVENTS,
-    SYS_kcmp as KCMP, SYS_nanosleep as NANOSLEEP, SYS_poll as POLL, SYS_read as READ,
+    SYS_epoll_pwait2 as EPOLL_PWAIT2, SYS_epoll_wait as EPOLL_WAIT, SYS_exit as EXIT, SYS_exit_group as EXIT_GROUP,
+    SYS_futex as FUTEX, SYS_get_robust_list as GET_ROBUST_LIST, SYS_getdents64 as GETDENTS64,
+    SYS_io_getevents as IO_GETEVENTS, SYS_kcmp as KCMP, SYS_nanosleep as NANOSLEEP, SYS_poll as POLL, SYS_read as READ,
     SYS_restart_syscall as RESTART_SYSCALL, SYS_rt_sigtimedwait as RT_SIGTIMEDWAIT, SYS_sched_yield as SCHED_YIELD,
     SYS_semop as SEMOP, SYS_semtimedop as SEMTIMEDOP, SYS_tgkill as TGKILL, SYS_write as WRITE,
 };
 #[cfg(feature = "agent")]
 pub(crate) use libc::{
     SYS_brk as BRK, SYS_clock_gettime as CLOCK_GETTIME, SYS_clone as CLONE, SYS_clone3 as CLONE3, SYS_close as CLOSE,
-    SYS_close_range as CLOSE_RANGE, SYS_exit as EXIT, SYS_fstat as FSTAT, SYS_getpid as GETPID,
-    SYS_getrandom as GETRANDOM, SYS_gettid as GETTID, SYS_kill as KILL, SYS_madvise as MADVISE,
-    SYS_memfd_create as MEMFD_CREATE, SYS_mmap as MMAP, SYS_mprotect as MPROTECT, SYS_munmap as MUNMAP,
-    SYS_newfstatat as NEWFSTATAT, SYS_openat as OPENAT, SYS_pause as PAUSE, SYS_pidfd_open as PIDFD_OPEN,
-    SYS_pipe2 as PIPE2, SYS_prctl as PRCTL, SYS_pread64 as PREAD64, SYS_process_vm_readv as PROCESS_VM_READV,
-    SYS_process_vm_writev as PROCESS_VM_WRITEV, SYS_rseq as RSEQ, SYS_rt_sigprocmask as RT_SIGPROCMASK,
-    SYS_rt_sigreturn as RT_SIGRETURN, SYS_rt_sigsuspend as RT_SIGSUSPEND, SYS_sched_getaffinity as SCHED_GETAFFINITY,
-    SYS_set_robust_list as SET_ROBUST_LIST, SYS_wait4 as WAIT4, SYS_waitid as WAITID,
+    SYS_close_range as CLOSE_RANGE, SYS_fstat as FSTAT, SYS_getpid as GETPID, SYS_getrandom as GETRANDOM,
+    SYS_gettid as GETTID, SYS_kill as KILL, SYS_madvise as MADVISE, SYS_memfd_create as MEMFD_CREATE, SYS_mmap as MMAP,
+    SYS_mprotect as MPROTECT, SYS_munmap as MUNMAP, SYS_newfstatat as NEWFSTATAT, SYS_openat as OPENAT,
+    SYS_pause as PAUSE, SYS_pidfd_open as PIDFD_OPEN, SYS_pipe2 as PIPE2, SYS_prctl as PRCTL, SYS_pread64 as PREAD64,
+    SYS_process_vm_readv as PROCESS_VM_READV, SYS_process_vm_writev as PROCESS_VM_WRITEV, SYS_rseq as RSEQ,
+    SYS_rt_sigprocmask as RT_SIGPROCMASK, SYS_rt_sigreturn as RT_SIGRETURN, SYS_rt_sigsuspend as RT_SIGSUSPEND,
+    SYS_sched_getaffinity as SCHED_GETAFFINITY, SYS_set_robust_list as SET_ROBUST_LIST, SYS_wait4 as WAIT4,
+    SYS_waitid as WAITID,
 };
 
 /// `futex_wait`, which crate libc does not have.

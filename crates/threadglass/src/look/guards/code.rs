@@ -16,6 +16,8 @@ const MAX_PLACES: usize = 1 << 20;
 /// Instructions of one look, whatever the target makes of it.
 const BUDGET: usize = 20_000_000;
 
+/// Functions begin at multiples of this.
+const ALIGNMENT: u64 = 16;
 /// Instructions between two looks at the clock.
 const BETWEEN_CLOCKS: usize = 256;
 
@@ -191,10 +193,17 @@ impl<'c> Code<'c> {
         self.function(pc).is_none_or(|(start, end)| target <= start || target >= end)
     }
 
-    /// Whether a function ends at `addr`.
+    /// Whether a function ends at `addr`, behind a call that does not return.
     pub(super) fn ends_at(&mut self, addr: u64) -> bool {
         let Self { known, space, ends, .. } = self;
-        remembered(ends, addr, || known.row(space, addr.wrapping_sub(1)).is_some_and(|row| row.function.1 == addr))
+        let mut function = |at: u64| known.row(space, at).map(|row| row.function);
+        remembered(ends, addr, || match function(addr.wrapping_sub(1)) {
+            Some((_, end)) => end == addr,
+            // Of code without a table it is known where the next function begins, if that has one.
+            None => addr
+                .checked_next_multiple_of(ALIGNMENT)
+                .is_some_and(|next| function(next).is_some_and(|(begin, _)| begin == next)),
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::arch::insn::table::{
     TASK_KEPT, TASK_ZERO,
 };
 use crate::arch::insn::{Alu, Insn, Mem, Op, Operand, register};
+use crate::arch::syscall::{EXIT, EXIT_GROUP};
 
 /// Words that one path may write.
 const MAX_WRITES: usize = 512;
@@ -499,6 +500,10 @@ impl Machine {
             Op::Nop => return Next::On,
             Op::Stop => return Next::End,
             Op::Syscall => {
+                let call = self.regs[RESULT].get(4).map(|number| number as i64);
+                if call == Some(EXIT) || call == Some(EXIT_GROUP) {
+                    return Next::End;
+                }
                 CHANGED_BY_SYSCALL.into_iter().for_each(|number| self.regs[number] = Value::UNKNOWN);
                 return Next::On;
             }

@@ -332,13 +332,11 @@ impl<'a> Teller<'a> {
             (OutsideKind::Pipe, 0) if is_whole && self.net.spots_of(one.own).count() > 1 => {
                 "no other process has the other end open, only this one itself".to_owned()
             }
-            (OutsideKind::Pipe, 0) if is_whole => match one.direction {
-                Some(Direction::Output) => "nobody will ever read: the only reading end left is its own".to_owned(),
-                _ => "nobody will ever write: the only writing end left is its own".to_owned(),
+            (OutsideKind::Pipe, 0) if is_whole && is_own(one) => match one.direction {
+                Some(Direction::Output) => "the only reading end left is its own".to_owned(),
+                _ => "the only writing end left is its own".to_owned(),
             },
-            (OutsideKind::Socket, 0) if is_whole && !one.holders.places.is_empty() => {
-                "nobody will ever send or receive: the only other end left is its own".to_owned()
-            }
+            (OutsideKind::Socket, 0) if is_whole && is_own(one) => "the only other end left is its own".to_owned(),
             (_, 0) if !is_whole => {
                 "who has the other end cannot be seen from here: not all processes can be looked into".to_owned()
             }
@@ -428,7 +426,7 @@ impl<'a> Teller<'a> {
                 format!("{who} waits for {lock}, for which thread {}{by} has to act", next.lwp)
             }
             (Some((_, lock)), _, None) => format!("{who} waits for {lock}"),
-            (None, [one], _) => format!("{who} is {doing}: {}", self.at_end(one, None)),
+            (None, [one], _) => format!("{who} is {doing}: {}{}", never(one), self.at_end(one, None)),
             (None, many, Some(next)) if !many.is_empty() => format!("{who} is {doing}: for {}", self.name(next.pid)),
             _ => format!("{who} is {doing}"),
         }
@@ -469,6 +467,18 @@ fn at_shared(one: &FoundPartners, about: &str, others: usize, who: &str) -> Stri
 /// Whether only the process itself has the other end.
 fn is_own(one: &FoundPartners) -> bool {
     one.others().is_empty() && !one.holders.places.is_empty()
+}
+
+/// What follows for a thread that cannot go on, if only its own process has the other end. Of one that was seen once this would be
+/// too much: it may just be starting the process that will have that end.
+fn never(one: &FoundPartners) -> &'static str {
+    match (one.kind, one.direction) {
+        _ if !is_own(one) => "",
+        (OutsideKind::Pipe, Some(Direction::Output)) => "nobody will ever read: ",
+        (OutsideKind::Pipe, _) => "nobody will ever write: ",
+        (OutsideKind::Socket, _) => "nobody will ever send or receive: ",
+        _ => "",
+    }
 }
 
 /// What those are whose end a thread waits for, in words.
