@@ -253,3 +253,29 @@ fn a_process_that_has_gone_is_told_nothing_of() {
     // Nor of ourselves, whose looking thread would seem to run.
     assert_eq!(Live::open(Pid::me()).unwrap().facts_by_iterator(&[]), None);
 }
+
+/// When threads at rest were last on a CPU, and on which, is told as in their files.
+#[test]
+fn the_last_time_on_a_cpu() {
+    let _alone = alone();
+    let fixture = Fixture::start(&Build::new("many.c").path(), &["600"]).settled();
+    let live = open(&fixture);
+    if !is_usable("the_last_time_on_a_cpu", &live) {
+        return;
+    }
+    let lwps = live.lwps().unwrap();
+    let by_iterator = live.last_runs_by_iterator(lwps.len()).expect("there are enough threads");
+    let mut known = 0;
+    for lwp in &lwps {
+        let (seen, file) = (by_iterator[lwp], live.last_run(*lwp));
+        let (Some((cpu, at)), Some((cpu_of_file, at_of_file))) = (seen, file) else {
+            assert_eq!(seen, file, "{lwp}");
+            continue;
+        };
+        // The file has six digits behind the point.
+        assert!(cpu == cpu_of_file && (at - at_of_file).abs() < 1e-5, "{lwp}: {seen:?} {file:?}");
+        known += 1;
+    }
+    assert!(known > 300, "{known} of {}", lwps.len());
+    assert!(live.last_runs_by_iterator(1).is_none(), "one thread is not worth a pass");
+}

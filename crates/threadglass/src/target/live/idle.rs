@@ -24,7 +24,9 @@ impl Live {
 
     /// When each of these threads was last on a CPU.
     pub(crate) fn last_ran(&self, lwps: &[Lwp]) -> Vec<Option<Instant>> {
-        let last: Vec<Option<(usize, f64)>> = lwps.iter().map(|lwp| self.last_run(*lwp)).collect();
+        let known = self.last_runs_by_iterator(lwps.len()).unwrap_or_default();
+        let last_run = |lwp: &Lwp| known.get(lwp).copied().unwrap_or_else(|| self.last_run(*lwp));
+        let last: Vec<Option<(usize, f64)>> = lwps.iter().map(last_run).collect();
         let cpus: BTreeSet<usize> = last.iter().flatten().map(|(cpu, _)| *cpu).collect();
         let now = clocks_of(&cpus);
         let when = |last: &Option<(usize, f64)>| {
@@ -35,8 +37,9 @@ impl Live {
         last.iter().map(when).collect()
     }
 
-    /// The CPU a thread was on last, and when, by that CPU's clock.
-    fn last_run(&self, lwp: Lwp) -> Option<(usize, f64)> {
+    /// The CPU a thread was on last, and when, by that CPU's clock. Public for tests, which compare.
+    #[doc(hidden)]
+    pub fn last_run(&self, lwp: Lwp) -> Option<(usize, f64)> {
         let mut reader = self.reader();
         let cpu = usize::try_from(reader.stat(lwp)?.processor).ok()?;
         Some((cpu, exec_start(reader.read(lwp, "sched").ok()?)?))

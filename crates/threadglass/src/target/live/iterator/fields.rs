@@ -42,6 +42,8 @@ fields! {
         UserTime ["utime"] 8;
         SystemTime ["stime"] 8;
         Runtime ["se", "sum_exec_runtime"] 8;
+        LastRun ["se", "exec_start"] 8;
+        Cpu ["thread_info", "cpu"] 4;
         ShownUserTime ["prev_cputime", "utime"] 8;
         ShownSystemTime ["prev_cputime", "stime"] 8;
         RobustList;

@@ -128,6 +128,22 @@ impl Live {
         Some(answers)
     }
 
+    /// When each thread was last on a CPU, and on which, from one pass, where that pays; `None` of a thread of which the kernel
+    /// has forgotten that. Public for tests, which compare.
+    #[doc(hidden)]
+    pub fn last_runs_by_iterator(&self, number: usize) -> Option<HashMap<Lwp, Option<(usize, f64)>>> {
+        if number < WORTH_ANOTHER_PASS || !self.has_worthwhile_iterator() {
+            return None;
+        }
+        let iterator = self.iterator.get_or_init(|| TaskIterator::load(self)).as_ref()?;
+        let mut found = HashMap::new();
+        let keep = |record: &TaskRecord| {
+            found.insert(record.lwp(), record.last_run());
+        };
+        iterator.pass(keep).ok()?;
+        self.has_thread(self.pid.leader()).then_some(found)
+    }
+
     /// What the iterator alone can tell, however few are asked for: `None` for a thread that has to
     /// be read from `/proc`. Public for tests, which compare.
     #[doc(hidden)]

@@ -164,6 +164,12 @@ impl TaskRecord {
         Some(LwpFacts { robust_head, ..LwpFacts::from_files(self.lwp(), stat, status, Some(syscall)) })
     }
 
+    /// The CPU that the thread was on last, and when, in milliseconds by that CPU's own clock.
+    pub(super) fn last_run(&self) -> Option<(usize, f64)> {
+        let at = self.get(Field::LastRun);
+        (at > 0).then(|| (self.get32(Field::Cpu) as usize, at as f64 / 1e6))
+    }
+
     fn name(&self) -> Vec<u8> {
         let words = &self.0[Field::Name as usize..=Field::NameEnd as usize];
         let mut name: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
