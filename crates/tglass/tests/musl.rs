@@ -178,3 +178,21 @@ fn programs_of_rust() {
         }
     }
 }
+
+/// What a thread waits for is told by the functions around those of musl, which the program contains.
+#[test]
+fn waits_of_rust() {
+    if !has_rust_on_musl("waits_of_rust") {
+        return;
+    }
+    for level in ["-Copt-level=0", "-Copt-level=2"] {
+        let program = Build::new("hangs_rust.rs").flags(&["--target", RUST_ON_MUSL, level]).path();
+        for scene in ["channel_alone", "barrier_alone"] {
+            let fixture = Fixture::start(&program, &[scene]).settled();
+            let why = tool().run(&["why", &fixture.pid().to_string(), "--json"]).json();
+            let (verdict, words) = (&why["verdict"], fixture.truth()["words"].as_str().expect("words"));
+            assert_eq!(verdict["kind"], "nobody_left", "{level} {scene}: {verdict:#}");
+            assert!(verdict["text"].as_str().is_some_and(|text| text.contains(words)), "{level} {scene}: {verdict:#}");
+        }
+    }
+}

@@ -45,6 +45,9 @@ pub fn library_of(frame: &Frame) -> Option<&'static str> {
     if frame.file.as_deref().is_some_and(is_of_std) {
         return Some("std");
     }
+    if frame.file.as_deref().is_some_and(is_of_musl) {
+        return Some("libc");
+    }
     let function = frame.function.as_deref()?;
     if STARTS.contains(&function) {
         return Some("libc");
@@ -55,6 +58,14 @@ pub fn library_of(frame: &Frame) -> Option<&'static str> {
 /// Whether a source file is one of the standard library of C++ or Rust.
 fn is_of_std(file: &str) -> bool {
     file.contains("/include/c++/") || file.starts_with("/rustc/") && file.contains("/library/")
+}
+
+/// Whether a source file is one of musl, in a program that contains that: in the directory of a release, or as the programs of
+/// Rust have it.
+fn is_of_musl(file: &str) -> bool {
+    let mut parts = file.split('/');
+    let is_musl = |part: &str| part == "src_musl" || part.starts_with("musl-1.");
+    parts.any(is_musl) && parts.next().is_some_and(|part| matches!(part, "src" | "arch" | "crt" | "ldso"))
 }
 
 /// The frames that are the program's own, the innermost first.
@@ -77,6 +88,10 @@ mod tests {
         assert_eq!(library_of(&frame("/rustc/0123abcd/library/core/src/ops/function.rs")), Some("std"));
         assert_eq!(library_of(&frame("/home/me/rustc/library/mine.rs")), None);
         assert_eq!(library_of(&frame("/src/include/pool.h")), None);
+        assert_eq!(library_of(&frame("/build/obj/../src_musl/src/misc/syscall.c")), Some("libc"));
+        assert_eq!(library_of(&frame("/usr/src/musl-1.2.5/src/thread/pthread_join.c")), Some("libc"));
+        assert_eq!(library_of(&frame("/home/me/musl-tools/src/work.c")), None);
+        assert_eq!(library_of(&frame("/home/me/musl-1.0-port/work.c")), None);
     }
 
     #[test]

@@ -57,6 +57,7 @@ fn other(name: &str) -> Option<WaitWords> {
         _ if of("crossbeam_channel::select", "") => Named("for one of several channels (crossbeam)"),
         _ if of("crossbeam_utils::sync::parker", "") => Part,
         _ if of("crossbeam_utils::sync::wait_group", "wait") => Named("for a WaitGroup (crossbeam)"),
+        _ if of("std::sync::barrier::Barrier", "wait") => Named("at a Barrier (std::sync)"),
         _ if of("rayon_core::sleep", "") => Named("for work (rayon)"),
         _ if of("rayon_core::latch", "wait") => Named("for the end of a task (rayon)"),
         _ if of("futures_executor::", "") || of("tokio::runtime::", "block_on") => Named("for a future"),
@@ -84,6 +85,8 @@ mod tests {
         let crossbeam =
             of(&["crossbeam_channel::context::Context::with", "crossbeam_channel::channel::Receiver<T>::recv"]);
         assert_eq!(crossbeam, Some("to receive from a channel (crossbeam)"));
+        let wait = ["std::sync::poison::condvar::Condvar::wait", "<std::sync::barrier::Barrier>::wait", "work"];
+        assert_eq!(waits_in(wait), Some("at a Barrier (std::sync)"));
         // What is around the function that waits is no wait.
         assert_eq!(of(&["std::thread::functions::park", "std::sync::once::Once::call_once_force::{{closure}}"]), None);
         assert_eq!(of(&["work", recv]), None);
