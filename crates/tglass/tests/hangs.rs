@@ -268,7 +268,12 @@ fn in_core(program: &Path, scene: &str, has_names: bool, by_kernel: bool) -> Vec
     }
     // What only a process tells is listed.
     let gaps = dead.json()["gaps"].to_string();
-    for lost in ["what descriptors refer to", "how long threads have waited", "which signals have handlers"] {
+    for lost in [
+        "what descriptors refer to",
+        "how long threads have waited",
+        "which signals have handlers",
+        "other ends of pipes",
+    ] {
         if !gaps.contains(lost) {
             faults.push(format!("`{lost}` is not among what is not seen: {gaps}"));
         }

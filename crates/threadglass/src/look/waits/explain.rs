@@ -113,7 +113,8 @@ fn explain_to(target: &dyn Target, time: Duration, extent: Extent) -> Result<Sna
         snapshot.groups = groups(&snapshot, &ages);
     }
     if snapshot.target.core.is_some() {
-        let what = "how long threads have waited, what running threads do over time, which signals have handlers";
+        let what = "how long threads have waited, what running threads do over time, which signals have handlers, who has \
+                    the other ends of pipes and sockets";
         snapshot.gaps.push(Gap::whole(what, "a core does not store them"));
     }
     snapshot.runtimes = runtimes::languages_of(target);

@@ -306,6 +306,11 @@ impl Net {
         threads.flat_map(|thread| &thread.partners).all(|one| one.holders.is_whole) && !under_way()
     }
 
+    /// Whether descriptors were seen to be on their way to somebody, as far as that was asked for.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way.get().is_some_and(|is_under_way| *is_under_way)
+    }
+
     /// Whether threads of which none can go on are where they were, with the same others at the other ends. Each of them was
     /// asleep from the first look at it to now: so none has opened, closed or passed on anything.
     fn stands_still(&self, target: &dyn Target, spots: &BTreeSet<Spot>) -> bool {

@@ -35,8 +35,10 @@ pub(crate) fn follow(target: &dyn Target, snapshot: &mut Snapshot) -> BTreeSet<S
     net.add(target, facts);
     net.add_locks(snapshot);
     net.explore(target);
+    // These first: where none can be told, because descriptors are on their way, no wait is said to have no other end.
+    let circles = circles_of(target, &net, &net.stuck(), target.pid());
     let mut led_to = add_waits(target, &net, snapshot);
-    for finding in circles_of(target, &net, &net.stuck(), target.pid()) {
+    for finding in circles {
         led_to.extend(finding.members.iter().filter_map(spot_of));
         if !is_told(snapshot, &finding) {
             let finding = by_its_chain(snapshot, finding);

@@ -328,6 +328,11 @@ impl<'a> Teller<'a> {
             (OutsideKind::Pipe, 0) if is_whole && one.is_named => {
                 "nobody else has the FIFO open; any process may open it".to_owned()
             }
+            (OutsideKind::Pipe | OutsideKind::Socket, 0) if is_whole && self.net.is_under_way() => {
+                "no process has the other end open but this one itself; descriptors are on their way between processes, \
+                 and one of them may lead there"
+                    .to_owned()
+            }
             // Another thread of the process may use it.
             (OutsideKind::Pipe, 0) if is_whole && self.net.spots_of(one.own).count() > 1 => {
                 "no other process has the other end open, only this one itself".to_owned()
