@@ -10,6 +10,8 @@ fn tool() -> Tool {
 
 /// Optimised, as everybody builds, and as debuggers want it.
 const OPTIMISED_OR_NOT: [&[&str]; 3] = [&[], &["-ldflags=-s -w"], &["-gcflags=all=-N -l"]];
+/// At any address, and with libc.
+const PLACED: [&[&str]; 2] = [&["-buildmode=pie", "-ldflags=-s -w"], &["CGO_ENABLED=1"]];
 
 /// Compares who holds locks with what the fixture printed; how many were found.
 fn check_holders(truth: &Value, snapshot: &Value, what: &str) -> (usize, usize) {
@@ -34,12 +36,13 @@ fn check_holders(truth: &Value, snapshot: &Value, what: &str) -> (usize, usize) 
 #[test]
 fn who_holds_locks() {
     for go in Go::all("who_holds_locks") {
-        for flags in OPTIMISED_OR_NOT {
+        for flags in OPTIMISED_OR_NOT.iter().chain(&PLACED) {
             let program = go.build("go_holders", flags);
             let fixture = Fixture::start(&program, &[]);
             let what = program.display().to_string();
             let snapshot = tool().run(&["locks", &fixture.pid().to_string(), "--json"]).json();
             let (found, all) = check_holders(fixture.truth(), &snapshot, &what);
+            println!("go1.{} {flags:?}: {found} of {all} holders, none wrong", go.release());
             assert!(found * 100 >= all * 95, "{what}: {found} of {all} holders");
         }
     }
@@ -59,6 +62,10 @@ fn goroutines_that_wait_for_each_other() {
                 ("group", "task_deadlock", "likely"),
                 ("channel", "task_deadlock", "possible"),
                 ("ever", "task_deadlock", "likely"),
+                ("behind", "task_deadlock", "likely"),
+                ("queue", "task_deadlock", "possible"),
+                ("done", "task_deadlock", "possible"),
+                ("itself", "task_deadlock", "possible"),
                 ("network", "long_chain", "likely"),
             ] {
                 let fixture = Fixture::start(&program, &[mode]);
@@ -77,5 +84,65 @@ fn goroutines_that_wait_for_each_other() {
                 });
             }
         }
+    }
+}
+
+/// A circle through a mutex of C. Which goroutine has that is known only of one that stays on its thread.
+#[test]
+fn circles_through_c() {
+    for go in Go::all("circles_through_c") {
+        let program = go.build("go_cgo", &["CGO_ENABLED=1"]);
+        for (mode, certainty) in [("bound", "likely"), ("free", "possible")] {
+            let fixture = Fixture::start(&program, &[mode]);
+            let stuck = fixture.truth()["stuck"].as_array().expect("numbers").clone();
+            eventually(&format!("{mode} should be told"), || {
+                let snapshot = tool().run(&["why", &fixture.pid().to_string(), "--json"]).json();
+                let findings = snapshot["findings"].as_array().expect("findings");
+                findings.iter().any(|it| {
+                    let tasks = it["tasks"].as_array().expect("tasks");
+                    let is_all = tasks.len() == 2 && stuck.iter().all(|id| tasks.contains(id));
+                    it["kind"] == "task_deadlock" && it["certainty"] == certainty && is_all
+                })
+            });
+        }
+    }
+}
+
+/// What is no deadlock for sure is told in words: nobody was seen who would end the wait.
+#[test]
+fn waits_that_nobody_is_seen_to_end() {
+    for go in Go::all("waits_that_nobody_is_seen_to_end") {
+        let program = go.build("go_stuck", &[]);
+        for (mode, words) in [
+            ("leak", "nobody is seen who would receive from"),
+            ("left", "nobody is seen who would leave the waitgroup"),
+        ] {
+            let fixture = Fixture::start(&program, &[mode]);
+            eventually(&format!("{mode} should be told"), || {
+                let verdict = tool().run(&["why", &fixture.pid().to_string(), "--json"]).json()["verdict"].clone();
+                verdict["kind"] == "idle" && verdict["text"].as_str().is_some_and(|text| text.contains(words))
+            });
+        }
+        let fixture = Fixture::start(&program, &["none"]);
+        eventually("a select of no channels should be told", || {
+            let snapshot = tool().run(&["threads", &fixture.pid().to_string(), "--json"]).json();
+            let is_it = |task: &&Value| task["id"] == fixture.truth()["stuck"][0];
+            snapshot["tasks"].as_array().expect("tasks").iter().find(is_it).expect("it")["wait"]["for_ever"] == true
+        });
+    }
+}
+
+/// Goroutines of a server at rest are in no circle, and nothing is said of them.
+#[test]
+fn a_server_at_rest() {
+    for go in Go::all("a_server_at_rest") {
+        let fixture = Fixture::start(&go.build("go_rest", &[]), &[]);
+        eventually("the server should be idle", || {
+            let snapshot = tool().run(&["why", &fixture.pid().to_string(), "--json"]).json();
+            let findings = snapshot["findings"].as_array().expect("findings");
+            assert!(findings.iter().all(|it| it["kind"] != "task_deadlock"), "{findings:#?}");
+            let text = snapshot["verdict"]["text"].as_str().expect("a sentence");
+            snapshot["verdict"]["kind"] == "idle" && !text.contains("nobody")
+        });
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use testkit::{Dumpable, Fixture, Go, Signal, Tool, eventually, signal};
 
@@ -60,6 +60,7 @@ fn check_waits(truth: &Value, snapshot: &Value, what: &str) {
     assert_eq!(uses("waitsForCondition"), ["cond"], "{what}");
     assert_eq!(uses("waitsForOnce"), ["once"], "{what}");
     assert_eq!(in_function(snapshot, "waitsForNetwork")["wait"]["descriptor"], truth["socket"], "{what}");
+    assert_eq!(in_function(snapshot, "waitsForNetwork")["wait"]["direction"], "input", "{what}");
     let labels = &in_function(snapshot, "waitsWithLabels")["labels"];
     assert_eq!((labels["tenant"].as_str(), labels["request"].as_str()), (Some("blue"), Some("42")), "{what}");
     let frames = in_function(snapshot, "waitsInlined")["frames"].as_array().expect("frames");
@@ -95,9 +96,49 @@ fn what_goroutines_wait_for() {
             let snapshot = goroutines(&fixture.pid().to_string());
             check_waits(fixture.truth(), &snapshot, &what);
             assert_eq!(snapshot["pause_us"], 0, "{what}");
+            // The fixture has both ends of the connection.
+            let end = &in_function(&snapshot, "waitsForNetwork")["wait"]["outside"];
+            assert!(end["what"].as_str().is_some_and(|what| what.starts_with("TCP 127.0.0.1:")), "{what}: {end:#}");
             let runtime = &snapshot["task_runtimes"][0];
             assert_eq!(runtime["name"], "Go", "{what}");
             assert!(runtime["concurrency"].as_u64().is_some_and(|number| number > 0), "{what}: {runtime}");
+        }
+    }
+}
+
+/// A copy of `program` that says of itself that it was made by a Go that nobody knows.
+fn of_unknown_release(program: &Path) -> PathBuf {
+    let mut bytes = std::fs::read(program).expect("the program");
+    let magic = b"\xff Go buildinf:";
+    let info = bytes.windows(magic.len()).position(|it| it == magic).expect("what its linker wrote");
+    let version = bytes[info..].windows(4).position(|it| it == b"go1.").expect("a version") + info + 4;
+    assert!(bytes[version..version + 2].iter().all(u8::is_ascii_digit));
+    bytes[version..version + 2].copy_from_slice(b"99");
+    let copy = program.with_extension("unknown");
+    std::fs::write(&copy, bytes).expect("a copy");
+    std::fs::set_permissions(&copy, std::fs::metadata(program).expect("its mode").permissions()).expect("its mode");
+    copy
+}
+
+/// Debug information tells where a release that is not known keeps things, and without it goroutines themselves do, which is said.
+#[test]
+fn a_release_that_is_not_known() {
+    for go in Go::all("a_release_that_is_not_known") {
+        for (flags, is_told) in [(WAYS[0], false), (WAYS[1], true), (WAYS[2], true)] {
+            let program = of_unknown_release(&go.build("go_waits", flags));
+            let fixture = Fixture::start(&program, &[]);
+            let snapshot = goroutines(&fixture.pid().to_string());
+            let what = program.display().to_string();
+            check_waits(fixture.truth(), &snapshot, &what);
+            let version = snapshot["task_runtimes"][0]["version"].as_str().expect("a version");
+            assert!(version.starts_with("go1.99"), "{what}: {version}");
+            let gaps = snapshot["gaps"].as_array().expect("gaps");
+            let told = gaps.iter().find(|gap| gap["what"] == "offsets of this version of Go");
+            assert_eq!(told.is_some(), is_told, "{what}: {gaps:#?}");
+            if let Some(told) = told {
+                let release = told["why"].as_str().and_then(|why| why.rsplit_once("go1.")).expect("a release").1;
+                println!("go1.{} is taken for go1.{release}", go.release());
+            }
         }
     }
 }
@@ -158,27 +199,36 @@ fn the_same_as_the_program_tells_itself() {
         let _input = child.stdin.take();
         signal(pid, Signal::SIGQUIT);
         let output = child.wait_with_output().expect("it ends");
-        let dump = dumped(&String::from_utf8_lossy(&output.stderr));
-        let mut compared = 0;
-        for task in snapshot["tasks"].as_array().expect("tasks").iter().filter(|task| task["type"] == "user") {
-            let id = task["id"].as_u64().expect("an id");
-            let (reason, functions) = dump.get(&id).unwrap_or_else(|| panic!("goroutine {id} is not in the dump"));
-            let ours = task["wait"]["reason"].as_str().unwrap_or("syscall");
-            assert_eq!(ours, reason, "goroutine {id}");
-            // Traces leave out functions of the runtime, and wrappers.
-            let is_told = |name: &&str| functions.iter().any(|told| told == name);
-            let frames = task["frames"].as_array().expect("frames");
-            let names = frames.iter().filter_map(|frame| frame["function"].as_str());
-            let names: Vec<&str> = names.filter(is_told).collect();
-            assert_eq!(names, *functions, "goroutine {id}");
-            compared += 1;
-        }
+        let compared = compare(&snapshot, &dumped(&String::from_utf8_lossy(&output.stderr)), "the fixture");
         assert!(compared >= 20, "{compared} goroutines");
-        let ours: BTreeSet<u64> =
-            snapshot["tasks"].as_array().expect("tasks").iter().filter_map(|task| task["id"].as_u64()).collect();
-        let lost: Vec<_> = dump.keys().filter(|id| **id != 0 && !ours.contains(id)).collect();
-        assert!(lost.is_empty(), "not seen: {lost:?}");
     }
+}
+
+/// Compares goroutine by goroutine what was seen with what the program itself printed; how many were the same. One that had moved on
+/// until it was printed runs, or could.
+fn compare(snapshot: &Value, dump: &BTreeMap<u64, (String, Vec<String>)>, what: &str) -> usize {
+    let mut compared = 0;
+    let tasks = snapshot["tasks"].as_array().expect("tasks");
+    for task in tasks.iter().filter(|task| task["type"] == "user") {
+        let id = task["id"].as_u64().expect("an id");
+        let (reason, functions) = dump.get(&id).unwrap_or_else(|| panic!("{what}: goroutine {id} is not in the dump"));
+        if matches!(reason.as_str(), "running" | "runnable") {
+            continue;
+        }
+        let ours = task["wait"]["reason"].as_str().unwrap_or("syscall");
+        assert_eq!(ours, reason, "{what}: goroutine {id}");
+        // Traces leave out functions of the runtime, and wrappers.
+        let is_told = |name: &&str| functions.iter().any(|told| told == name);
+        let frames = task["frames"].as_array().expect("frames");
+        let names = frames.iter().filter_map(|frame| frame["function"].as_str());
+        let names: Vec<&str> = names.filter(is_told).collect();
+        assert_eq!(names, *functions, "{what}: goroutine {id}");
+        compared += 1;
+    }
+    let ours: BTreeSet<u64> = tasks.iter().filter_map(|task| task["id"].as_u64()).collect();
+    let lost: Vec<_> = dump.keys().filter(|id| **id != 0 && !ours.contains(id)).collect();
+    assert!(lost.is_empty(), "{what}: not seen: {lost:?}");
+    compared
 }
 
 /// Goroutines that are read while others come and go and stacks grow: `TG_GOROUTINES` of them, or some hundreds.
@@ -289,6 +339,32 @@ fn statistics_count_goroutines() {
     }
 }
 
+/// A goroutine that runs has a stack if its thread may be stopped, and only then.
+#[test]
+fn running_goroutines_have_stacks_if_they_are_stopped() {
+    testkit::needs_ptrace!();
+    for go in Go::all("running_goroutines_have_stacks_if_they_are_stopped") {
+        for flags in WAYS {
+            let fixture = Fixture::start(&go.build("go_busy", flags), &[]);
+            let pid = fixture.pid().to_string();
+            let running = |snapshot: &Value| -> Vec<Value> {
+                let tasks = snapshot["tasks"].as_array().expect("tasks").iter();
+                tasks.filter(|task| task["status"] == "running").cloned().collect()
+            };
+            assert!(running(&goroutines(&pid)).iter().all(|task| task["frames"].as_array().is_some_and(Vec::is_empty)));
+            eventually("a running goroutine should have its stack", || {
+                let snapshot = tool().run(&["threads", &pid, "--stacks", "--stop", "--json"]).json();
+                running(&snapshot).iter().any(|task| {
+                    let frames = task["frames"].as_array().expect("frames");
+                    let names: Vec<&str> = frames.iter().filter_map(|frame| frame["function"].as_str()).collect();
+                    let is_it = names.first() == Some(&"main.spins") && names.last() == Some(&"runtime.goexit");
+                    is_it && task["frames_end"]["kind"] == "start" && snapshot["pause_us"].as_u64() > Some(0)
+                })
+            });
+        }
+    }
+}
+
 /// What goroutines wait for over time, with the function that waits.
 #[test]
 fn a_profile_of_waiting_goroutines() {
@@ -322,4 +398,48 @@ fn a_profile_of_waiting_goroutines() {
         let stack = stacks.iter().find(is_in).expect("the stack of who sends");
         assert_eq!((&stack["samples"], &stack["whole"]), (&looks.into(), &true.into()), "{stack:#}");
     }
+}
+
+/// A real server, without symbols: what is seen while it is stopped is what it prints itself when it goes on.
+#[test]
+fn a_server_of_the_distribution() {
+    const TEST: &str = "a_server_of_the_distribution";
+    /// Goroutines that wait in each such server.
+    const LEAST: usize = 30;
+    if !testkit::have(TEST, "etcd") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = format!("--data-dir={}", dir.path().display());
+    let (any, peer) = ("http://127.0.0.1:0", "http://127.0.0.1:1");
+    let cluster = format!("--initial-cluster=default={peer}");
+    let printed = dir.path().join("printed");
+    let out = std::fs::File::create(&printed).expect("a file");
+    let mut server = Command::new("etcd")
+        .args(["--listen-client-urls", any, "--advertise-client-urls", any, "--listen-peer-urls", any])
+        .args(["--initial-advertise-peer-urls", peer, &cluster, &data])
+        .env("GOTRACEBACK", "all")
+        .stdin(Stdio::null())
+        .stdout(out.try_clone().expect("the same file"))
+        .stderr(out)
+        .spawn()
+        .expect("the server starts");
+    let pid = server.id() as i32;
+    // One that runs, or is about to, has no stack to compare.
+    eventually("the server should come to rest", || {
+        let snapshot = goroutines(&pid.to_string());
+        let tasks = snapshot["tasks"].as_array().expect("tasks");
+        tasks.len() > LEAST && tasks.iter().all(|task| task["state"] == "sleep")
+    });
+    signal(pid, Signal::SIGSTOP);
+    let stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "));
+    eventually("the server should stop", stopped);
+    let snapshot = goroutines(&pid.to_string());
+    signal(pid, Signal::SIGQUIT);
+    signal(pid, Signal::SIGCONT);
+    server.wait().expect("it ends");
+    let text = std::fs::read_to_string(&printed).expect("what it printed");
+    let compared = compare(&snapshot, &dumped(&text), "etcd");
+    println!("etcd: {compared} goroutines as it prints them itself");
+    assert!(compared >= LEAST * 3 / 4, "{compared} goroutines");
 }

@@ -97,6 +97,7 @@
 
 pub mod act;
 mod arch;
+mod by_number;
 mod elf;
 mod host;
 mod ids;
@@ -120,6 +121,7 @@ mod unwind;
 pub use arch::syscall_name;
 pub use ids::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 pub use limits::{Limits, Running};
+pub use sys::heap::keep_freed_memory;
 pub use sys::interrupt::{Asked, Interrupt};
 pub use sys::terminal::{columns as terminal_columns, lines as terminal_lines};
 

@@ -7,11 +7,13 @@ use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Instant;
 use threadglass::act;
+use threadglass::keep_freed_memory;
 use threadglass::look::{Look, Names, Scope, TaskScope, add_other_ends};
 use threadglass::target::Live;
 
 pub fn run(args: &ThreadsArgs) -> Result<ExitCode> {
     let started = Instant::now();
+    keep_freed_memory();
     let which = WhichTarget::of(args.target.which.word())?;
     let target = which.open(&args.target.files)?;
     let _look = target.limits().begin();

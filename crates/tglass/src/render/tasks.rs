@@ -213,6 +213,14 @@ fn reason(out: &mut String, wait: &TaskWait, names: &mut Names) {
     if let Some(number) = wait.descriptor {
         let _ = write!(out, " fd {number}");
     }
+    if let Some(end) = &wait.outside {
+        *out += ": ";
+        *out += &safe(end.what.as_deref().unwrap_or(end.kind.word()));
+        for (number, partner) in end.partners.iter().take(OBJECTS).enumerate() {
+            let name = safe(partner.name.as_deref().unwrap_or("process"));
+            let _ = write!(out, "{} {name} ({})", if number == 0 { " to" } else { "," }, partner.pid);
+        }
+    }
     for (number, object) in wait.objects.iter().take(OBJECTS).enumerate() {
         let _ = write!(out, "{} {}", if number == 0 { "" } else { "," }, object.address);
         for (number, holder) in object.held_by.iter().take(OBJECTS).enumerate() {

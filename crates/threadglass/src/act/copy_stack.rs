@@ -4,7 +4,8 @@ use super::stopped::{ControlError, StoppedThread};
 use crate::arch::{GeneralRegisters, Registers};
 use crate::look::{Look, Moving, Stacks, own_frames};
 use crate::memory::Memory;
-use crate::model::{Frame, Gap, Remedy, Snapshot, Thread, WaitGroup};
+use crate::model::{Frame, Gap, Remedy, Snapshot, Task, Thread, ThreadState, WaitGroup};
+use crate::runtimes::CopiedStack;
 use crate::sys::ptrace::RegisterSet;
 use crate::target::Live;
 use crate::{Lwp, RemoteAddr};
@@ -55,10 +56,25 @@ pub fn add_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
     let moving = stacks.read(&snapshot.threads, &mut snapshot.gaps);
     let (mut total, mut longest) = (Duration::ZERO, Duration::ZERO);
     let mut still = Moving::default();
+    // A thread that runs a task is on the task's own stack.
+    let runs = |task: &&Task| task.state == ThreadState::Active && task.wait.is_none();
+    let running: HashMap<Lwp, &Task> =
+        snapshot.tasks.iter().filter(runs).filter_map(|task| Some((task.carried_by?, task))).collect();
+    let mut copied = Vec::new();
     for lwp in moving.threads() {
         let Some(thread) = snapshot.threads.iter().find(|thread| thread.lwp == Some(lwp)) else { continue };
-        match copy_stack(live, lwp, thread.stack.map(|stack| stack.base)) {
+        let task = running.get(&lwp);
+        let stack = task.and_then(|task| task.stack).or(thread.stack);
+        match copy_stack(live, lwp, stack.map(|stack| stack.base)) {
             Ok(copy) => {
+                copied.extend(task.map(|task| CopiedStack {
+                    runtime: task.runtime,
+                    id: task.id,
+                    address: task.address,
+                    pc: copy.registers.pc,
+                    sp: copy.registers.sp,
+                    bytes: copy.bytes.clone(),
+                }));
                 total += copy.held;
                 longest = longest.max(copy.held);
                 stacks.add_copied(thread, copy.registers, copy.registers.sp, copy.bytes);
@@ -80,6 +96,7 @@ pub fn add_stacks_stopping(live: &Live, snapshot: &mut Snapshot) {
     snapshot.pause_us += micros(total);
     snapshot.longest_pause_us = snapshot.longest_pause_us.max(micros(longest));
     stacks.finish(snapshot);
+    Look::new(live).add_running_tasks(snapshot, &copied);
 }
 
 /// Adds to `snapshot`, which explains a hang, the stacks of the threads that run and that no sample has found.

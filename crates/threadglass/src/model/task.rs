@@ -1,7 +1,7 @@
 //! Tasks: what a runtime of its own schedules on threads, such as a goroutine.
 
 use super::words::words;
-use super::{Evidence, Frame, Side, Stack, StackEnd, SyncKind, ThreadState, ThreadType};
+use super::{Direction, Evidence, Frame, OutsideWait, Side, Stack, StackEnd, SyncKind, ThreadState, ThreadType};
 use crate::{Lwp, RemoteAddr};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -164,10 +164,24 @@ pub struct TaskWait {
     pub objects: Vec<TaskWaitsFor>,
     /// The descriptor whose input or output it waits for.
     pub descriptor: Option<u32>,
+    /// Which of both.
+    pub direction: Option<Direction>,
+    /// What is at that descriptor, and which processes have the other end.
+    pub outside: Option<Box<OutsideWait>>,
     /// How long it has waited, at least, in milliseconds, where the runtime has noted that.
     pub since_ms: Option<u64>,
     /// Whether the wait ends by itself.
     pub timed: bool,
+    /// Whether nobody can ever end it: a receive from no channel, a select without cases.
+    pub for_ever: bool,
+}
+
+impl TaskWait {
+    /// A wait of which no more is known.
+    pub(crate) fn new(reason: SharedText) -> Self {
+        let (objects, descriptor, direction, outside, since_ms, timed, for_ever) = Default::default();
+        Self { reason, objects, descriptor, direction, outside, since_ms, timed, for_ever }
+    }
 }
 
 /// A lock that a task holds.

@@ -61,7 +61,7 @@ static ROWS: [Row; 8] = [
         name: "Go",
         families: &[Family::Go],
         symbol: None,
-        unseen: "stacks of running goroutines, and who holds a sync.Mutex (Go does not record that)",
+        unseen: "stacks of running goroutines",
         tool: Some("dlv attach PID"),
         effect: Some("stops the process until the debugger is left"),
         core_tool: Some("dlv core EXE CORE"),

@@ -41,6 +41,7 @@ pub use plan::{SetError, plan};
 pub(crate) use recipe::empty_plan;
 pub use tasks::TaskScope;
 pub(crate) use tasks::{
+    CopiedStack, running as running_tasks,
     IN_SYSTEM_CALL, SeenTasks, TaskCall, TaskCode, TaskContext, TaskFrame, TaskStand, TaskUse, ThreadPlace,
     has_any as has_tasks, is_among_threads, read as tasks_of,
 };

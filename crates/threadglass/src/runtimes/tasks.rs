@@ -1,7 +1,7 @@
 //! Runtimes that run tasks of their own on threads: the contract, and the list of those that are read.
 
 use super::{Effect, go, tokio};
-use crate::model::{Gap, SyncKind, SyncObject, Task, TaskRuntimeInfo};
+use crate::model::{Gap, SharedFrames, StackEnd, SyncKind, SyncObject, Task, TaskRuntimeInfo};
 use crate::symbols::Objects;
 use crate::target::Target;
 use crate::{Lwp, RemoteAddr};
@@ -31,18 +31,32 @@ pub enum TaskScope {
 
 /// A runtime with tasks.
 pub(crate) trait TaskRuntime: Sync {
-    /// The tasks of `target`; `None` if it does not have this runtime.
-    fn read<'t>(&self, target: &'t dyn Target, scope: TaskScope) -> Option<SeenTasks<'t>>;
+    /// The tasks of a target; `None` if it does not have this runtime.
+    fn read<'t>(&self, context: &TaskContext<'t>) -> Option<SeenTasks<'t>>;
+
+    /// The stacks of tasks that ran when these parts of memory were copied, in the same order; `None` where one was not in its own
+    /// code then.
+    fn running(&self, _context: &TaskContext<'_>, copied: &[CopiedStack]) -> Vec<Option<(SharedFrames, StackEnd)>> {
+        vec![None; copied.len()]
+    }
 
     /// Whether `target` has this runtime, if its program alone tells that.
     fn is_in_program(&self, _target: &dyn Target) -> Option<bool> {
         None
     }
+}
 
-    /// The same for a runtime whose tasks are found from threads, or by what objects have in them.
-    fn read_in<'t>(&self, context: &TaskContext<'t>) -> Option<SeenTasks<'t>> {
-        self.read(context.target, context.scope)
-    }
+/// The stack of a task that ran, as it was while its thread stood still.
+#[derive(Clone, Debug)]
+pub(crate) struct CopiedStack {
+    pub(crate) runtime: &'static str,
+    /// The task, and where its runtime keeps it.
+    pub(crate) id: u64,
+    pub(crate) address: RemoteAddr,
+    pub(crate) pc: RemoteAddr,
+    pub(crate) sp: RemoteAddr,
+    /// From the stack pointer up.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// What tasks are found from.
@@ -176,5 +190,16 @@ pub(crate) struct TaskFrame {
 
 /// The tasks of all runtimes of a target.
 pub(crate) fn read<'t>(context: &TaskContext<'t>) -> Vec<SeenTasks<'t>> {
-    ALL.iter().filter_map(|runtime| runtime.read_in(context)).collect()
+    ALL.iter().filter_map(|runtime| runtime.read(context)).collect()
+}
+
+/// The stacks of tasks that ran, in the order of what was copied of them.
+pub(crate) fn running(context: &TaskContext<'_>, copied: &[CopiedStack]) -> Vec<Option<(SharedFrames, StackEnd)>> {
+    let mut found = vec![None; copied.len()];
+    for runtime in ALL {
+        for (known, more) in found.iter_mut().zip(runtime.running(context, copied)) {
+            *known = known.take().or(more);
+        }
+    }
+    found
 }

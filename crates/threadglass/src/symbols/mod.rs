@@ -23,6 +23,7 @@ pub use lock_types::LockTypes;
 pub use object_names::ObjectNames;
 pub(crate) use objects::MappedObject;
 pub use objects::Objects;
+pub(crate) use objects::TypeQuestions;
 
 use crate::RemoteAddr;
 use crate::elf::demangle;

@@ -66,6 +66,11 @@ impl TypeQuestions<'_> {
         self.debug.value_type(at)
     }
 
+    /// The structures with these `names`, in their order, of the unit called `unit`.
+    pub(crate) fn structures(&mut self, unit: &str, names: &[&str]) -> Vec<Option<TypeAt>> {
+        self.debug.structures(unit, names)
+    }
+
     /// The types that the function that begins at `pc` has values of.
     pub(crate) fn types_in_function(&mut self, pc: RemoteAddr) -> Vec<TypeAt> {
         self.debug.types_in_function(pc.0.wrapping_sub(self.bias))

@@ -5,6 +5,7 @@ pub(crate) mod bpf;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod file;
+pub(crate) mod heap;
 pub(crate) mod interrupt;
 pub(crate) mod ipc;
 #[cfg(feature = "profile")]

@@ -1,6 +1,6 @@
 //! The target's code and the memory it works on, each place looked at once.
 
-use super::addresses::ByAddress;
+use crate::by_number::ByAddress;
 use super::pages::Pages;
 use crate::RemoteAddr;
 use crate::arch::insn::{Insn, LONGEST, Op, Operand, decode};

@@ -2,7 +2,7 @@
 //! budget reaches.
 
 use super::WantedLock;
-use super::addresses::ByWords;
+use crate::by_number::ByWords;
 use super::code::{Callee, Code};
 use super::effect::{may_take, of_atomic, word_of};
 use super::machine::{Atomic, Machine, Next, Value};

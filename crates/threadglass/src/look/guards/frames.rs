@@ -1,6 +1,6 @@
 //! FrameState by frame: from where each stands, what would become of the locks.
 
-use super::addresses::ByAddress;
+use crate::by_number::ByAddress;
 use super::code::{Callee, Code, MAX_FUNCTION};
 use super::effect::word_of;
 use super::explore::{Explorer, LockUse, MAX_LOCKS};

@@ -4,7 +4,6 @@
 //! The frames of a thread are undone, and from each the code is followed as the thread would follow it, with the
 //! registers and memory that it has: nothing is run, and nothing is written to the target.
 
-mod addresses;
 mod calls;
 mod code;
 mod effect;

@@ -1,7 +1,7 @@
 //! Which frames can have to do with a lock at all: its address must come from somewhere.
 
 use super::WantedLock;
-use super::addresses::ByAddress;
+use crate::by_number::ByAddress;
 use super::code::{Code, MAX_FUNCTION};
 use crate::arch::insn::{Op, Operand};
 

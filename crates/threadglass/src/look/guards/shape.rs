@@ -4,7 +4,7 @@
 //! or of the same lock, or is the same of the numbers that flags are made of. Other pointers and numbers may
 //! differ.
 
-use super::addresses::Mix;
+use crate::by_number::Mix;
 use super::relevance::{NEAR, is_near};
 use super::{RestingThread, WantedLock};
 use crate::model::{Family, SyncKind};

@@ -1,6 +1,6 @@
 //! What a task would do with locks and channels if it went on from a place: all ways it may go, as far as a budget reaches.
 
-use super::addresses::ByWords;
+use crate::by_number::ByWords;
 use super::code::Code;
 use super::explore::{LockUse, MAX_LOCKS};
 use super::machine::{Atomic, Change, Machine, Next, Value};

@@ -79,12 +79,15 @@ impl<'s> Knot<'s> {
             return None;
         }
         let Some(wait) = &task.wait else { return task.carried_by.and_then(|lwp| self.of_thread(lwp)) };
+        if wait.for_ever {
+            return Some(Vec::new());
+        }
         // A task that waits for one of several futures waits for more than is known.
         if wait.timed || wait.descriptor.is_some() || wait.reason.contains(" or ") {
             return None;
         }
         if wait.objects.is_empty() {
-            return waits_for_ever(&wait.reason).then(Vec::new);
+            return None;
         }
         // A choice of one channel alone is as good as that.
         wait.objects.iter().map(|waits| self.of_object(waits)).collect()
@@ -180,9 +183,4 @@ impl<'s> Knot<'s> {
         });
         nodes
     }
-}
-
-/// Whether a wait for this reason has no end.
-pub(super) fn waits_for_ever(reason: &str) -> bool {
-    reason.contains("nil chan") || reason.contains("no cases")
 }

@@ -11,8 +11,8 @@ pub(in crate::look) use verdict::verdict;
 
 use super::{Look, Names, Scope};
 use crate::Lwp;
-use crate::model::{Snapshot, Task, Thread, ThreadState};
-use crate::runtimes::{self, SeenTasks, TaskContext, TaskScope, ThreadPlace};
+use crate::model::{SharedFrames, Snapshot, StackEnd, Task, Thread, ThreadState};
+use crate::runtimes::{self, CopiedStack, SeenTasks, TaskContext, TaskScope, ThreadPlace};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ impl Look<'_> {
             let places = || self.take(Scope::Threads, Names::None).map(|it| places(&it.threads)).unwrap_or_default();
             let (objects, threads) = (&*self.objects, threads.get_or_init(places));
             let context = TaskContext { target: self.target, objects, threads, scope: TaskScope::List };
-            runtime.read_in(&context).is_some()
+            runtime.read(&context).is_some()
         })
     }
 
@@ -55,6 +55,29 @@ impl Look<'_> {
         if scope >= TaskScope::Stacks {
             snapshot.task_groups = groups::groups(&snapshot.tasks);
         }
+    }
+}
+
+impl Look<'_> {
+    /// Adds the stacks of tasks that ran while they were copied.
+    pub(crate) fn add_running_tasks(&self, snapshot: &mut Snapshot, copied: &[CopiedStack]) {
+        if copied.is_empty() {
+            return;
+        }
+        let (threads, scope) = (places(&snapshot.threads), TaskScope::Stacks);
+        let context = TaskContext { target: self.target, objects: &self.objects, threads: &threads, scope };
+        let stacks = runtimes::running_tasks(&context, copied);
+        for (copied, stack) in copied.iter().zip(stacks) {
+            let is_it = |task: &&mut Task| (task.runtime, task.id) == (copied.runtime, copied.id);
+            let Some(task) = snapshot.tasks.iter_mut().find(is_it) else { continue };
+            let unknown = || {
+                let why = "it was in the runtime or in C when its thread was stopped".to_owned();
+                (SharedFrames::default(), StackEnd::Unknown { why })
+            };
+            let (frames, end) = stack.unwrap_or_else(unknown);
+            (task.frames, task.frames_end) = (frames, Some(end));
+        }
+        snapshot.task_groups = groups::groups(&snapshot.tasks);
     }
 }
 

@@ -4,7 +4,7 @@ use super::knot::{Block, Knot, Node};
 use crate::look::waits::{count, has_not_moved};
 use crate::look::{Look, facts_now};
 use crate::model::{
-    Certainty, ChannelUse, Evidence, Finding, FindingKind, Member, Side, Snapshot, SyncKind, Task, TaskHolds, Thread,
+    Certainty, ChannelUse, Evidence, Finding, FindingKind, Member, Side, Snapshot, SyncKind, Task, TaskHolds, TaskWait, Thread,
     ThreadState,
 };
 use crate::runtimes::{TaskScope, is_among_threads};
@@ -28,6 +28,15 @@ pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
     }
     let mut again = Snapshot { tasks: Vec::new(), task_runtimes: Vec::new(), gaps: Vec::new(), ..snapshot.clone() };
     look.add_tasks(&mut again, TaskScope::Held);
+    // Who has the other end of a descriptor was asked once.
+    let ends: HashMap<u64, &TaskWait> =
+        snapshot.tasks.iter().filter_map(|task| Some((task.id, task.wait.as_ref()?))).collect();
+    for task in &mut again.tasks {
+        let Some((wait, before)) = task.wait.as_mut().zip(ends.get(&task.id)) else { continue };
+        if wait.descriptor == before.descriptor {
+            wait.outside.clone_from(&before.outside);
+        }
+    }
     let confirmed = Stuck::new(&again).all();
     let is_same = |one: &Finding, other: &Finding| {
         (one.kind, &one.text, &one.threads, &one.tasks) == (other.kind, &other.text, &other.threads, &other.tasks)
@@ -142,18 +151,21 @@ impl<'s> Stuck<'s> {
 
     fn circle(&self, knot: &Knot<'_>, circle: &[Node]) -> Option<Finding> {
         let mut certainty = Certainty::Certain;
-        let (mut steps, mut objects, mut is_of_locks) = (Vec::new(), Vec::new(), false);
+        let (mut steps, mut objects, mut is_at_work) = (Vec::new(), Vec::new(), false);
         for node in circle {
             let (next, block) = knot.next(*node)?;
             let (certain, text) = self.step(knot, *node, next, block);
             certainty = certainty.min(certain);
-            is_of_locks |= !matches!(block.kind, SyncKind::Channel | SyncKind::Cond);
+            is_at_work |= match block.kind {
+                SyncKind::Channel => block.channel_use == Some(ChannelUse::Send),
+                kind => kind != SyncKind::Cond,
+            };
             objects.push(block.object);
             steps.push(text);
         }
         let tasks: Vec<&Task> = circle.iter().filter_map(|node| knot.task(*node)).collect();
-        // Idle tasks that hand each other work look like a circle of channels: who else has a channel is not known.
-        let first = tasks.first().filter(|_| is_of_locks)?;
+        // Idle tasks that hand each other work look like a circle of receives. One that sends has something to hand over.
+        let first = tasks.first().filter(|_| is_at_work)?;
         let text = match steps.as_slice() {
             [one] => one.clone(),
             _ => format!("{} tasks of {} wait for each other: {}", tasks.len(), first.runtime, steps.join("; ")),
@@ -346,7 +358,7 @@ impl<'s> Stuck<'s> {
 }
 
 /// `task 3 (app::transfer)`
-fn called(task: &Task) -> String {
+pub(super) fn called(task: &Task) -> String {
     match task.start_function.as_deref() {
         Some(name) => format!("task {} ({name})", task.id),
         None => format!("task {}", task.id),
@@ -393,12 +405,11 @@ fn others(who: &str, number: usize) -> String {
 /// What a task waits for, and where.
 fn waiting_at(task: &Task) -> String {
     let reason = task.wait.as_ref().map_or("something", |wait| &*wait.reason);
-    let descriptor = task.wait.as_ref().and_then(|wait| wait.descriptor);
-    let descriptor = descriptor.map(|number| format!(" on descriptor {number}")).unwrap_or_default();
-    match place(task) {
-        Some(place) => format!("{reason}{descriptor}, at {place}"),
-        None => format!("{reason}{descriptor}"),
-    }
+    let wait = task.wait.as_ref();
+    let descriptor = wait.and_then(|wait| wait.descriptor).map(|number| format!(" on descriptor {number}"));
+    let place = place(task).map(|place| format!(", at {place}")).unwrap_or_default();
+    let end = wait.and_then(|wait| wait.outside.as_ref()).map(|end| format!(": {}", end.text)).unwrap_or_default();
+    format!("{reason}{}{place}{end}", descriptor.unwrap_or_default())
 }
 
 /// What a task does that does not wait.
@@ -410,7 +421,7 @@ fn task_status(task: &Task) -> String {
 }
 
 /// Where the innermost await or call of the program itself is.
-fn place(task: &Task) -> Option<String> {
+pub(super) fn place(task: &Task) -> Option<String> {
     const FOREIGN: [&str; 15] = [
         "tokio::",
         "core::",

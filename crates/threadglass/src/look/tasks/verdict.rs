@@ -1,10 +1,11 @@
 //! The answer in one sentence for a program that runs tasks.
 
-use super::knot::waits_for_ever;
+use super::stuck::{called, place};
+use super::wakers::UNFOLLOWED;
 use crate::look::waits::{count, is_timed};
 use crate::model::{
-    Certainty, Finding, FindingKind, Snapshot, SyncKind, SyncObject, Task, ThreadState, ThreadType, Verdict,
-    VerdictKind,
+    Certainty, ChannelUse, Finding, FindingKind, Snapshot, SyncKind, SyncObject, Task, TaskWaitsFor, ThreadState,
+    ThreadType, Verdict, VerdictKind,
 };
 use crate::runtimes::is_among_threads;
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub(in crate::look) fn verdict(snapshot: &Snapshot, threads: &Verdict) -> Option
         nobody_left()
             .or_else(|| behind_task(snapshot))
             .or_else(|| behind_lock(snapshot))
-            .unwrap_or_else(|| plain(&tasks)),
+            .unwrap_or_else(|| plain(snapshot, &tasks)),
     )
 }
 
@@ -40,7 +41,7 @@ fn may_go_on(task: &Task) -> bool {
     match &task.wait {
         None => true,
         // What it waits for is not an object, so who could end the wait is not known.
-        Some(wait) => ends_by_itself(wait) || wait.objects.is_empty() && !waits_for_ever(&wait.reason),
+        Some(wait) => ends_by_itself(wait) || wait.objects.is_empty() && !wait.for_ever,
     }
 }
 
@@ -84,7 +85,7 @@ fn behind_lock(snapshot: &Snapshot) -> Option<Verdict> {
     Some(of(VerdictKind::Unknown, Certainty::Possible, text))
 }
 
-fn plain(tasks: &[&Task]) -> Verdict {
+fn plain(snapshot: &Snapshot, tasks: &[&Task]) -> Verdict {
     let number = |state: ThreadState| tasks.iter().filter(|task| task.state == state).count();
     let (running, runnable) = (number(ThreadState::Active), number(ThreadState::Run));
     if running + runnable > 0 {
@@ -92,7 +93,34 @@ fn plain(tasks: &[&Task]) -> Verdict {
         let text = format!("{}{more}", count(running, "task runs", "tasks run"));
         return of(VerdictKind::Busy, Certainty::Certain, text);
     }
-    of(VerdictKind::Idle, Certainty::Certain, format!("no task runs: {}", reasons(tasks)))
+    // Where not all tasks were followed, somebody who was not seen may be about to.
+    let is_whole = !snapshot.gaps.iter().any(|gap| gap.what == UNFOLLOWED);
+    let unseen = if is_whole { unseen(tasks) } else { String::new() };
+    of(VerdictKind::Idle, Certainty::Certain, format!("no task runs: {}{unseen}", reasons(tasks)))
+}
+
+/// Tasks that have something to hand over, or wait for others to be done, and nobody was seen who would end that: how leaks begin.
+fn unseen(tasks: &[&Task]) -> String {
+    let waits = |wanted: fn(&TaskWaitsFor) -> bool| -> Vec<&Task> {
+        let is_it = |task: &&&Task| {
+            let objects = task.wait.as_ref().map(|wait| wait.objects.as_slice()).unwrap_or_default();
+            !objects.is_empty() && objects.iter().all(|object| object.woken_by.is_empty() && wanted(object))
+        };
+        tasks.iter().filter(is_it).copied().collect()
+    };
+    let senders = waits(|object| object.channel_use == Some(ChannelUse::Send));
+    let waiters = waits(|object| object.kind == SyncKind::WaitGroup);
+    let say = |tasks: &[&Task], what: &str| {
+        let first = tasks.first()?;
+        let at = place(first).map(|place| format!(" at {place}")).unwrap_or_default();
+        let others = match tasks.len() - 1 {
+            0 => String::new(),
+            number => format!(" and {}", count(number, "other", "others")),
+        };
+        Some(format!("; nobody is seen who would {what} {}{at}{others}", called(first)))
+    };
+    let texts = [say(&senders, "receive from"), say(&waiters, "leave the waitgroup that is awaited by")];
+    texts.into_iter().flatten().collect()
 }
 
 /// `12 tasks in chan receive, 3 in IO wait, ..`

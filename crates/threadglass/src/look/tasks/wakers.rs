@@ -10,6 +10,8 @@ use crate::model::{
 use crate::runtimes::{TaskCode, TaskUse};
 use std::collections::{BTreeSet, HashMap};
 
+/// What is missing where not all tasks were followed.
+pub(super) const UNFOLLOWED: &str = "tasks that may hold a lock, or wake others";
 /// Locks whose holders are looked for at one time.
 const MAX_WANTED: usize = 128;
 
@@ -56,7 +58,7 @@ pub(super) fn add(look: &Look<'_>, code: &dyn TaskCode, tasks: &mut [Task], obje
     let found = follow_tasks(look, code, &uses, &followed.collect::<Vec<_>>());
     if !found.is_whole {
         let why = "the work that one look may do was spent on other tasks";
-        gaps.push(Gap::whole("tasks that may hold a lock, or wake others", why.to_owned()));
+        gaps.push(Gap::whole(UNFOLLOWED, why.to_owned()));
     }
     for (number, (index, lock)) in wanted.iter().enumerate() {
         let clues: Vec<&TaskClue> = found.clues.iter().filter(|clue| clue.wanted == number).collect();

@@ -12,6 +12,7 @@ use super::outside::{add_kinds, follow};
 use super::owners::Owners;
 use super::pools::add_starving;
 use super::spin::{add_holders, add_polls, add_spins_at_rest};
+use super::task_ends::add_task_ends;
 use super::strangers::strangers;
 use super::survey::read_objects;
 use super::verdict::{place_of, spinning, verdict};
@@ -119,6 +120,7 @@ fn explain_to(target: &dyn Target, time: Duration, extent: Extent) -> Result<Sna
     }
     snapshot.runtimes = runtimes::languages_of(target);
     look.add_tasks(&mut snapshot, TaskScope::Held);
+    add_task_ends(target, &mut snapshot);
     tasks::add_stuck(&look, &mut snapshot);
     let mut verdict = verdict(&snapshot);
     if let Some(of_tasks) = tasks::verdict(&snapshot, &verdict) {

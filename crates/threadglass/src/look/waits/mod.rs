@@ -33,6 +33,7 @@ mod shared;
 mod spin;
 mod strangers;
 mod survey;
+mod task_ends;
 mod suspects;
 mod tell;
 #[cfg(not(feature = "profile"))]

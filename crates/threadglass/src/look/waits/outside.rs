@@ -5,6 +5,7 @@ use super::findings::finding;
 use super::knot::Spot;
 use super::net::{Circle, Net, Stuck};
 use super::partners::opened_fifo;
+use super::task_ends::add_task_ends;
 use super::tell::Teller;
 use super::words::count;
 use crate::host::Host;
@@ -237,6 +238,7 @@ pub fn add_other_ends(target: &dyn Target, snapshot: &mut Snapshot) {
     let mut net = Net::new(&Rc::new(Host::new(target.limits())));
     net.add(target, target.brief_facts(&lwps).into_iter().flatten().collect());
     add_waits(target, &net, snapshot);
+    add_task_ends(target, snapshot);
 }
 
 /// Says what the threads of `snapshot` wait for outside of the process, as far as their calls tell.

@@ -65,6 +65,22 @@ impl<'a> Teller<'a> {
         let [one] = thread.partners.as_slice() else { return None };
         let mut path = vec![spot.pid];
         let doing = self.doing_at(spot, one, &mut path);
+        let file = thread.call.as_ref().and_then(|call| call.descriptors.first()?.file.clone());
+        let wait = self.end_where(one, doing);
+        Some(OutsideWait {
+            timed: thread.call.as_ref().is_some_and(calls::is_timed),
+            what: wait.what.or(file).or(one.fifo.clone()),
+            text: wait.text + &self.or_children(thread),
+            ..wait
+        })
+    }
+
+    /// What is at the other end of one place.
+    pub(super) fn end(&self, one: &FoundPartners) -> OutsideWait {
+        self.end_where(one, None)
+    }
+
+    fn end_where(&self, one: &FoundPartners, doing: Option<String>) -> OutsideWait {
         let root = self.root_of(one);
         let partner = |pid: Pid| Partner {
             pid,
@@ -73,22 +89,14 @@ impl<'a> Teller<'a> {
             doing: doing.clone().filter(|_| root == Some(pid)),
             lwp: self.net.thread_at(pid, &one.holders.numbers_of(pid)).map(|spot| spot.lwp),
         };
-        let file = thread.call.as_ref().and_then(|call| call.descriptors.first()?.file.clone());
-        Some(OutsideWait {
+        OutsideWait {
             direction: one.direction,
-            timed: thread.call.as_ref().is_some_and(calls::is_timed),
             partners: one.others().into_iter().take(PARTNERS).map(partner).collect(),
-            what: one
-                .socket
-                .as_ref()
-                .map(|socket| socket.what.clone())
-                .or(one.what.clone())
-                .or(file)
-                .or(one.fifo.clone()),
+            what: one.socket.as_ref().map(|socket| socket.what.clone()).or(one.what.clone()),
             unread: one.socket.as_ref().and_then(|socket| socket.unread_there),
             owed_by: one.owed_by(),
-            ..OutsideWait::new(one.kind, self.at_end(one, doing.as_deref()) + &self.or_children(thread))
-        })
+            ..OutsideWait::new(one.kind, self.at_end(one, doing.as_deref()))
+        }
     }
 
     /// The threads of other processes that a wait leads to, hop by hop, as far as they can be told.

@@ -113,7 +113,7 @@ impl<'m> GoCode<'m> {
         let at = |below: u32| variables.wrapping_sub(u64::from(below));
         let [bits, second, rest @ ..] = numbers else { return Vec::new() };
         let Ok(bits) = self.program.memory.read_vec(RemoteAddr(at(*bits)), 1) else { return Vec::new() };
-        let slots: Vec<(usize, u64)> = if self.program.layout.release < 22 {
+        let slots: Vec<(usize, u64)> = if self.program.layout.deferred.are_counted {
             let count = (*second as usize).min(MAX_OPEN);
             rest.iter().take(count).enumerate().map(|(number, below)| (count - 1 - number, at(*below))).collect()
         } else {
@@ -126,7 +126,7 @@ impl<'m> GoCode<'m> {
 
     /// Adds the calls that were put off and are in a list.
     fn add_deferred(&self, goroutine: &Goroutine, frames: &mut [TaskFrame]) {
-        let layout = self.program.layout.deferred();
+        let layout = self.program.layout.deferred;
         let mut at = goroutine.deferred;
         for _ in 0..MAX_DEFERRED {
             if at == 0 {

@@ -42,12 +42,20 @@ pub(super) struct Module {
     index_len: u64,
     pub(super) text: Range<u64>,
     trees: u64,
+    /// Of a release that is not known: words that may be that, from the first one on.
+    may_be_trees: Vec<u64>,
     /// Whether the table is of 1.20 or later.
     is_new: bool,
 }
 
 /// Words of `moduledata` that are read.
-pub(super) const MODULE_WORDS: usize = 44;
+pub(super) const MODULE_WORDS: usize = 52;
+/// Where what is common to functions of 1.20 or later is, in releases that are known, and where it may be in others.
+const TREES: usize = 40;
+const TREES_SINCE_27: usize = 43;
+const MAY_BE_TREES: Range<usize> = 36..52;
+/// Functions by which such a word is tried.
+const TRIED: usize = 64;
 /// The first bytes of the table, before 1.20 and since.
 pub(super) const MAGIC_OLD: [u8; 8] = [0xf0, 0xff, 0xff, 0xff, 0, 0, 1, 8];
 pub(super) const MAGIC: [u8; 8] = [0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8];
@@ -62,10 +70,12 @@ impl Module {
             _ => return None,
         };
         let trees = match (is_new, release) {
-            (false, _) => 38,
-            (true, Some(..27) | None) => 40,
-            (true, Some(_)) => 43,
+            (false, _) => Some(38),
+            (true, Some(..27)) => Some(TREES),
+            (true, Some(27)) => Some(TREES_SINCE_27),
+            (true, _) => None,
         };
+        let may_be_trees = if trees.is_none() { MAY_BE_TREES.filter_map(word).collect() } else { Vec::new() };
         let module = Self {
             names: word(1)?,
             units: word(4)?,
@@ -75,7 +85,8 @@ impl Module {
             index: word(16)?,
             index_len: word(17)?,
             text: word(22)?..word(23)?,
-            trees: word(trees)?,
+            trees: word(trees.unwrap_or(TREES))?,
+            may_be_trees,
             is_new,
         };
         let is_whole = (1..MAX_FUNCTIONS).contains(&module.index_len) && !module.functions.is_empty();
@@ -129,7 +140,41 @@ impl<'m> Functions<'m> {
     pub(super) fn read(memory: &'m dyn Memory, module: Module) -> Result<Self, ReadError> {
         let bytes = memory.read_vec(RemoteAddr(module.index), module.index_len as usize * 8)?;
         let pair = |bytes: &[u8; 8]| (u32_at(bytes, 0).unwrap_or(0), u32_at(bytes, 4).unwrap_or(0));
-        Ok(Self { memory, module, index: bytes.as_chunks().0.iter().map(pair).collect() })
+        let mut read = Self { memory, module, index: bytes.as_chunks().0.iter().map(pair).collect() };
+        if let Some(trees) = read.find_trees() {
+            read.module.trees = trees;
+        }
+        Ok(read)
+    }
+
+    /// In a release that is not known: the word under which the most functions that others were put into make sense.
+    fn find_trees(&self) -> Option<u64> {
+        let step = (self.index.len() / (TRIED * 8)).max(1);
+        let functions = (0..self.index.len()).step_by(step).filter_map(|number| self.described(number));
+        let some: Vec<Function> = match self.module.may_be_trees.is_empty() {
+            true => Vec::new(),
+            false => functions.filter(|function| function.inline_tree != NONE).take(TRIED).collect(),
+        };
+        let fitting = |trees: u64| some.iter().filter(|function| self.has_tree_at(function, trees)).count();
+        let best = self.module.may_be_trees.iter().map(|trees| (fitting(*trees), *trees)).max_by_key(|(fits, _)| *fits)?;
+        (best.0 > 0).then_some(best.1)
+    }
+
+    /// Whether what was put into `function` makes sense where `trees` leads.
+    fn has_tree_at(&self, function: &Function, trees: u64) -> bool {
+        let (_, name, parent) = self.tree_node();
+        let at = trees.checked_add(u64::from(function.inline_tree));
+        let Some(node) = at.and_then(|at| self.memory.read_vec(RemoteAddr(at), 20).ok()) else { return false };
+        let (Some(name), Some(parent)) = (u32_at(&node, name), u32_at(&node, parent)) else { return false };
+        // Names lie one behind the other.
+        let before = self.module.names.checked_add(u64::from(name)).and_then(|at| at.checked_sub(1));
+        let begins = before.and_then(|at| self.memory.read_vec(RemoteAddr(at), 1).ok()).is_some_and(|byte| byte == [0]);
+        u64::from(parent) < function.end.saturating_sub(function.entry) && name != 0 && begins && self.name_at(name).is_some()
+    }
+
+    /// Of what was put into functions: the size of one description, and where the name and the place are in it.
+    fn tree_node(&self) -> (u64, usize, usize) {
+        if self.module.is_new { (16, 4, 8) } else { (20, 12, 16) }
     }
 
     /// The function that holds `pc`.
@@ -274,7 +319,7 @@ impl<'m> Functions<'m> {
             return None;
         }
         let index = u64::try_from(self.value_at(function, function.inline_index, pc)?).ok()?;
-        let (size, name, parent) = if self.module.is_new { (16, 4, 8) } else { (20, 12, 16) };
+        let (size, name, parent) = self.tree_node();
         let node = self.module.trees.checked_add(u64::from(function.inline_tree))?.checked_add(index * size)?;
         let bytes = self.memory.read_vec(RemoteAddr(node), size as usize).ok()?;
         let parent = function.entry.checked_add(u64::from(u32_at(&bytes, parent)?))?;

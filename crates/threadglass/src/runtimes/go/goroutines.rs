@@ -100,10 +100,10 @@ impl Goroutine {
         let g = &layout.g;
         let word = |at: usize| Layout::word(bytes, at);
         let status = Status::of(u32_at(bytes, g.status).unwrap_or(u32::MAX));
-        // What is saved of a goroutine ends with its frame pointer. Of one in a system call not all releases save that.
+        // Of one in a system call not all releases save the frame pointer.
         let (sp, pc, fp) = match status {
             Status::Syscall => (word(g.syscall_sp), word(g.syscall_pc), 0),
-            _ => (word(g.sched), word(g.sched + 8), word(g.syscall_sp - 8)),
+            _ => (word(g.sched), word(g.sched + 8), word(g.fp)),
         };
         Self {
             address,

@@ -7,18 +7,14 @@ use std::collections::BTreeMap;
 /// Labels of one goroutine that are read, and bytes of each text.
 const MAX_LABELS: u64 = 64;
 const MAX_TEXT: u64 = 1024;
-/// The release from which on labels are a list. Before that they were a map.
-const LIST_SINCE: u32 = 24;
 /// Of a map: entries of a bucket.
 const BUCKET: usize = 8;
 
-/// The labels at `address`, in a program of `release`.
-pub(super) fn read(memory: &dyn Memory, address: u64, release: u32) -> BTreeMap<String, String> {
-    let pairs = match release {
-        LIST_SINCE.. => list(memory, address),
-        _ => map(memory, address),
-    };
-    pairs.unwrap_or_default()
+/// The labels at `address`. Since 1.24 they are a list, before that they were a map: one is never taken for the other, because where
+/// the one has a pointer the other has a count.
+pub(super) fn read(memory: &dyn Memory, address: u64) -> BTreeMap<String, String> {
+    let found = list(memory, address).filter(|labels| !labels.is_empty());
+    found.or_else(|| map(memory, address)).unwrap_or_default()
 }
 
 fn list(memory: &dyn Memory, address: u64) -> Option<BTreeMap<String, String>> {

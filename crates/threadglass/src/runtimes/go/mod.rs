@@ -5,6 +5,7 @@
 
 mod build_info;
 mod code;
+mod described;
 mod follow;
 mod functions;
 mod goroutines;
@@ -21,11 +22,12 @@ mod waits;
 
 pub(super) use locate::is_go;
 
-use super::tasks::{SeenTasks, TaskRuntime, TaskScope};
+use super::tasks::{CopiedStack, SeenTasks, TaskContext, TaskRuntime};
 #[cfg(feature = "internals")]
 use crate::RemoteAddr;
 #[cfg(feature = "internals")]
 use crate::memory::Memory;
+use crate::model::{SharedFrames, StackEnd};
 use crate::target::Target;
 
 /// Goroutines as tasks.
@@ -36,10 +38,14 @@ impl TaskRuntime for Goroutines {
         Some(locate::program(target).is_some_and(|program| is_go(target, program)))
     }
 
-    fn read<'t>(&self, target: &'t dyn Target, scope: TaskScope) -> Option<SeenTasks<'t>> {
-        let program = locate::program(target)?;
-        let located = locate::locate(target, program)?;
-        Some(reader::read(target, program.name(), located, scope))
+    fn read<'t>(&self, context: &TaskContext<'t>) -> Option<SeenTasks<'t>> {
+        let program = locate::program(context.target)?;
+        let located = locate::locate(context.target, program)?;
+        Some(reader::read(context, program, located))
+    }
+
+    fn running(&self, context: &TaskContext<'_>, copied: &[CopiedStack]) -> Vec<Option<(SharedFrames, StackEnd)>> {
+        reader::running(context, copied).unwrap_or_else(|| vec![None; copied.len()])
     }
 }
 
@@ -56,7 +62,7 @@ pub(super) fn read_of_bytes(
     let module = locate::module_at(memory, module, table, release)?;
     let symbols = symbols.iter().map(|(name, address)| ((*name).to_owned(), *address)).collect();
     let located = locate::Located { version: None, release, module, symbols };
-    let program = program::Program::learn(memory, &located).ok()?;
+    let program = program::Program::learn(memory, &located, || None).ok()?;
     let all = goroutines::read(memory, &program.layout, &program.addresses);
     let mut stacks = stacks::Stacks::new(memory, &program.functions, None);
     let walked = stacks.walk(&all);

@@ -1,23 +1,26 @@
 //! The locks and channels that goroutines wait for, and what they say of themselves.
 
 use super::offsets::Layout;
-use crate::RemoteAddr;
+use crate::by_number::ByAddress;
 use crate::memory::{Memory, read_each, u32_at, u64_at};
 use crate::model::{Detail, Family, Preference, SyncKind, SyncObject, SyncState, Task, TaskRef, TaskWaitsFor};
-use std::collections::BTreeMap;
 
 const LOCKED: u32 = 1;
 
 /// The objects that `tasks` wait for, by address, with those who wait.
 pub(super) fn of(memory: &dyn Memory, layout: &Layout, tasks: &[Task]) -> Vec<SyncObject> {
-    let mut objects: BTreeMap<RemoteAddr, SyncObject> = BTreeMap::new();
+    let mut places: ByAddress<usize> = ByAddress::default();
+    let mut objects: Vec<SyncObject> = Vec::new();
     for task in tasks {
         for waits in task.wait.iter().flat_map(|wait| &wait.objects) {
-            let bare = || SyncObject::bare(waits.address, waits.kind, Family::Go, waits.evidence);
-            objects.entry(waits.address).or_insert_with(bare).waiting_tasks.push(waiter(task, waits));
+            let place = *places.entry(waits.address.0).or_insert(objects.len());
+            if place == objects.len() {
+                objects.push(SyncObject::bare(waits.address, waits.kind, Family::Go, waits.evidence));
+            }
+            objects[place].waiting_tasks.push(waiter(task, waits));
         }
     }
-    let mut objects: Vec<SyncObject> = objects.into_values().collect();
+    objects.sort_unstable_by_key(|object| object.address);
     let bytes = read_each(memory, objects.iter().map(|object| (object.address, size_of(object.kind, layout))));
     for (object, bytes) in objects.iter_mut().zip(bytes) {
         object.size = Some(size_of(object.kind, layout) as u64);

@@ -9,6 +9,8 @@ pub(super) struct G {
     pub(super) m: usize,
     /// Its stack pointer and program counter while it does not run.
     pub(super) sched: usize,
+    /// The frame pointer that is saved with them.
+    pub(super) fp: usize,
     pub(super) syscall_sp: usize,
     pub(super) syscall_pc: usize,
     pub(super) status: usize,
@@ -30,8 +32,6 @@ pub(super) struct G {
 pub(super) struct M {
     /// The number that the kernel has for it.
     pub(super) id: usize,
-    pub(super) p: usize,
-    pub(super) next: usize,
 }
 
 /// Of a goroutine in a queue (`runtime.sudog`). The goroutine comes first.
@@ -41,7 +41,8 @@ pub(super) struct Sudog {
     pub(super) next: usize,
     pub(super) prev: usize,
     pub(super) elem: usize,
-    pub(super) is_select: usize,
+    /// Whether that, and the channel, are there twice: for the garbage collector to follow, or not to.
+    pub(super) is_twice: bool,
     pub(super) wait_link: usize,
     pub(super) channel: usize,
 }
@@ -62,6 +63,8 @@ pub(super) struct Deferred {
     pub(super) sp: usize,
     pub(super) function: usize,
     pub(super) next: usize,
+    /// Whether functions that keep such calls in their own frame say how many, and where each is.
+    pub(super) are_counted: bool,
 }
 
 /// All of one release.
@@ -73,17 +76,15 @@ pub(super) struct Layout {
     pub(super) m: M,
     pub(super) sudog: Sudog,
     pub(super) channel: Channel,
+    pub(super) deferred: Deferred,
+    /// Of what is polled (`runtime.pollDesc`): the goroutine that waits for output. The one that waits for input comes before it.
+    pub(super) poll_writer: usize,
 }
 
 impl Layout {
     /// That of `go1.RELEASE`, if it is known.
     pub(super) fn of(release: u32) -> Option<&'static Self> {
         KNOWN.iter().find(|layout| layout.release == release)
-    }
-
-    /// Of calls that were put off.
-    pub(super) fn deferred(&self) -> Deferred {
-        Deferred { sp: 8, function: 24, next: if self.release < 22 { 40 } else { 32 } }
     }
 
     /// The 64-bit number at `at` of a structure's `bytes`.
@@ -101,6 +102,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             size: 392,
             m: 48,
             sched: 56,
+            fp: 104,
             syscall_sp: 112,
             syscall_pc: 120,
             status: 144,
@@ -115,9 +117,11 @@ pub(super) static KNOWN: [Layout; 8] = [
             labels: 360,
             deferred: 40,
         },
-        m: M { id: 72, p: 208, next: 336 },
-        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
+        m: M { id: 72 },
+        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_twice: false, wait_link: 64, channel: 80 },
         channel: Channel { capacity: 8, closed: 28, receivers: 56, senders: 72 },
+        deferred: Deferred { sp: 8, function: 24, next: 40, are_counted: true },
+        poll_writer: 32,
     },
     Layout {
         release: 21,
@@ -125,6 +129,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             size: 408,
             m: 48,
             sched: 56,
+            fp: 104,
             syscall_sp: 112,
             syscall_pc: 120,
             status: 144,
@@ -139,9 +144,11 @@ pub(super) static KNOWN: [Layout; 8] = [
             labels: 344,
             deferred: 40,
         },
-        m: M { id: 72, p: 208, next: 336 },
-        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
+        m: M { id: 72 },
+        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_twice: false, wait_link: 64, channel: 80 },
         channel: Channel { capacity: 8, closed: 28, receivers: 56, senders: 72 },
+        deferred: Deferred { sp: 8, function: 24, next: 40, are_counted: true },
+        poll_writer: 40,
     },
     Layout {
         release: 22,
@@ -149,6 +156,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             size: 424,
             m: 48,
             sched: 56,
+            fp: 104,
             syscall_sp: 112,
             syscall_pc: 120,
             status: 144,
@@ -163,9 +171,11 @@ pub(super) static KNOWN: [Layout; 8] = [
             labels: 344,
             deferred: 40,
         },
-        m: M { id: 72, p: 208, next: 328 },
-        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
+        m: M { id: 72 },
+        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_twice: false, wait_link: 64, channel: 80 },
         channel: Channel { capacity: 8, closed: 28, receivers: 56, senders: 72 },
+        deferred: Deferred { sp: 8, function: 24, next: 32, are_counted: false },
+        poll_writer: 40,
     },
     Layout {
         release: 23,
@@ -173,6 +183,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             size: 432,
             m: 48,
             sched: 56,
+            fp: 104,
             syscall_sp: 112,
             syscall_pc: 120,
             status: 152,
@@ -187,9 +198,11 @@ pub(super) static KNOWN: [Layout; 8] = [
             labels: 352,
             deferred: 40,
         },
-        m: M { id: 72, p: 208, next: 328 },
-        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
+        m: M { id: 72 },
+        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_twice: false, wait_link: 64, channel: 80 },
         channel: Channel { capacity: 8, closed: 28, receivers: 64, senders: 80 },
+        deferred: Deferred { sp: 8, function: 24, next: 32, are_counted: false },
+        poll_writer: 40,
     },
     Layout {
         release: 24,
@@ -197,6 +210,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             size: 440,
             m: 48,
             sched: 56,
+            fp: 104,
             syscall_sp: 112,
             syscall_pc: 120,
             status: 152,
@@ -211,9 +225,11 @@ pub(super) static KNOWN: [Layout; 8] = [
             labels: 352,
             deferred: 40,
         },
-        m: M { id: 72, p: 208, next: 352 },
-        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
+        m: M { id: 72 },
+        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_twice: false, wait_link: 64, channel: 80 },
         channel: Channel { capacity: 8, closed: 28, receivers: 64, senders: 80 },
+        deferred: Deferred { sp: 8, function: 24, next: 32, are_counted: false },
+        poll_writer: 40,
     },
     Layout {
         release: 25,
@@ -221,6 +237,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             size: 440,
             m: 48,
             sched: 56,
+            fp: 96,
             syscall_sp: 104,
             syscall_pc: 112,
             status: 144,
@@ -235,9 +252,11 @@ pub(super) static KNOWN: [Layout; 8] = [
             labels: 344,
             deferred: 40,
         },
-        m: M { id: 64, p: 200, next: 344 },
-        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_select: 52, wait_link: 64, channel: 80 },
+        m: M { id: 64 },
+        sudog: Sudog { size: 88, next: 8, prev: 16, elem: 24, is_twice: false, wait_link: 64, channel: 80 },
         channel: Channel { capacity: 8, closed: 28, receivers: 64, senders: 80 },
+        deferred: Deferred { sp: 8, function: 24, next: 32, are_counted: false },
+        poll_writer: 40,
     },
     Layout {
         release: 26,
@@ -245,6 +264,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             size: 456,
             m: 48,
             sched: 56,
+            fp: 96,
             syscall_sp: 104,
             syscall_pc: 112,
             status: 144,
@@ -259,9 +279,11 @@ pub(super) static KNOWN: [Layout; 8] = [
             labels: 352,
             deferred: 40,
         },
-        m: M { id: 64, p: 208, next: 352 },
-        sudog: Sudog { size: 104, next: 8, prev: 16, elem: 24, is_select: 60, wait_link: 72, channel: 88 },
+        m: M { id: 64 },
+        sudog: Sudog { size: 104, next: 8, prev: 16, elem: 24, is_twice: true, wait_link: 72, channel: 88 },
         channel: Channel { capacity: 8, closed: 28, receivers: 64, senders: 80 },
+        deferred: Deferred { sp: 8, function: 24, next: 32, are_counted: false },
+        poll_writer: 40,
     },
     Layout {
         release: 27,
@@ -269,6 +291,7 @@ pub(super) static KNOWN: [Layout; 8] = [
             size: 456,
             m: 48,
             sched: 56,
+            fp: 96,
             syscall_sp: 104,
             syscall_pc: 112,
             status: 144,
@@ -283,8 +306,10 @@ pub(super) static KNOWN: [Layout; 8] = [
             labels: 352,
             deferred: 40,
         },
-        m: M { id: 64, p: 208, next: 352 },
-        sudog: Sudog { size: 104, next: 8, prev: 16, elem: 24, is_select: 60, wait_link: 72, channel: 88 },
+        m: M { id: 64 },
+        sudog: Sudog { size: 104, next: 8, prev: 16, elem: 24, is_twice: true, wait_link: 72, channel: 88 },
         channel: Channel { capacity: 8, closed: 28, receivers: 64, senders: 80 },
+        deferred: Deferred { sp: 8, function: 24, next: 32, are_counted: false },
+        poll_writer: 40,
     },
 ];

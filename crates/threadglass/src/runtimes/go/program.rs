@@ -18,14 +18,24 @@ const TRIES: usize = 3;
 const OF_KNOWN: usize = 1;
 const OF_OTHER: usize = 3;
 
+/// How it is known where a program keeps things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LayoutSource {
+    /// Its release was measured.
+    Release,
+    /// Its debug information tells.
+    Described,
+    /// It is that of another release, under which all goroutines make sense.
+    Calibrated,
+}
+
 /// What goroutines of a program are read with.
 pub(super) struct Program<'m> {
     pub(super) memory: &'m dyn Memory,
     pub(super) functions: Functions<'m>,
     pub(super) globals: Globals,
     pub(super) layout: Layout,
-    /// Whether the layout is that of another release, under which all goroutines make sense.
-    pub(super) is_calibrated: bool,
+    pub(super) source: LayoutSource,
     /// By number.
     pub(super) reasons: Vec<SharedText>,
     /// All goroutines that ever were, sorted by address.
@@ -33,8 +43,12 @@ pub(super) struct Program<'m> {
 }
 
 impl<'m> Program<'m> {
-    /// Learns where things are. An error says what is missing.
-    pub(super) fn learn(memory: &'m dyn Memory, located: &Located) -> Result<Self, String> {
+    /// Learns where things are. `described` gives the layout as debug information has it. An error says what is missing.
+    pub(super) fn learn(
+        memory: &'m dyn Memory,
+        located: &Located,
+        described: impl FnOnce() -> Option<Layout>,
+    ) -> Result<Self, String> {
         let functions = Functions::read(memory, located.module.clone()).map_err(|error| error.to_string())?;
         let globals = Globals::find(memory, &functions, &located.symbols);
         let Some((list, length)) = globals.all else {
@@ -48,18 +62,17 @@ impl<'m> Program<'m> {
         addresses.dedup();
         let exact = located.release.and_then(Layout::of);
         let fits = |layout: &Layout, quarters: usize| {
-            (0..TRIES).any(|_| fits(memory, &functions, layout, &addresses, quarters))
+            (0..TRIES).find_map(|_| fits(memory, &functions, layout, &addresses, quarters))
         };
-        let layout = match exact.filter(|layout| fits(layout, OF_KNOWN)) {
-            Some(layout) => layout,
-            None => KNOWN.iter().rev().find(|layout| fits(layout, OF_OTHER)).ok_or_else(|| {
-                let version = located.version.as_deref().unwrap_or("a version of Go that is not told");
-                format!("{version} keeps goroutines in a way that this version does not know")
-            })?,
-        };
-        let is_calibrated = exact != Some(layout);
+        let fits_known = |layout: &Layout| fits(layout, OF_KNOWN).is_some();
+        let measured = exact.filter(|layout| fits_known(layout)).map(|layout| (*layout, LayoutSource::Release));
+        let described = || described().filter(fits_known).map(|layout| (layout, LayoutSource::Described));
+        let (layout, source) = measured.or_else(described).or_else(|| calibrated(located, &fits)).ok_or_else(|| {
+            let version = located.version.as_deref().unwrap_or("a version of Go that is not told");
+            format!("{version} keeps goroutines in a way that this version does not know")
+        })?;
         let reasons = globals.wait_reasons.map(|table| wait_reasons(memory, table)).unwrap_or_default();
-        Ok(Self { memory, functions, globals, layout: *layout, is_calibrated, reasons, addresses })
+        Ok(Self { memory, functions, globals, layout, source, reasons, addresses })
     }
 
     /// Why a goroutine waits, in Go's own words.
@@ -68,8 +81,28 @@ impl<'m> Program<'m> {
     }
 }
 
-/// Whether so many goroutines make sense with `layout`: one that waits has a stack that ends where all stacks do.
-fn fits(memory: &dyn Memory, functions: &Functions<'_>, layout: &Layout, addresses: &[u64], quarters: usize) -> bool {
+/// The layout under which most goroutines make sense, of equal ones that of the next release.
+fn calibrated(
+    located: &Located,
+    fits: &dyn Fn(&Layout, usize) -> Option<usize>,
+) -> Option<(Layout, LayoutSource)> {
+    let told = located.release.unwrap_or(u32::MAX);
+    let tried = KNOWN.iter().filter_map(|layout| {
+        let score = fits(layout, OF_OTHER)?;
+        Some(((score, std::cmp::Reverse(layout.release.abs_diff(told))), layout))
+    });
+    tried.max_by_key(|(score, _)| *score).map(|(_, layout)| (*layout, LayoutSource::Calibrated))
+}
+
+/// How well some goroutines make sense with `layout`; `None` if fewer than so many do. One that waits has a stack that ends where all
+/// stacks do.
+fn fits(
+    memory: &dyn Memory,
+    functions: &Functions<'_>,
+    layout: &Layout,
+    addresses: &[u64],
+    quarters: usize,
+) -> Option<usize> {
     let step = (addresses.len() / TRIED).max(1);
     let some: Vec<u64> = addresses.iter().copied().step_by(step).collect();
     let living = goroutines::read(memory, layout, &some);
@@ -77,12 +110,15 @@ fn fits(memory: &dyn Memory, functions: &Functions<'_>, layout: &Layout, address
         living.iter().copied().filter(|goroutine| goroutine.is_plausible() && goroutine.status.is_at_rest()).collect();
     let walked = Stacks::new(memory, functions, None).walk(&resting);
     let whole = walked.iter().filter(|walked| !matches!(walked, Walked::Torn | Walked::Short)).count();
-    let starts = resting.iter().filter(|goroutine| functions.at(goroutine.start).is_some()).count();
+    let begins = |pc: u64| functions.at(pc).is_some_and(|function| function.entry == pc);
+    let starts = resting.iter().filter(|goroutine| begins(goroutine.start)).count();
     let plausible = living.iter().filter(|goroutine| goroutine.is_plausible()).count();
+    let framed = resting.iter().filter(|it| it.fp > it.sp && it.fp < it.high).count();
     let enough = |part: usize, all: usize| part * 4 >= all * quarters;
-    !living.is_empty()
+    let is_enough = !living.is_empty()
         && enough(plausible, living.len())
         && enough(whole, resting.len())
         && enough(starts, resting.len())
-        && (whole > 0 || resting.is_empty())
+        && (whole > 0 || resting.is_empty());
+    is_enough.then_some(whole + starts + plausible + framed)
 }

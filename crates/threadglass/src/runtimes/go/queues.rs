@@ -3,8 +3,9 @@
 use super::offsets::Layout;
 use super::records;
 use crate::RemoteAddr;
-use crate::memory::{Memory, u64_at};
-use std::collections::{HashMap, HashSet};
+use crate::by_number::ByAddress;
+use crate::memory::{Memory, PAGE, u64_at};
+use std::collections::HashSet;
 
 /// Roots of the table of semaphores, and bytes of each.
 const ROOTS: usize = 251;
@@ -17,8 +18,6 @@ const MAX_ENTRIES: usize = 4 << 20;
 const MAX_LIST: usize = 256 << 10;
 /// Channels of one select.
 const MAX_CASES: usize = 4096;
-/// The release from which on an entry has two of some pointers.
-const TWICE_SINCE: u32 = 26;
 
 /// A goroutine's entry in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +34,9 @@ pub(super) struct Entry {
 impl Entry {
     fn decode(address: u64, bytes: &[u8], layout: &Layout) -> Option<Self> {
         let at = &layout.sudog;
-        // Later releases keep each of the two pointers twice: for the garbage collector to follow, or not to.
-        let pointer = |from: usize| match (u64_at(bytes, from)?, layout.release) {
-            (0, TWICE_SINCE..) => u64_at(bytes, from + 8),
-            (pointer, _) => Some(pointer),
+        let pointer = |from: usize| match u64_at(bytes, from)? {
+            0 if at.is_twice => u64_at(bytes, from + 8),
+            pointer => Some(pointer),
         };
         Some(Self {
             address,
@@ -49,6 +47,39 @@ impl Entry {
             wait_link: u64_at(bytes, at.wait_link)?,
             channel: pointer(at.channel)?,
         })
+    }
+}
+
+/// Pages with entries of long lists, which lie side by side more often than not: read one by one they would take as many system
+/// calls.
+#[derive(Default)]
+struct Pages {
+    known: ByAddress<Vec<u8>>,
+}
+
+impl Pages {
+    /// Entries that are read with as many calls at one time: not even a page is saved.
+    const MANY: usize = 8;
+    const MOST: usize = 4096;
+
+    /// The entries at `addresses`; `None` where they cannot be read.
+    fn entries(&mut self, memory: &dyn Memory, layout: &Layout, addresses: &[u64]) -> Vec<Option<Entry>> {
+        match addresses.len() {
+            ..Self::MANY => addresses.iter().map(|address| self.entry(memory, layout, *address)).collect(),
+            _ => entries(memory, layout, addresses),
+        }
+    }
+
+    fn entry(&mut self, memory: &dyn Memory, layout: &Layout, address: u64) -> Option<Entry> {
+        let page = address / PAGE as u64 * PAGE as u64;
+        if self.known.len() >= Self::MOST {
+            self.known.clear();
+        }
+        // An entry may begin in one page and end in the next one.
+        let read = || memory.read_up_to(RemoteAddr(page), PAGE + layout.sudog.size).unwrap_or_default();
+        let bytes = self.known.entry(page).or_insert_with(read);
+        let from = (address - page) as usize;
+        Entry::decode(address, bytes.get(from..from + layout.sudog.size)?, layout)
     }
 }
 
@@ -87,16 +118,17 @@ pub(super) fn of_goroutines(memory: &dyn Memory, layout: &Layout, waiting: &[(u6
 }
 
 /// The semaphore that each goroutine waits for that waits for one.
-pub(super) fn semaphores(memory: &dyn Memory, layout: &Layout, table: RemoteAddr) -> HashMap<u64, u64> {
-    let Ok(roots) = memory.read_vec(table, ROOTS * ROOT_SIZE) else { return HashMap::new() };
+pub(super) fn semaphores(memory: &dyn Memory, layout: &Layout, table: RemoteAddr) -> ByAddress<u64> {
+    let Ok(roots) = memory.read_vec(table, ROOTS * ROOT_SIZE) else { return ByAddress::default() };
     let mut left: Vec<u64> = roots.chunks_exact(ROOT_SIZE).filter_map(|root| u64_at(root, TREE)).collect();
-    let mut seen = HashSet::new();
-    let mut found = HashMap::new();
+    let mut pages = Pages::default();
+    let mut seen = ByAddress::default();
+    let mut found = ByAddress::default();
     let mut rounds = 0;
     while !left.is_empty() && seen.len() < MAX_ENTRIES && rounds < MAX_LIST {
         rounds += 1;
-        left.retain(|address| *address != 0 && seen.insert(*address));
-        let read = entries(memory, layout, &left);
+        left.retain(|address| *address != 0 && seen.insert(*address, ()).is_none());
+        let read = pages.entries(memory, layout, &left);
         left.clear();
         for entry in read.into_iter().flatten() {
             // The tree's two branches, and those that wait for the same semaphore.
@@ -112,8 +144,9 @@ pub(super) fn semaphores(memory: &dyn Memory, layout: &Layout, table: RemoteAddr
 /// The goroutines in the list that begins with the entry `first`.
 pub(super) fn list(memory: &dyn Memory, layout: &Layout, first: u64) -> HashSet<u64> {
     let (mut at, mut seen, mut found) = (first, HashSet::new(), HashSet::new());
+    let mut pages = Pages::default();
     while at != 0 && seen.insert(at) && seen.len() < MAX_LIST {
-        let Some(entry) = entries(memory, layout, &[at]).pop().flatten() else { break };
+        let Some(entry) = pages.entries(memory, layout, &[at]).pop().flatten() else { break };
         found.insert(entry.goroutine);
         at = entry.next;
     }

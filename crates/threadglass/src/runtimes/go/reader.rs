@@ -2,22 +2,24 @@
 
 use super::follow::GoCode;
 use super::goroutines::{self, Goroutine, Status};
+use super::described;
 use super::labels;
-use super::locate::Located;
+use super::locate::{self, Located};
 use super::objects;
-use super::program::Program;
-use super::stacks::{self, Stacks, Walked};
+use super::program::{LayoutSource, Program};
+use super::stacks::{self, StackId, Stacks, Walked};
 use super::waits::{self, WaitObjects, Waiting};
+use crate::by_number::{ByAddress, ByWords};
 use crate::memory::read_arrays;
 use crate::model::{
     Evidence, Gap, SharedFrame, SharedFrames, SharedText, StackEnd, Task, TaskRuntimeInfo, TaskWait, ThreadState,
     ThreadType,
 };
-use crate::runtimes::tasks::{SeenTasks, TaskScope};
+use crate::runtimes::tasks::{CopiedStack, SeenTasks, TaskContext, TaskScope};
 use crate::sys::clock::monotonic;
-use crate::target::Target;
+use crate::target::{Module as MappedFile, Target};
 use crate::{InnerTid, Lwp, RemoteAddr};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// How often goroutines that moved while their stacks were read are read again.
 const ROUNDS: usize = 4;
@@ -27,16 +29,19 @@ const GO: &str = "Go";
 /// Functions that Go starts goroutines of the program with, although they are its own.
 const OF_PROGRAM: [&str; 2] = ["runtime.main", "runtime.handleAsyncEvent"];
 
-/// All goroutines of the program called `module`.
+/// All goroutines of `program`.
 pub(super) fn read<'t>(
-    target: &'t dyn Target,
-    module: String,
+    context: &TaskContext<'t>,
+    program: &MappedFile,
     located: Result<Located, String>,
-    scope: TaskScope,
 ) -> SeenTasks<'t> {
+    let (target, scope, module) = (context.target, context.scope, program.name());
     let version = located.as_ref().ok().and_then(|located| located.version.clone());
     let info = TaskRuntimeInfo { name: GO, version, concurrency: None, running: 0, runnable: 0, waiting: 0 };
-    let learned = located.and_then(|located| Program::learn(target, &located));
+    let learned = located.and_then(|located| {
+        let described = || described::layout(context.objects, program, located.release);
+        Program::learn(target, &located, described)
+    });
     match learned {
         Ok(program) => {
             let seen = Reader::new(target, &program, module).read(info, scope);
@@ -52,14 +57,47 @@ pub(super) fn read<'t>(
     }
 }
 
+/// The stacks of goroutines that ran when they were copied. One that has another stack since, or ran on that of its thread, has none.
+pub(super) fn running(
+    context: &TaskContext<'_>,
+    copied: &[CopiedStack],
+) -> Option<Vec<Option<(SharedFrames, StackEnd)>>> {
+    let target = context.target;
+    if !copied.iter().any(|stack| stack.runtime == GO) {
+        return None;
+    }
+    let file = locate::program(target)?;
+    let located = locate::locate(target, file)?.ok()?;
+    let described = || described::layout(context.objects, file, located.release);
+    let program = Program::learn(target, &located, described).ok()?;
+    let mut stacks = Stacks::of_running(target, &program.functions, Some(file.name()));
+    let mut walk = |copied: &CopiedStack| {
+        let is_it = |it: &Goroutine| it.id == copied.id && it.low < copied.sp.0 && copied.sp.0 < it.high;
+        let now = goroutines::read(target, &program.layout, &[copied.address.0]).pop().filter(is_it)?;
+        let stood = Goroutine { pc: copied.pc.0, sp: copied.sp.0, ..now };
+        match stacks.walk_bytes(&stood, &copied.bytes) {
+            Walked::Whole(stack) => Some((stacks.frames(stack), StackEnd::Start)),
+            Walked::Deep(stack) => Some((stacks.frames(stack), StackEnd::Limit)),
+            Walked::Torn | Walked::Short => None,
+        }
+    };
+    Some(copied.iter().map(&mut walk).collect())
+}
+
+/// Whether nobody can end a wait: for no channel at all, or a select in which each channel is none. Of those only its own list of
+/// channels tells.
+fn waits_for_ever(reason: &str, waiting: u64) -> bool {
+    reason.contains("nil chan") || reason.contains("no cases") || reason == "select" && waiting == 0
+}
+
 struct Reader<'a> {
     target: &'a dyn Target,
     program: &'a Program<'a>,
     module: String,
     stacks: Stacks<'a>,
-    starts: HashMap<u64, Option<SharedText>>,
-    makers: HashMap<u64, Option<SharedFrame>>,
-    labels: HashMap<u64, BTreeMap<String, String>>,
+    starts: ByAddress<Option<SharedText>>,
+    makers: ByAddress<Option<SharedFrame>>,
+    labels: ByAddress<BTreeMap<String, String>>,
     unnamed: SharedText,
 }
 
@@ -76,9 +114,9 @@ impl<'a> Reader<'a> {
             program,
             stacks: Stacks::new(target, &program.functions, Some(module.clone())),
             module,
-            starts: HashMap::new(),
-            makers: HashMap::new(),
-            labels: HashMap::new(),
+            starts: ByAddress::default(),
+            makers: ByAddress::default(),
+            labels: ByAddress::default(),
             unnamed: SharedText::from("waiting"),
         }
     }
@@ -86,7 +124,7 @@ impl<'a> Reader<'a> {
     fn read<'t>(mut self, mut info: TaskRuntimeInfo, scope: TaskScope) -> SeenTasks<'t> {
         let program = self.program;
         let mut gaps = Vec::new();
-        if program.is_calibrated {
+        if program.source == LayoutSource::Calibrated {
             let version = info.version.as_deref().unwrap_or("a version of Go that is not told");
             let why =
                 format!("{version} is not known: its goroutines make sense as those of go1.{}", program.layout.release);
@@ -113,7 +151,8 @@ impl<'a> Reader<'a> {
             if let Some(wait) = &mut task.wait
                 && let Some(found) = waits.get_mut(index)
             {
-                (wait.objects, wait.descriptor) = (std::mem::take(&mut found.objects), found.descriptor);
+                wait.objects = std::mem::take(&mut found.objects);
+                (wait.descriptor, wait.direction) = found.polled.unzip();
             }
             tasks.push(task);
         }
@@ -135,7 +174,7 @@ impl<'a> Reader<'a> {
     fn waits(&mut self, seen: &[Seen]) -> Vec<WaitObjects> {
         let program = self.program;
         let is_waiting = |it: &&Seen| it.goroutine.status.is_waiting();
-        let mut frames = HashMap::new();
+        let mut frames: ByWords<StackId, SharedFrames> = ByWords::default();
         for it in seen.iter().filter(is_waiting) {
             if let Some(Walked::Whole(stack) | Walked::Deep(stack)) = it.walked {
                 frames.entry(stack).or_insert_with(|| self.stacks.frames(stack));
@@ -182,7 +221,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The threads that run goroutines, or may run only one of them.
-    fn threads(&self, seen: &[Seen]) -> HashMap<u64, Lwp> {
+    fn threads(&self, seen: &[Seen]) -> ByAddress<Lwp> {
         let is_carried = |it: &Goroutine| matches!(it.status, Status::Running | Status::Syscall | Status::CopiesStack);
         let all = seen.iter().map(|seen| &seen.goroutine);
         let mut threads: Vec<u64> =
@@ -199,7 +238,7 @@ impl<'a> Reader<'a> {
         threads.into_iter().zip(ids).filter_map(|(at, id)| Some((at, lwp(id)?))).collect()
     }
 
-    fn task(&mut self, seen: &Seen, threads: &HashMap<u64, Lwp>, now: Option<u64>) -> Task {
+    fn task(&mut self, seen: &Seen, threads: &ByAddress<Lwp>, now: Option<u64>) -> Task {
         let goroutine = &seen.goroutine;
         let (state, is_carried) = match goroutine.status {
             Status::Runnable | Status::Preempted => (ThreadState::Run, false),
@@ -252,7 +291,8 @@ impl<'a> Reader<'a> {
         let since = (goroutine.wait_since != 0).then_some(goroutine.wait_since);
         let since_ms = now.zip(since).and_then(|(now, since)| now.checked_sub(since)).map(|ns| ns / 1_000_000);
         let timed = &*reason == "sleep";
-        Some(TaskWait { reason, objects: Vec::new(), descriptor: None, since_ms, timed })
+        let for_ever = goroutine.status == Status::Leaked || waits_for_ever(&reason, goroutine.waiting);
+        Some(TaskWait { since_ms, timed, for_ever, ..TaskWait::new(reason) })
     }
 
     fn start(&mut self, pc: u64) -> Option<SharedText> {
@@ -275,7 +315,7 @@ impl<'a> Reader<'a> {
         if address == 0 {
             return BTreeMap::new();
         }
-        let read = || labels::read(self.target, address, self.program.layout.release);
+        let read = || labels::read(self.target, address);
         self.labels.entry(address).or_insert_with(read).clone()
     }
 }

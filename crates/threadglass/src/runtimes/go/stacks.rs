@@ -4,9 +4,9 @@
 use super::functions::{Functions, SourceFrame};
 use super::goroutines::Goroutine;
 use crate::RemoteAddr;
+use crate::by_number::ByWords;
 use crate::memory::{Memory, Slot, u64_at};
 use crate::model::{Evidence, Frame, SharedFrames};
-use std::collections::HashMap;
 
 /// Frames that are followed; Go's own traces show a hundred.
 const MAX_FRAMES: u32 = 1024;
@@ -59,9 +59,11 @@ pub(super) struct Stacks<'m> {
     memory: &'m dyn Memory,
     functions: &'m Functions<'m>,
     module: Option<String>,
+    /// Whether they are of goroutines at rest.
+    at_rest: bool,
     nodes: Vec<Node>,
-    outer: HashMap<(u32, u64), u32>,
-    shown: HashMap<StackId, SharedFrames>,
+    outer: ByWords<(u32, u64), u32>,
+    shown: ByWords<StackId, SharedFrames>,
 }
 
 const ROOT: u32 = 0;
@@ -69,7 +71,12 @@ const ROOT: u32 = 0;
 impl<'m> Stacks<'m> {
     pub(super) fn new(memory: &'m dyn Memory, functions: &'m Functions<'m>, module: Option<String>) -> Self {
         let root = Node { inner: ROOT, pc: 0, depth: 0, facts: None };
-        Self { memory, functions, module, nodes: vec![root], outer: HashMap::new(), shown: HashMap::new() }
+        Self { memory, functions, module, at_rest: true, nodes: vec![root], outer: ByWords::default(), shown: ByWords::default() }
+    }
+
+    /// The same of goroutines that were interrupted wherever they were.
+    pub(super) fn of_running(memory: &'m dyn Memory, functions: &'m Functions<'m>, module: Option<String>) -> Self {
+        Self { at_rest: false, ..Self::new(memory, functions, module) }
     }
 
     /// Walks the stacks of `goroutines`, which are at rest.
@@ -166,7 +173,7 @@ impl<'m> Stacks<'m> {
         }
         places.reverse();
         // A goroutine at rest has called what put it there, unless it has not begun to run.
-        if let Some((pc, place)) = places.first_mut()
+        if let Some((pc, place)) = places.first_mut().filter(|_| self.at_rest)
             && self.functions.at(*pc).is_some_and(|function| function.entry < *pc)
         {
             *place = *pc - 1;

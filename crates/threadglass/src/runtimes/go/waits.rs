@@ -8,10 +8,12 @@ use super::queues::{self, Entry};
 use super::stacks::StackId;
 use crate::RemoteAddr;
 use crate::memory::{Memory, read_arrays, u64_at};
-use crate::model::{ChannelUse, Evidence, Frame, Side, SyncKind, TaskWaitsFor};
+use crate::model::{ChannelUse, Direction, Evidence, Frame, Side, SyncKind, TaskWaitsFor};
 use std::collections::hash_map::Entry as Slots;
 use std::collections::{HashMap, HashSet};
 
+/// Goroutines whose lists of channels are read at one time.
+const LISTED: usize = 4096;
 /// Words of a stack that are looked through.
 const WORDS: usize = 96;
 /// Goroutines that are searched one by one, where those with the same stack lead nowhere.
@@ -21,7 +23,8 @@ const SEARCHED: usize = 2048;
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitObjects {
     pub(super) objects: Vec<TaskWaitsFor>,
-    pub(super) descriptor: Option<u32>,
+    /// The descriptor that it polls, and what for.
+    pub(super) polled: Option<(u32, Direction)>,
 }
 
 /// A goroutine that may wait, with its stack where that was read.
@@ -47,14 +50,17 @@ pub(super) fn find(program: &Program<'_>, waiting: &[Waiting<'_>]) -> Vec<WaitOb
     let listed: Vec<usize> = (0..waiting.len())
         .filter(|index| waiting[*index].is_waiting && waiting[*index].goroutine.waiting != 0)
         .collect();
-    let firsts: Vec<(u64, u64)> =
-        listed.iter().map(|index| (waiting[*index].goroutine.address, waiting[*index].goroutine.waiting)).collect();
-    let entries = queues::of_goroutines(memory, layout, &firsts);
-    for entries in entries.chunk_by(|(a, _), (b, _)| a == b) {
-        let index = listed[entries[0].0];
-        let channels = entries.iter().map(|(_, entry)| entry).filter(|entry| entry.channel != 0);
-        let reason = waiting[index].reason;
-        found[index].objects = channels.map(|entry| of_channel(memory, layout, reason, entry)).collect();
+    // Some at a time: what is read of all of them would take more memory than the answer.
+    for listed in listed.chunks(LISTED) {
+        let goroutines = listed.iter().map(|index| waiting[*index].goroutine);
+        let firsts: Vec<(u64, u64)> = goroutines.map(|it| (it.address, it.waiting)).collect();
+        let entries = queues::of_goroutines(memory, layout, &firsts);
+        for entries in entries.chunk_by(|(a, _), (b, _)| a == b) {
+            let index = listed[entries[0].0];
+            let channels = entries.iter().map(|(_, entry)| entry).filter(|entry| entry.channel != 0);
+            let reason = waiting[index].reason;
+            found[index].objects = channels.map(|entry| of_channel(memory, layout, reason, entry)).collect();
+        }
     }
     let semaphores = program.globals.semaphores.map(|table| queues::semaphores(memory, layout, table));
     for (goroutine, semaphore) in semaphores.unwrap_or_default() {
@@ -65,8 +71,9 @@ pub(super) fn find(program: &Program<'_>, waiting: &[Waiting<'_>]) -> Vec<WaitOb
     for (index, cond) in on_stacks(memory, waiting, COND_WAIT, &mut Conds { memory, layout, known: HashMap::new() }) {
         found[index].objects = vec![waits_for(RemoteAddr(cond), SyncKind::Cond, Evidence::Derived)];
     }
-    for (index, descriptor) in on_stacks(memory, waiting, IO_WAIT, &mut Polled) {
-        found[index].descriptor = u32::try_from(descriptor).ok();
+    for (index, polled) in on_stacks(memory, waiting, IO_WAIT, &mut Polled { writer: layout.poll_writer }) {
+        let direction = if polled & WRITES == 0 { Direction::Input } else { Direction::Output };
+        found[index].polled = u32::try_from(polled & !WRITES).ok().map(|descriptor| (descriptor, direction));
     }
     found
 }
@@ -142,12 +149,20 @@ impl LeadsBack for Conds<'_> {
 }
 
 /// What the network poller keeps of a descriptor: the goroutines that wait for input and for output.
-struct Polled;
+struct Polled {
+    /// Where the one is that waits for output. The one that waits for input comes before it.
+    writer: usize,
+}
+
+/// Said with the descriptor if it is for output.
+const WRITES: u64 = 1 << 32;
 
 impl LeadsBack for Polled {
     fn check(&mut self, _address: u64, bytes: &[u8; 64], goroutine: u64) -> Option<u64> {
-        let waits = (2..8).any(|word| u64_at(bytes, word * 8) == Some(goroutine));
-        u64_at(bytes, 8).filter(|descriptor| waits && i32::try_from(*descriptor).is_ok())
+        let is_at = |at: usize| u64_at(bytes, at) == Some(goroutine);
+        let (reads, writes) = (is_at(self.writer.checked_sub(8)?), is_at(self.writer));
+        let descriptor = u64_at(bytes, 8).filter(|descriptor| i32::try_from(*descriptor).is_ok())?;
+        (reads || writes).then_some(if reads { descriptor } else { descriptor | WRITES })
     }
 }
 

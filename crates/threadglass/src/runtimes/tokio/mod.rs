@@ -13,8 +13,7 @@ mod types;
 mod vtables;
 mod waits;
 
-use super::tasks::{SeenTasks, TaskContext, TaskRuntime, TaskScope};
-use crate::target::Target;
+use super::tasks::{SeenTasks, TaskContext, TaskRuntime};
 
 /// What `threads` calls it.
 pub(super) const NAME: &str = "tokio";
@@ -23,12 +22,7 @@ pub(super) const NAME: &str = "tokio";
 pub(crate) struct Tokio;
 
 impl TaskRuntime for Tokio {
-    /// Tasks are found from threads and objects.
-    fn read<'t>(&self, _: &'t dyn Target, _: TaskScope) -> Option<SeenTasks<'t>> {
-        None
-    }
-
-    fn read_in<'t>(&self, context: &TaskContext<'t>) -> Option<SeenTasks<'t>> {
+    fn read<'t>(&self, context: &TaskContext<'t>) -> Option<SeenTasks<'t>> {
         reader::read(context)
     }
 }

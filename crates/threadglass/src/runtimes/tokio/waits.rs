@@ -102,7 +102,7 @@ impl Links {
         let timed = polled.iter().any(|wait| wait.leaf == Leaf::Sleep);
         let descriptor = polled.iter().find_map(|wait| wait.descriptor);
         let reason = SharedText::from(words.join(" or ").as_str());
-        Some(TaskWait { reason, objects, descriptor, since_ms: None, timed })
+        Some(TaskWait { objects, descriptor, timed, ..TaskWait::new(reason) })
     }
 
     fn object(&self, wait: &LeafWait, kind: SyncKind) -> Option<TaskWaitsFor> {

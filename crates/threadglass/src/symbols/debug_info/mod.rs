@@ -8,6 +8,7 @@ mod frames;
 mod index;
 mod line_program;
 mod locks;
+mod named;
 mod paths;
 mod sections;
 mod types;

@@ -1,15 +1,15 @@
-//! Maps by address. Their keys need no protection against chosen collisions: all work is counted anyway.
+//! Maps by addresses and other numbers. Their keys need no protection against chosen collisions: all work is counted anyway.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(super) type ByAddress<V> = HashMap<u64, V, BuildHasherDefault<Mix>>;
+pub(crate) type ByAddress<V> = HashMap<u64, V, BuildHasherDefault<Mix>>;
 /// A map by something that hashes to few words.
-pub(super) type ByWords<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+pub(crate) type ByWords<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
 /// Mixes words by multiplication.
 #[derive(Default)]
-pub(super) struct Mix(u64);
+pub(crate) struct Mix(u64);
 
 impl Hasher for Mix {
     fn write(&mut self, bytes: &[u8]) {
