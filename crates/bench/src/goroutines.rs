@@ -63,7 +63,8 @@ fn others(context: &Context) -> Result<Vec<String>> {
     let target = Target::start_program(context, PROGRAM, FEWER)?;
     let pid = target.pid();
     let tglass = context.tglass.to_string_lossy();
-    let debugger = format!("printf 'goroutines\\nexit\\nn\\n' | dlv attach {pid} --allow-non-terminal-interactive=true");
+    let debugger =
+        format!("printf 'goroutines\\nexit\\nn\\n' | dlv attach {pid} --allow-non-terminal-interactive=true");
     let mut notes = Vec::new();
     for (name, line) in [
         (STACKS, words(&[&tglass, "threads", &pid.to_string(), "--stacks"])),
@@ -92,7 +93,9 @@ fn others(context: &Context) -> Result<Vec<String>> {
     program.wait()?;
     let took = ms(begun.elapsed());
     let printed = std::fs::read_to_string(&printed)?.matches("\ngoroutine ").count();
-    notes.push(format!("{FEWER} goroutines: SIGQUIT: {took} until the program, which it ends, has printed {printed} of them"));
+    notes.push(format!(
+        "{FEWER} goroutines: SIGQUIT: {took} until the program, which it ends, has printed {printed} of them"
+    ));
     Ok(notes)
 }
 

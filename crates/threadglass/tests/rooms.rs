@@ -6,8 +6,26 @@ use std::path::{Path, PathBuf};
 
 /// The rooms of the crate, from bottom to top: each uses those before it and none behind it.
 const ROOMS: [&str; 20] = [
-    "ids", "by_number", "model", "memory", "arch", "proc", "sys", "own_dir", "limits", "elf", "target", "symbols", "unwind",
-    "runtimes", "host", "table", "perf", "look", "act", "measure",
+    "ids",
+    "by_number",
+    "model",
+    "memory",
+    "arch",
+    "proc",
+    "sys",
+    "own_dir",
+    "limits",
+    "elf",
+    "target",
+    "symbols",
+    "unwind",
+    "runtimes",
+    "host",
+    "table",
+    "perf",
+    "look",
+    "act",
+    "measure",
 ];
 
 /// The crate's source files, with the room that each belongs to.

@@ -142,6 +142,8 @@ pub(crate) enum TaskCall {
     Chooses,
     /// Another task begins with its first argument.
     Begins,
+    /// It gives new memory.
+    Makes,
     /// What the function has put off is done, whatever that is.
     EndsDeferred,
 }

@@ -1,9 +1,9 @@
 //! The target's code and the memory it works on, each place looked at once.
 
-use crate::by_number::ByAddress;
 use super::pages::Pages;
 use crate::RemoteAddr;
 use crate::arch::insn::{Insn, LONGEST, Op, Operand, decode};
+use crate::by_number::ByAddress;
 use crate::runtimes::{self, Function};
 use crate::symbols::Symbolizer;
 use crate::unwind::{Call, Known, Space, through_stubs, unbound_import};

@@ -2,13 +2,13 @@
 //! budget reaches.
 
 use super::WantedLock;
-use crate::by_number::ByWords;
 use super::code::{Callee, Code};
 use super::effect::{may_take, of_atomic, word_of};
 use super::machine::{Atomic, Machine, Next, Value};
 use super::standing::{self, Standing, packed};
 use crate::arch::insn::table::{FIRST_ARGUMENT, PRESERVED, RESULT, SECOND_RESULT};
 use crate::arch::insn::{Insn, Op};
+use crate::by_number::ByWords;
 use crate::model::SyncKind;
 use crate::runtimes::{Effect, Function};
 

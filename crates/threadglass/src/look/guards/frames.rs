@@ -1,6 +1,5 @@
 //! FrameState by frame: from where each stands, what would become of the locks.
 
-use crate::by_number::ByAddress;
 use super::code::{Callee, Code, MAX_FUNCTION};
 use super::effect::word_of;
 use super::explore::{Explorer, LockUse, MAX_LOCKS};
@@ -13,6 +12,7 @@ use super::{Clue, Grade, RestingThread, WantedLock, shape};
 use crate::arch::Registers;
 use crate::arch::insn::table::{DWARF, FIRST_ARGUMENT, KEPT, RESULT as RESULT_REGISTER, SECOND_ARGUMENT};
 use crate::arch::insn::{Insn, Op};
+use crate::by_number::ByAddress;
 use crate::look::Look;
 use crate::memory::read_each;
 use crate::model::SyncKind;

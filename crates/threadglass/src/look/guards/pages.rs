@@ -1,7 +1,7 @@
 //! The target's memory as one look sees it: each page is read once.
 
-use crate::by_number::ByAddress;
 use crate::RemoteAddr;
+use crate::by_number::ByAddress;
 use crate::memory::{Memory, PAGE, read_pieces, u64_at};
 use crate::unwind::word_in;
 

@@ -1,9 +1,9 @@
 //! Which frames can have to do with a lock at all: its address must come from somewhere.
 
 use super::WantedLock;
-use crate::by_number::ByAddress;
 use super::code::{Code, MAX_FUNCTION};
 use crate::arch::insn::{Op, Operand};
+use crate::by_number::ByAddress;
 
 /// How far below a lock an address may be: of the structure that it is in.
 pub(super) const NEAR: u64 = 4096;

@@ -4,9 +4,9 @@
 //! or of the same lock, or is the same of the numbers that flags are made of. Other pointers and numbers may
 //! differ.
 
-use crate::by_number::Mix;
 use super::relevance::{NEAR, is_near};
 use super::{RestingThread, WantedLock};
+use crate::by_number::Mix;
 use crate::model::{Family, SyncKind};
 use crate::unwind::Space;
 use std::hash::{Hash, Hasher};

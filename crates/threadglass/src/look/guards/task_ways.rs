@@ -1,6 +1,5 @@
 //! What a task would do with locks and channels if it went on from a place: all ways it may go, as far as a budget reaches.
 
-use crate::by_number::ByWords;
 use super::code::Code;
 use super::explore::{LockUse, MAX_LOCKS};
 use super::machine::{Atomic, Change, Machine, Next, Value};
@@ -8,6 +7,7 @@ use super::standing::{self, Standing, packed};
 use super::tasks::WantedUse;
 use crate::arch::insn::table::{RESULT, SECOND_RESULT, STACK_POINTER, TASK_ARGUMENTS, TASK_CONTEXT, TASK_KEPT};
 use crate::arch::insn::{Insn, Op, Operand};
+use crate::by_number::ByWords;
 use crate::runtimes::{Effect, TaskCall, TaskCode, TaskUse};
 use std::collections::BTreeSet;
 
@@ -264,6 +264,11 @@ impl<'e, 'c> TaskWays<'e, 'c> {
                     }
                 }
             }
+            (TaskCall::Makes, _) => {
+                way.machine.after_task_call();
+                way.machine.regs[RESULT] = Value::of(new_memory(way.machine.pc));
+                true
+            }
             (call, _) => {
                 let going = self.act(way, call);
                 way.machine.after_task_call();
@@ -320,7 +325,7 @@ impl<'e, 'c> TaskWays<'e, 'c> {
                     *standing = Standing::Released;
                 }
             }
-            TaskCall::Code | TaskCall::Plain | TaskCall::Begins | TaskCall::EndsDeferred => {}
+            TaskCall::Code | TaskCall::Plain | TaskCall::Begins | TaskCall::Makes | TaskCall::EndsDeferred => {}
         }
         true
     }
@@ -409,4 +414,12 @@ impl<'e, 'c> TaskWays<'e, 'c> {
             *held &= standing.is_taken();
         }
     }
+}
+
+/// Where memory is taken to be that is made at `pc`, one object at each place: where the target can have none, so that only what is
+/// written there on the way is known of it.
+fn new_memory(pc: u64) -> u64 {
+    const NOWHERE: u64 = 1 << 63;
+    const LARGEST: u64 = 1 << 12;
+    NOWHERE | (pc.wrapping_mul(LARGEST) & (NOWHERE - 1))
 }

@@ -4,8 +4,8 @@ use super::knot::{Block, Knot, Node};
 use crate::look::waits::{count, has_not_moved};
 use crate::look::{Look, facts_now};
 use crate::model::{
-    Certainty, ChannelUse, Evidence, Finding, FindingKind, Member, Side, Snapshot, SyncKind, Task, TaskHolds, TaskWait, Thread,
-    ThreadState,
+    Certainty, ChannelUse, Evidence, Finding, FindingKind, Member, Side, Snapshot, SyncKind, Task, TaskHolds, TaskWait,
+    Thread, ThreadState,
 };
 use crate::runtimes::{TaskScope, is_among_threads};
 use crate::target::LwpFacts;
@@ -205,14 +205,21 @@ impl<'s> Stuck<'s> {
                 // Of a semaphore somebody who is not seen may have the rest. A lock of C names the thread that took it, which may run
                 // another task now.
                 let is_sure = kind != SyncKind::Semaphore && held.is_none_or(|held| held.evidence < Evidence::Inferred);
-                let certain = match knot.task(next) {
-                    Some(task) if held.is_none() && kind != SyncKind::Join && may_have_moved(task) => {
-                        Certainty::Possible
+                let of_c = |task: &&Task| held.is_none() && kind != SyncKind::Join && may_have_moved(task);
+                match knot.task(next) {
+                    Some(task) if of_c(&task) => {
+                        let whose = match itself {
+                            true => "its own thread".to_owned(),
+                            false => format!("the thread of {}", who(next)),
+                        };
+                        let text = format!("which {whose} has taken, maybe when it ran another task");
+                        (Certainty::Possible, text)
                     }
-                    _ if is_sure => Certainty::Certain,
-                    _ => Certainty::Likely,
-                };
-                (certain, holds(itself, &who(next), knot.task(next).map_or("", |task| task.runtime), kind, held))
+                    task => {
+                        let certain = if is_sure { Certainty::Certain } else { Certainty::Likely };
+                        (certain, holds(itself, &who(next), task.map_or("", |task| task.runtime), kind, held))
+                    }
+                }
             }
         };
         (certain, format!("{} awaits {wanted}{place}, {rest}", who(node)))

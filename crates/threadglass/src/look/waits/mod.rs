@@ -33,8 +33,8 @@ mod shared;
 mod spin;
 mod strangers;
 mod survey;
-mod task_ends;
 mod suspects;
+mod task_ends;
 mod tell;
 #[cfg(not(feature = "profile"))]
 mod unwatched;

@@ -7,15 +7,8 @@ use std::sync::Arc;
 
 /// The package, which is one unit of the debug information, and its types.
 const PACKAGE: &str = "runtime";
-const TYPES: [&str; 7] = [
-    "runtime.g",
-    "runtime.gobuf",
-    "runtime.m",
-    "runtime.sudog",
-    "runtime.hchan",
-    "runtime._defer",
-    "runtime.pollDesc",
-];
+const TYPES: [&str; 7] =
+    ["runtime.g", "runtime.gobuf", "runtime.m", "runtime.sudog", "runtime.hchan", "runtime._defer", "runtime.pollDesc"];
 /// No structure of the runtime is larger.
 const LARGEST: u64 = 64 << 10;
 /// Of a pointer, and of one that is there twice.
@@ -32,7 +25,8 @@ fn read(types: &mut TypeQuestions<'_>, release: u32) -> Option<Layout> {
     let found = types.structures(PACKAGE, &TYPES);
     let all: Option<Vec<_>> = found.into_iter().map(|at| types.value_type(at?)).collect();
     let [g, saved, m, sudog, channel, deferred, polled]: [Arc<ValueType>; 7] = all?.try_into().ok()?;
-    let at = |of: &ValueType, name: &str| Some(of.member(name)?.offset).filter(|at| *at < LARGEST).map(|at| at as usize);
+    let at =
+        |of: &ValueType, name: &str| Some(of.member(name)?.offset).filter(|at| *at < LARGEST).map(|at| at as usize);
     let size = |of: &ValueType| (1..=LARGEST).contains(&of.size).then_some(of.size as usize);
     // What is read without an offset lies first.
     let begins = [(&g, "stack"), (&saved, "sp"), (&sudog, "g"), (&channel, "qcount")];
@@ -83,6 +77,7 @@ fn read(types: &mut TypeQuestions<'_>, release: u32) -> Option<Layout> {
             next: at(&deferred, "link")?,
             are_counted: deferred.member("openDefer").is_some(),
         },
-        poll_writer: at(&polled, "wg").filter(|writer| at(&polled, "rg").is_some_and(|reader| reader + 8 == *writer))?,
+        poll_writer: at(&polled, "wg")
+            .filter(|writer| at(&polled, "rg").is_some_and(|reader| reader + 8 == *writer))?,
     })
 }

@@ -250,6 +250,7 @@ fn meaning(name: &str) -> TaskCall {
             "closechan" => TaskCall::Acts(Close, Release, 0),
             "selectgo" => TaskCall::Chooses,
             "newproc" => TaskCall::Begins,
+            "newobject" => TaskCall::Makes,
             "deferreturn" => TaskCall::EndsDeferred,
             "gopanic" | "throw" | "fatal" | "fatalthrow" | "fatalpanic" | "goexit" | "Goexit" | "block" | "goexit0" => {
                 TaskCall::Never

@@ -156,7 +156,8 @@ impl<'m> Functions<'m> {
             false => functions.filter(|function| function.inline_tree != NONE).take(TRIED).collect(),
         };
         let fitting = |trees: u64| some.iter().filter(|function| self.has_tree_at(function, trees)).count();
-        let best = self.module.may_be_trees.iter().map(|trees| (fitting(*trees), *trees)).max_by_key(|(fits, _)| *fits)?;
+        let best =
+            self.module.may_be_trees.iter().map(|trees| (fitting(*trees), *trees)).max_by_key(|(fits, _)| *fits)?;
         (best.0 > 0).then_some(best.1)
     }
 
@@ -169,7 +170,10 @@ impl<'m> Functions<'m> {
         // Names lie one behind the other.
         let before = self.module.names.checked_add(u64::from(name)).and_then(|at| at.checked_sub(1));
         let begins = before.and_then(|at| self.memory.read_vec(RemoteAddr(at), 1).ok()).is_some_and(|byte| byte == [0]);
-        u64::from(parent) < function.end.saturating_sub(function.entry) && name != 0 && begins && self.name_at(name).is_some()
+        u64::from(parent) < function.end.saturating_sub(function.entry)
+            && name != 0
+            && begins
+            && self.name_at(name).is_some()
     }
 
     /// Of what was put into functions: the size of one description, and where the name and the place are in it.

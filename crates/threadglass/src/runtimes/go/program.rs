@@ -82,10 +82,7 @@ impl<'m> Program<'m> {
 }
 
 /// The layout under which most goroutines make sense, of equal ones that of the next release.
-fn calibrated(
-    located: &Located,
-    fits: &dyn Fn(&Layout, usize) -> Option<usize>,
-) -> Option<(Layout, LayoutSource)> {
+fn calibrated(located: &Located, fits: &dyn Fn(&Layout, usize) -> Option<usize>) -> Option<(Layout, LayoutSource)> {
     let told = located.release.unwrap_or(u32::MAX);
     let tried = KNOWN.iter().filter_map(|layout| {
         let score = fits(layout, OF_OTHER)?;

@@ -1,8 +1,8 @@
 //! Goroutines as tasks of the model.
 
+use super::described;
 use super::follow::GoCode;
 use super::goroutines::{self, Goroutine, Status};
-use super::described;
 use super::labels;
 use super::locate::{self, Located};
 use super::objects;

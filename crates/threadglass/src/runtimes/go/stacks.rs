@@ -71,7 +71,15 @@ const ROOT: u32 = 0;
 impl<'m> Stacks<'m> {
     pub(super) fn new(memory: &'m dyn Memory, functions: &'m Functions<'m>, module: Option<String>) -> Self {
         let root = Node { inner: ROOT, pc: 0, depth: 0, facts: None };
-        Self { memory, functions, module, at_rest: true, nodes: vec![root], outer: ByWords::default(), shown: ByWords::default() }
+        Self {
+            memory,
+            functions,
+            module,
+            at_rest: true,
+            nodes: vec![root],
+            outer: ByWords::default(),
+            shown: ByWords::default(),
+        }
     }
 
     /// The same of goroutines that were interrupted wherever they were.

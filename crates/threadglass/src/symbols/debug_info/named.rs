@@ -28,12 +28,7 @@ impl DebugInfo {
 }
 
 impl<'a> Query<'a> {
-    fn add_structures(
-        &self,
-        parsed: &Parsed<'a>,
-        names: &[&str],
-        found: &mut [Option<TypeAt>],
-    ) -> gimli::Result<()> {
+    fn add_structures(&self, parsed: &Parsed<'a>, names: &[&str], found: &mut [Option<TypeAt>]) -> gimli::Result<()> {
         let mut entries = parsed.unit.entries_raw(None)?;
         let mut attributes = Vec::new();
         let mut count = 0;
