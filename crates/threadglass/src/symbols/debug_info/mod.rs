@@ -9,6 +9,7 @@ mod index;
 mod line_program;
 mod locks;
 mod paths;
+mod places;
 mod sections;
 mod types;
 mod unit;
@@ -18,6 +19,7 @@ mod variables;
 pub(super) use code::{CodeFacts, join};
 pub use frames::FunctionAt;
 use locks::LockMember;
+pub(crate) use places::{FrameVariable, VariablePlace};
 pub(crate) use sections::debug_section;
 pub(super) use sections::has_debug_info;
 #[cfg(test)]
