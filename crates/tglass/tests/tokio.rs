@@ -389,3 +389,59 @@ fn under_churn_every_task_that_is_shown_is_one() {
         }
     }
 }
+
+/// The locks of tasks are objects like others: with those who wait and those who hold.
+#[test]
+fn locks_of_tasks_are_listed() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["mutexes"]);
+        let target = fixture.pid().to_string();
+        finding(&target, "task_deadlock");
+        wait_for(&target, fixture.truth(), "bystander", "mutex");
+        let snapshot = tool().look("locks", &target, &[]);
+        let objects = snapshot["objects"].as_array().expect("objects");
+        let of_tokio: Vec<&Value> = objects.iter().filter(|object| object["family"] == "tokio").collect();
+        assert_eq!(of_tokio.len(), 2, "{objects:#?}");
+        let ids = |object: &Value, list: &str| -> Vec<u64> {
+            let all = object[list].as_array().expect("tasks");
+            all.iter().map(|task| task["task"].as_u64().expect("an id")).collect()
+        };
+        let id = |name: &str| fixture.truth()[name].as_u64().expect("an id");
+        for (holder, waiters) in [("first", vec![id("second"), id("bystander")]), ("second", vec![id("first")])] {
+            let held = of_tokio.iter().find(|object| ids(object, "holding_tasks") == [id(holder)]);
+            let held = held.unwrap_or_else(|| panic!("{of_tokio:#?}"));
+            assert_eq!(ids(held, "waiting_tasks"), waiters, "{held:#}");
+            assert_eq!((&held["kind"], &held["state"]), (&Value::from("mutex"), &Value::from("locked")), "{held:#}");
+        }
+    }
+}
+
+#[test]
+fn statistics_and_profiles_know_tasks() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["computing_worker"]);
+        let target = fixture.pid().to_string();
+        finding(&target, "blocked_worker");
+        let stats = tool().run(&["stats", &target, "-i", "300ms", "--json"]).json();
+        let process = &stats["process"];
+        assert_eq!(process["tasks_of"], serde_json::json!(["tokio"]), "{process}");
+        assert_eq!((&process["nthreads"], &process["r_concurrency"]), (&Value::from(4), &Value::from(1)), "{process}");
+        // Three that could run, and the one that does, as far as it gets a CPU.
+        assert!(process["nrunnable"].as_f64().is_some_and(|number| (2.9..4.6).contains(&number)), "{process}");
+        let fixture = Fixture::start(program, &["mutexes"]);
+        let target = fixture.pid().to_string();
+        finding(&target, "task_deadlock");
+        wait_for(&target, fixture.truth(), "bystander", "mutex");
+        let profile = tool().run(&["profil", &target, "--wait", "-d", "300ms", "--json"]).json();
+        let held_by = |name: &str| {
+            let holder = format!("task {}", fixture.truth()[name]);
+            let waits = profile["waits"].as_array().expect("waits").iter();
+            let found: Vec<&Value> = waits.filter(|wait| wait["held_by"] == holder.as_str()).collect();
+            assert_eq!(found.len(), 1, "{holder}: {profile:#}");
+            (found[0]["samples"].clone(), found[0]["function"].clone())
+        };
+        let looks = profile["looks"].as_u64().expect("a number");
+        assert_eq!(held_by("first").0, 2 * looks, "{profile:#}");
+        assert_eq!(held_by("second"), (looks.into(), "tokio_scenes::circles::transfer".into()), "{profile:#}");
+    }
+}
