@@ -13,11 +13,10 @@ fn an_extension_of_python() {
     let tool = Tool::new(env!("CARGO_BIN_EXE_tglass"));
     let target = fixture.pid().to_string();
     let mut snapshot = Value::Null;
-    // One accepts connections, one has the request.
-    eventually("the tasks of the server should be there", || {
+    eventually("each connection should be a task that waits", || {
         snapshot = tool.look("threads", &target, &[]);
-        let asleep = |task: &&Value| task["state"] == "sleep" && task["id"] != 0;
-        snapshot["tasks"].as_array().is_some_and(|tasks| tasks.iter().filter(asleep).count() >= 2)
+        let tasks = snapshot["tasks"].as_array().expect("tasks");
+        fixture.truth()["connections"] == tasks.len() && tasks.iter().all(|task| task["state"] == "sleep")
     });
     let runtime = &snapshot["task_runtimes"][0];
     assert_eq!(runtime["name"], "tokio", "{snapshot:#}");
