@@ -227,7 +227,7 @@ fn reason(out: &mut String, wait: &TaskWait, names: &mut Names) {
     for (number, object) in wait.objects.iter().take(OBJECTS).enumerate() {
         let _ = write!(out, "{} {}", if number == 0 { "" } else { "," }, object.address);
         for (number, holder) in object.held_by.iter().take(OBJECTS).enumerate() {
-            let _ = write!(out, "{} {holder}", if number == 0 { ", held by" } else { "," });
+            let _ = write!(out, "{} {}", if number == 0 { ", held by" } else { "," }, number_of(holder));
         }
     }
     if wait.objects.len() > OBJECTS {
@@ -246,14 +246,14 @@ fn place(frame: &Frame) -> String {
 
 /// `196 tasks: 18 19 ..  sleep: chan receive, the oldest for 5m02s`
 fn heading(group: &TaskGroup) -> String {
-    let ids: Vec<String> = group.tasks.iter().take(LISTED).map(number).collect();
+    let ids: Vec<String> = group.tasks.iter().take(LISTED).map(number_of).collect();
     let more = if group.tasks.len() > LISTED { " .." } else { "" };
     let state = format!("  {}{}", group.state.word(), what(group));
     format!("{}: {}{more}{}\n", paint(BOLD, &tasks(group.tasks.len())), ids.join(" "), paint(DIM, &state))
 }
 
 /// The number of a task; the future of `block_on` has none.
-fn number(id: &u64) -> String {
+fn number_of(id: &u64) -> String {
     if *id == 0 { "block_on".to_owned() } else { id.to_string() }
 }
 
@@ -319,7 +319,9 @@ pub fn member(task: &Task, width: Option<usize>) -> String {
 
 /// Whether a function is of the runtime, so that its caller tells more.
 fn is_of_runtime(name: &str) -> bool {
-    ["runtime.", "sync.", "internal/", "time.Sleep", "syscall."].iter().any(|prefix| name.starts_with(prefix))
+    const RUNTIMES: [&str; 7] =
+        ["runtime.", "sync.", "internal/", "time.Sleep", "syscall.", "tokio::", "futures_util::"];
+    RUNTIMES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn frames(task: &TaskGroup, width: Option<usize>) -> String {

@@ -14,6 +14,7 @@ pub(super) fn of(tasks: &[Task], read: &[ReadTask]) -> Vec<SyncObject> {
     let mut add = |address: RemoteAddr, kind: SyncKind, evidence: Evidence, task: TaskRef, holds: bool| {
         let family = families.get(&address).copied().unwrap_or(Family::Tokio);
         let object = objects.entry(address).or_insert_with(|| SyncObject::bare(address, kind, family, evidence));
+        object.evidence = object.evidence.min(evidence);
         if holds { &mut object.holding_tasks } else { &mut object.waiting_tasks }.push(task);
     };
     for task in tasks {
