@@ -87,8 +87,8 @@ impl Session {
     /// Whether the process has tasks and no threads beside those that run them.
     fn has_tasks_alone(&self) -> bool {
         // Not locked meanwhile: the client's routines run.
-        let look = |target: &dyn Target| Ok(Look::new(target).has_tasks_alone());
-        let has = self.looking(self.live().as_deref(), look).unwrap_or(false);
+        let live = self.live();
+        let has = self.looking(live.as_deref(), |target| Ok(Look::new(target).has_tasks_alone())).unwrap_or(false);
         lock(&self.tasks).are_there = Some(has);
         has
     }

@@ -29,7 +29,7 @@ fn check(text: &str, truth: &Value, lwps: usize) {
     // A locked mutex, with its owner.
     let sync = lines(text, "sync");
     let of = |address: &str| sync.iter().find(|words| words[0] == address).expect("the mutex")[1..].to_vec();
-    assert_eq!(of(&address("waits", "first")), ["2", "1", &id("second")], "{text}");
+    assert_eq!(of(&address("waits", "first")), ["2", "1", id("second").as_str()], "{text}");
 }
 
 #[test]

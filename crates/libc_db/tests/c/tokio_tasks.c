@@ -39,6 +39,8 @@ static int check(const td_thrhandle_t *th, void *data) {
     prgregset_t registers;
     prfpregset_t floats;
     (void)data;
+    memset(registers, 0, sizeof registers);
+    memset(&floats, 0, sizeof floats);
     GIVES(TD_OK, td_thr_get_info(th, &info));
     GIVES(TD_OK, td_thr_validate(th));
     CHECK(info.ti_startfunc && info.ti_ro_area, "%lu", info.ti_tid);
