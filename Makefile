@@ -41,13 +41,16 @@ test:
 	scripts/install-test-deps
 	scripts/with-glibc-roots bullseye sid -- scripts/run-tests
 
-# The fixtures on the C libraries of several distribution releases (needs Debian's apt; about 60 MB).
+# The fixtures on the C libraries of several distribution releases (needs Debian's apt; about 60 MB), and with several versions of
+# tokio.
 test-matrix:
 	scripts/install-test-deps
 	scripts/glibc-roots target/glibc-roots
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p tglass --test other_glibc --test stacks --test track --test track_deep --test inject version -- --nocapture
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p threadglass --test inject_alone version -- --nocapture
 	TG_GLIBC_ROOTS=$(CURDIR)/target/glibc-roots $(CARGO) test -p libc_db --test clients every_glibc_version
+	@# More versions of tokio, built in more ways.
+	TG_TOKIO_ALL=1 $(CARGO) test -p tglass --test tokio -- --nocapture
 
 # Thousands of looks at programs that are busy with their locks: no false alarm. A server under load with the agent in
 # it. Hostile programs, files and cores, under the limits that are promised for a release build. Takes minutes.

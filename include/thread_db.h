@@ -638,9 +638,9 @@ extern td_err_e tg_open_core(const char *core, const char *exe, struct ps_procha
 extern void tg_release(struct ps_prochandle *ph);
 
 /*
- * What the threads of a session are where the program runs tasks of its own on LWPs (goroutines of Go): those tasks
- * (on is not 0), or the threads of libc (0). At first a session of a tg_ handle shows tasks if the process has a
- * runtime with tasks, and a session of a debugger's own handle shows threads.
+ * What the threads of a session are where the program runs tasks of its own on LWPs (goroutines of Go, tasks of tokio):
+ * those tasks (on is not 0), or the threads of libc (0). At first a session of a tg_ handle shows tasks if the process has
+ * goroutines, and threads if not; a session of a debugger's own handle shows threads.
  *
  * A task as a thread: th_unique and ti_tid are the number that its runtime has for it (the goroutine id).
  * ti_state is ACTIVE on an LWP, RUN if it could run and has none, SLEEP if it waits; ti_lid is the LWP that carries

@@ -26,6 +26,7 @@ mod stacks;
 mod stats;
 mod target;
 mod threads;
+mod tokio_tasks;
 mod track;
 mod turns;
 mod why;
@@ -47,6 +48,7 @@ const BENCHES: &[Bench] = &[
     ("across", across::run),
     ("stacks", stacks::run),
     ("goroutines", goroutines::run),
+    ("tokio", tokio_tasks::run),
     ("c-library", c_library::run),
     ("cores", cores::run),
     ("profil", profil::run),

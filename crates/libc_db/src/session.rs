@@ -469,7 +469,7 @@ fn new_own(ph: *mut PsProc, process: Arc<OwnProcess>) -> Td<*mut ThrAgent> {
     let hints: Vec<_> = facts.into_iter().flatten().filter_map(|facts| facts.hint()).collect();
     let layout = match Layout::discover(target, target, &hints) {
         Ok(layout) => Some(layout),
-        Err(LayoutError::NoGlibc) if Look::new(target).has_tasks() => None,
+        Err(LayoutError::NoGlibc) if Look::new(target).has_tasks_alone() => None,
         Err(error) => return Err(layout_error(error)),
     };
     Ok(sessions::register(|ta| Session::new(ta, ph, Backend::Own(process), layout)))

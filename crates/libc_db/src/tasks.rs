@@ -31,7 +31,7 @@ pub(crate) struct TaskId(pub(crate) u64);
 pub(crate) struct Tasks {
     /// What the client wants; `None` if it has not said.
     wanted: Option<bool>,
-    /// Whether the process has tasks, once somebody had to know.
+    /// Whether the process has tasks that take the place of threads, once somebody had to know.
     are_there: Option<bool>,
     last: Option<Arc<TaskPicture>>,
     /// Names of runtimes, in the order in which they were seen.
@@ -80,15 +80,21 @@ impl Session {
         match wanted {
             Some(wanted) => wanted,
             None if self.client().is_some() => false,
-            None => are_there.unwrap_or_else(|| self.has_tasks()),
+            None => are_there.unwrap_or_else(|| self.has_tasks_alone()),
         }
     }
 
-    fn has_tasks(&self) -> bool {
+    /// Whether the process has tasks and no threads beside those that run them.
+    fn has_tasks_alone(&self) -> bool {
         // Not locked meanwhile: the client's routines run.
-        let has = self.looking(self.live().as_deref(), |target| Ok(Look::new(target).has_tasks())).unwrap_or(false);
+        let live = self.live();
+        let has = self.looking(live.as_deref(), |target| Ok(Look::new(target).has_tasks_alone())).unwrap_or(false);
         lock(&self.tasks).are_there = Some(has);
         has
+    }
+
+    fn has_tasks(&self) -> bool {
+        self.looking(self.live().as_deref(), |target| Ok(Look::new(target).has_tasks())).unwrap_or(false)
     }
 
     /// A handle for a task.

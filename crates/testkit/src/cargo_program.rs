@@ -4,6 +4,7 @@ use crate::build::output_dir;
 use crate::{Extent, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 /// The program of `fixtures/tokio`, with one version of tokio.
 #[derive(Clone, Debug)]
@@ -12,15 +13,30 @@ pub struct TokioProgram<'p> {
     pub version: &'p str,
     /// Whether it is optimised.
     pub optimised: bool,
-    /// `debug` of the profile: `0`, `1`, `2`, `line-tables-only`.
+    /// `debug` of the profile: `1`, `2`, `line-tables-only`.
     pub debug: &'p str,
-    /// Whether the symbols are taken away.
-    pub stripped: bool,
+    /// What is left of that.
+    pub keeps: Keeps,
+    /// Whether it is optimised as a whole.
+    pub lto: bool,
+}
+
+/// What a program keeps of what tells about it: no program is built twice for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// Everything.
+    All,
+    /// Symbols, but no debug information: as with `debug = 0`.
+    Symbols,
+    /// Neither: as with `strip = true`.
+    Nothing,
 }
 
 impl TokioProgram<'_> {
     /// Builds it, in a directory that is kept. `None` (and a skip) where the crates cannot be had.
     pub fn build<'a>(&self, what: impl Into<Extent<'a>>) -> Option<PathBuf> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tokio");
         let dir = output_dir().join(format!("tokio-{}", self.version));
         std::fs::create_dir_all(dir.join("src")).expect("a directory for the program");
@@ -47,15 +63,27 @@ impl TokioProgram<'_> {
         assert!(built.status.success(), "{self:?} does not build:\n{}", String::from_utf8_lossy(&built.stderr));
         // The next one is built in the same place.
         let profile = if self.optimised { "release" } else { "debug" };
-        let name = format!("{profile}-{}-{}", self.debug, if self.stripped { "stripped" } else { "symbols" });
-        let program = dir.join(name);
+        let lto = if self.lto { "-lto" } else { "" };
+        let program = dir.join(format!("{profile}-{}{lto}", self.debug));
         let built = self.target(&dir).join(profile).join("tokio-scenes");
         if !same(&built, &program) {
             let partial = dir.join(format!("partial-{}", std::process::id()));
             std::fs::copy(built, &partial).expect("a copy of the program");
             std::fs::rename(partial, &program).expect("its name");
         }
-        Some(program)
+        let (option, name) = match self.keeps {
+            Keeps::All => return Some(program),
+            Keeps::Symbols => ("--strip-debug", "symbols"),
+            Keeps::Nothing => ("--strip-all", "stripped"),
+        };
+        let (stripped, partial) = (program.with_extension(name), dir.join(format!("part-{}", std::process::id())));
+        let done = Command::new("strip").arg(option).arg("-o").arg(&partial).arg(&program).status();
+        if !done.is_ok_and(|status| status.success()) {
+            skip(what, "no strip (Debian: binutils)");
+            return None;
+        }
+        std::fs::rename(partial, &stripped).expect("its name");
+        Some(stripped)
     }
 
     fn target(&self, dir: &Path) -> PathBuf {
@@ -67,7 +95,8 @@ impl TokioProgram<'_> {
         command.arg(verb).current_dir(dir).env("CARGO_TARGET_DIR", self.target(dir)).env_remove("RUSTFLAGS");
         for profile in ["DEV", "RELEASE"] {
             command.env(format!("CARGO_PROFILE_{profile}_DEBUG"), self.debug);
-            command.env(format!("CARGO_PROFILE_{profile}_STRIP"), if self.stripped { "symbols" } else { "none" });
+            command.env(format!("CARGO_PROFILE_{profile}_LTO"), if self.lto { "fat" } else { "false" });
+            command.env(format!("CARGO_PROFILE_{profile}_STRIP"), "none");
         }
         command
     }

@@ -22,9 +22,10 @@ mod tool;
 mod truth;
 mod user;
 mod wait;
+mod wheel;
 
 pub use build::{Build, Variant};
-pub use cargo_program::TokioProgram;
+pub use cargo_program::{Keeps, TokioProgram};
 pub use cores::{CoreFile, Dumpable};
 pub use end::{end_with_descendants, kill_while_it_holds};
 pub use findings::{HANGS, finding_faults, is_hang};
@@ -45,6 +46,7 @@ pub use tool::{Answer, Tool, thread, threads};
 pub use truth::{View, differences, file_at_pc};
 pub use user::{NOBODY, Public, STRANGER, as_user};
 pub use wait::{TaskState, any_of, ensure, eventually, holds_within, task_state, wait_asleep};
+pub use wheel::wheel;
 
 /// Sends a signal to one process that a test started.
 pub fn signal(pid: i32, signal: nix::sys::signal::Signal) {

@@ -77,7 +77,7 @@ pub(super) unsafe fn info_of(sh: *const SyncHandle) -> Td<SyncInfo> {
 
 /// Whether only tasks use `object`, not threads.
 pub(super) fn is_of_tasks(object: &SyncObject) -> bool {
-    object.family == Family::Go || !object.waiting_tasks.is_empty()
+    matches!(object.family, Family::Go | Family::Tokio) || !object.waiting_tasks.is_empty()
 }
 
 /// The task that has a mutex, or may write what a rwlock protects. Locks of Go do not tell; who has one is inferred from the

@@ -52,9 +52,11 @@ fn counts(object: &SyncObject) -> [Cell; 3] {
 
 /// `task 18`, `task 18 (send)`
 fn task(one: &TaskRef) -> String {
+    // The future of block_on has no number.
+    let name = if one.task == 0 { "block_on".to_owned() } else { format!("task {}", one.task) };
     match one.channel_use {
-        Some(channel_use) => format!("task {} ({})", one.task, channel_use.word()),
-        None => format!("task {}", one.task),
+        Some(channel_use) => format!("{name} ({})", channel_use.word()),
+        None => name,
     }
 }
 
@@ -67,7 +69,10 @@ fn row(snapshot: &Snapshot, object: &SyncObject) -> Vec<Cell> {
         _ => Some(all.join(", ")),
     };
     let holders = object.holders.iter().map(|one| holder(one, one.lwp.filter(|_| one.pid.is_none()).and_then(name)));
-    let holders = holders.chain(object.holding_tasks.iter().map(|it| task(it) + " (inferred)"));
+    let holders = holders.chain(object.holding_tasks.iter().map(|it| {
+        let how = if it.evidence == Evidence::Inferred { " (inferred)" } else { "" };
+        task(it) + how
+    }));
     let side = |side: Option<Side>| match side {
         Some(Side::Read) => " (read)",
         Some(Side::Write) => " (write)",

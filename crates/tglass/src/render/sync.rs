@@ -58,6 +58,7 @@ pub fn whose(family: Family) -> Option<&'static str> {
         Family::Java => "Java",
         Family::JavaScript => "JavaScript",
         Family::Go => "Go",
+        Family::Tokio => "tokio",
         Family::Runtime => "runtime",
     })
 }

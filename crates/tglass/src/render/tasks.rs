@@ -5,7 +5,9 @@ use super::{BOLD, DIM, FAIR, GOOD, fit, gaps, paint, safe};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
-use threadglass::model::{Frame, Side, Snapshot, StackEnd, Task, TaskGroup, TaskWait, ThreadState, ThreadType};
+use threadglass::model::{
+    Evidence, Frame, Side, Snapshot, StackEnd, Task, TaskGroup, TaskWait, ThreadState, ThreadType,
+};
 
 /// How many tasks of one group are listed.
 const LISTED: usize = 12;
@@ -169,9 +171,9 @@ struct Names {
 
 fn row(task: &Task, names: &mut Names, cells: &mut Cells) {
     cells.line(|column, out| match column {
-        0 => drop(write!(out, "{}", task.id)),
+        0 => *out += &called(task),
         1 => *out += task.state.word(),
-        2 => match task.carried_by {
+        2 => match task.carried_by.or(task.bound_to.filter(|_| is_root(task))) {
             Some(carrier) => drop(write!(out, "{carrier}")),
             None => out.push('-'),
         },
@@ -202,6 +204,15 @@ fn safe_once<'n>(texts: &'n mut HashMap<usize, String>, text: &str) -> &'n str {
     texts.entry(text.as_ptr().addr()).or_insert_with(|| safe(text))
 }
 
+/// Whether it is what a thread waits for in `block_on`: its runtime has no number for that.
+fn is_root(task: &Task) -> bool {
+    task.id == 0 && task.bound_to.is_some()
+}
+
+fn called(task: &Task) -> String {
+    if is_root(task) { "block_on".to_owned() } else { task.id.to_string() }
+}
+
 /// Whether its thread has taken it into a system call.
 fn is_in_call(task: &Task) -> bool {
     task.carried_by.is_some() && task.state == ThreadState::Sleep
@@ -224,7 +235,7 @@ fn reason(out: &mut String, wait: &TaskWait, names: &mut Names) {
     for (number, object) in wait.objects.iter().take(OBJECTS).enumerate() {
         let _ = write!(out, "{} {}", if number == 0 { "" } else { "," }, object.address);
         for (number, holder) in object.held_by.iter().take(OBJECTS).enumerate() {
-            let _ = write!(out, "{} {holder}", if number == 0 { ", held by" } else { "," });
+            let _ = write!(out, "{} {}", if number == 0 { ", held by" } else { "," }, number_of(holder));
         }
     }
     if wait.objects.len() > OBJECTS {
@@ -243,10 +254,15 @@ fn place(frame: &Frame) -> String {
 
 /// `196 tasks: 18 19 ..  sleep: chan receive, the oldest for 5m02s`
 fn heading(group: &TaskGroup) -> String {
-    let ids: Vec<String> = group.tasks.iter().take(LISTED).map(u64::to_string).collect();
+    let ids: Vec<String> = group.tasks.iter().take(LISTED).map(number_of).collect();
     let more = if group.tasks.len() > LISTED { " .." } else { "" };
     let state = format!("  {}{}", group.state.word(), what(group));
     format!("{}: {}{more}{}\n", paint(BOLD, &tasks(group.tasks.len())), ids.join(" "), paint(DIM, &state))
+}
+
+/// The number of a task; the future of `block_on` has none.
+fn number_of(id: &u64) -> String {
+    if *id == 0 { "block_on".to_owned() } else { id.to_string() }
 }
 
 /// `: chan receive, the oldest for 5m02s`
@@ -298,7 +314,8 @@ pub fn member(task: &Task, width: Option<usize>) -> String {
             Some(Side::Write) => " to write",
             None => "",
         };
-        out += &format!("    holds the {} {}{side} (inferred)\n", held.kind.word(), held.address);
+        let how = if held.evidence == Evidence::Inferred { " (inferred)" } else { "" };
+        out += &format!("    holds the {} {}{side}{how}\n", held.kind.word(), held.address);
     }
     let is_own = |frame: &&Frame| frame.function.as_deref().is_some_and(|name| !is_of_runtime(name));
     for frame in task.frames.iter().filter(is_own).take(MEMBER_FRAMES) {
@@ -310,7 +327,9 @@ pub fn member(task: &Task, width: Option<usize>) -> String {
 
 /// Whether a function is of the runtime, so that its caller tells more.
 fn is_of_runtime(name: &str) -> bool {
-    ["runtime.", "sync.", "internal/", "time.Sleep", "syscall."].iter().any(|prefix| name.starts_with(prefix))
+    const RUNTIMES: [&str; 7] =
+        ["runtime.", "sync.", "internal/", "time.Sleep", "syscall.", "tokio::", "futures_util::"];
+    RUNTIMES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn frames(task: &TaskGroup, width: Option<usize>) -> String {

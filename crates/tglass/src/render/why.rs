@@ -62,6 +62,7 @@ fn heading(kind: FindingKind) -> &'static str {
         FindingKind::ProcessCircle => "DEADLOCK OF PROCESSES",
         FindingKind::TaskDeadlock => "DEADLOCK OF TASKS",
         FindingKind::BlockedWorker => "BLOCKED WORKERS",
+        FindingKind::GuardAcrossAwait => "GUARD HELD ACROSS AN AWAIT",
         FindingKind::LongChain => "WAITS",
         FindingKind::HolderUnknown => "HOLDER NOT KNOWN",
         FindingKind::HandedOver => "CONTENDED",
@@ -245,6 +246,7 @@ impl Screen<'_> {
             }
             FindingKind::TaskDeadlock if !finding.tasks.is_empty() => number(finding.tasks.len(), "task"),
             FindingKind::TaskDeadlock if finding.threads.is_empty() => number(finding.objects.len(), "task"),
+            FindingKind::GuardAcrossAwait => number(finding.objects.len(), "lock"),
             _ => match finding.objects.iter().filter(|address| !self.is_join(**address)).count() {
                 0 => number(finding.threads.len(), "thread"),
                 locks => format!("{}, {}", number(finding.threads.len(), "thread"), number(locks, "lock")),

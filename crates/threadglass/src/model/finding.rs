@@ -41,8 +41,10 @@ pub enum FindingKind {
     PoolStarved,
     /// Tasks of a runtime that wait for each other in a circle, or for what nobody is left to run.
     TaskDeadlock,
-    /// All threads that could run the tasks of a runtime are in calls that block, and tasks that could run do not.
+    /// A thread that runs the tasks of a runtime has been in one poll for long, in a call that blocks or in a computation.
     BlockedWorker,
+    /// A task that waits while it holds a lock that threads block on.
+    GuardAcrossAwait,
     /// Processes that wait for each other in a circle, through pipes, sockets, file locks or children.
     ProcessCircle,
     /// Threads that wait, directly or not, for one that waits for nobody we know: a root, with the longest chain to it.

@@ -50,8 +50,8 @@ pub use sync_stats::{
     WaitSite,
 };
 pub use task::{
-    ChannelUse, SharedFrame, SharedFrames, SharedText, Task, TaskGroup, TaskHolds, TaskRef, TaskRuntimeInfo, TaskWait,
-    TaskWaitsFor,
+    ChannelUse, SharedFrame, SharedFrames, SharedText, Task, TaskGroup, TaskHolds, TaskRef, TaskRuntimeInfo,
+    TaskScheduler, TaskWait, TaskWaitsFor,
 };
 pub use thread::{
     BackgroundJob, Cpu, Descriptor, NamedProcess, Policy, Spin, Stack, Stop, StopKind, Syscall, Thread, ThreadState,

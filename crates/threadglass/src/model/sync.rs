@@ -75,6 +75,8 @@ pub enum Family {
     JavaScript,
     /// Go's package `sync`, and its channels.
     Go,
+    /// What tasks of tokio wait for each other by.
+    Tokio,
     /// Where a language's runtime lets its own threads wait for work.
     Runtime,
     /// Not known.

@@ -198,6 +198,8 @@ pub struct TaskHolds {
     pub evidence: Evidence,
     /// Whether the lock was given to a future of the task that the task does not poll.
     pub unpolled: bool,
+    /// Whether the lock is one that threads block on, and not tasks.
+    pub blocks_threads: bool,
 }
 
 /// One task. `None` means that it could not be told, or does not exist for this task.
@@ -219,6 +221,8 @@ pub struct Task {
     pub carried_by: Option<Lwp>,
     /// The only thread that may run it.
     pub bound_to: Option<Lwp>,
+    /// What distributes it to threads: a runtime of tokio, or a LocalSet.
+    pub scheduler: Option<RemoteAddr>,
     /// What it waits for.
     pub wait: Option<TaskWait>,
     /// Locks that it holds, as far as that is known.
@@ -274,6 +278,16 @@ pub struct TaskGroup {
     pub frames_end: Option<StackEnd>,
 }
 
+/// What distributes tasks to threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct TaskScheduler {
+    /// Where it is.
+    pub address: RemoteAddr,
+    /// How many of its tasks may run at one time.
+    pub concurrency: Option<u64>,
+}
+
 /// What a runtime of tasks has to run them with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
@@ -284,6 +298,8 @@ pub struct TaskRuntimeInfo {
     pub version: Option<String>,
     /// How many tasks may run at one time: GOMAXPROCS, worker threads.
     pub concurrency: Option<u64>,
+    /// What distributes tasks to threads, where there may be several of them.
+    pub schedulers: Vec<TaskScheduler>,
     /// Tasks that run.
     pub running: u64,
     /// Tasks that could run and have no thread.

@@ -2,9 +2,11 @@
 
 pub use super::parking_lot::parked_at;
 
-use super::{Owner, cpython, go, hotspot, musl};
+use super::{Owner, cpython, go, hotspot, musl, tokio};
 use crate::RemoteAddr;
 use crate::memory::Memory;
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// The descriptors of musl's ring of threads from `start` on, with each thread's id at `tid`; and whether all were seen.
 pub fn musl_threads(memory: &dyn Memory, tid: u64, start: RemoteAddr) -> (Vec<RemoteAddr>, bool) {
@@ -41,4 +43,16 @@ pub fn goroutines(
     release: Option<u32>,
 ) -> Option<Vec<(u64, Option<Vec<u64>>)>> {
     go::read_of_bytes(memory, table, module, symbols, release)
+}
+
+/// Tasks of tokio: the id of each with where it is, and whether all lists were followed to their ends. Tables of functions are in
+/// `constants`, their functions in `code`, everything else in `data`; `pointers` may lead to schedulers.
+pub fn tokio_tasks(
+    memory: &dyn Memory,
+    constants: (RemoteAddr, &[u8]),
+    code: Range<u64>,
+    data: Range<u64>,
+    pointers: &BTreeSet<u64>,
+) -> (Vec<(u64, RemoteAddr)>, bool) {
+    tokio::read_of_bytes(memory, constants, code, data, pointers)
 }

@@ -27,7 +27,6 @@ mod rust_std;
 mod tasks;
 mod tbb;
 mod threads;
-#[cfg_attr(not(feature = "tokio"), allow(dead_code))]
 mod tokio;
 mod wait;
 
@@ -46,6 +45,7 @@ pub(crate) use tasks::{
 };
 pub use threads::LibcLayout;
 pub(crate) use threads::ThreadRecord;
+pub(crate) use tokio::other_executors;
 pub(crate) use wait::{Class, Context, OutsideLibc, SeenWait, Spot};
 
 use crate::model::{Detail, Evidence, Family, Libc, SyncKind, SyncObject, SyncState};

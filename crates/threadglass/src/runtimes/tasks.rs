@@ -4,14 +4,11 @@ use super::{Effect, go, tokio};
 use crate::model::{Gap, SharedFrames, StackEnd, SyncKind, SyncObject, Task, TaskRuntimeInfo};
 use crate::symbols::Objects;
 use crate::target::Target;
+use crate::unwind::Space;
 use crate::{Lwp, RemoteAddr};
 
-/// Those that are known. Reading tokio is not finished: it is there where it was asked for when this was built.
-static ALL: &[&dyn TaskRuntime] = &[
-    &go::Goroutines,
-    #[cfg(feature = "tokio")]
-    &tokio::Tokio,
-];
+/// Those that are known.
+static ALL: &[&dyn TaskRuntime] = &[&go::Goroutines, &tokio::Tokio];
 
 /// The word of all runtimes for a task that its thread has taken into a system call.
 pub(crate) const IN_SYSTEM_CALL: &str = "syscall";
@@ -31,6 +28,9 @@ pub enum TaskScope {
 
 /// A runtime with tasks.
 pub(crate) trait TaskRuntime: Sync {
+    /// What `threads` calls it.
+    fn name(&self) -> &'static str;
+
     /// The tasks of a target; `None` if it does not have this runtime.
     fn read<'t>(&self, context: &TaskContext<'t>) -> Option<SeenTasks<'t>>;
 
@@ -63,6 +63,7 @@ pub(crate) struct CopiedStack {
 pub(crate) struct TaskContext<'c> {
     pub(crate) target: &'c dyn Target,
     pub(crate) objects: &'c Objects<'c>,
+    pub(crate) space: &'c Space<'c>,
     pub(crate) threads: &'c [ThreadPlace],
     pub(crate) scope: TaskScope,
 }
@@ -96,9 +97,15 @@ pub(crate) fn is_among_threads(runtime: &str) -> bool {
     AMONG_THREADS.contains(&runtime)
 }
 
-/// Whether a target has a runtime with tasks. `context` is asked for where its program alone does not tell.
-pub(crate) fn has_any(target: &dyn Target, context: &dyn Fn(&dyn TaskRuntime) -> bool) -> bool {
-    ALL.iter().any(|runtime| runtime.is_in_program(target).unwrap_or_else(|| context(*runtime)))
+/// Whether a target has a runtime with tasks of those that `counts` accepts by name. `context` is asked for where its program
+/// alone does not tell.
+pub(crate) fn has_any(
+    target: &dyn Target,
+    counts: &dyn Fn(&str) -> bool,
+    context: &dyn Fn(&dyn TaskRuntime) -> bool,
+) -> bool {
+    let mut wanted = ALL.iter().filter(|runtime| counts(runtime.name()));
+    wanted.any(|runtime| runtime.is_in_program(target).unwrap_or_else(|| context(*runtime)))
 }
 
 /// The code of tasks, for who follows it from where they stand. All registers but a few are lost at each call there.

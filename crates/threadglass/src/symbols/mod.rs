@@ -15,7 +15,7 @@ pub use data::{DataNames, LockVariable};
 pub(crate) use debug_info::Cases;
 pub use debug_info::FunctionAt;
 pub(crate) use debug_info::debug_section;
-pub(crate) use debug_info::{TypeAt, ValueMember, ValueType};
+pub(crate) use debug_info::{FrameVariable, TypeAt, ValueMember, ValueType, VariablePlace};
 #[cfg(feature = "profile")]
 pub use jit::{JitFiles, JitFunction};
 pub(crate) use library_names::library_by_name;

@@ -1,10 +1,11 @@
 //! The objects of a target. Each is opened once, for naming and for unwinding.
 
 use super::debug_file::find_debug_file;
-use super::debug_info::{DebugInfo, TypeAt, ValueType, has_debug_info};
+use super::debug_info::{DebugInfo, FrameVariable, TypeAt, ValueType, has_debug_info};
 use super::object_names::{LazyDebugInfo, ObjectNames};
 use super::{FunctionAt, LockTypes};
 use crate::RemoteAddr;
+use crate::arch::Registers;
 use crate::elf::{DataSymbols, FileSymbols, Image, Symbol};
 use crate::model::{Family, SyncKind};
 use crate::target::{Module, Target};
@@ -74,6 +75,17 @@ impl TypeQuestions<'_> {
     /// The types that the function that begins at `pc` has values of.
     pub(crate) fn types_in_function(&mut self, pc: RemoteAddr) -> Vec<TypeAt> {
         self.debug.types_in_function(pc.0.wrapping_sub(self.bias))
+    }
+
+    /// The variables of the functions at `pc` whose names `wants` accepts; see [`DebugInfo::frame_variables`].
+    pub(crate) fn frame_variables(
+        &mut self,
+        pc: RemoteAddr,
+        wants: &dyn Fn(&str) -> bool,
+        registers: &Registers,
+        read: &dyn Fn(u64) -> Option<u64>,
+    ) -> Vec<FrameVariable> {
+        self.debug.frame_variables(pc.0.wrapping_sub(self.bias), wants, registers, read)
     }
 
     /// The type whose table of methods is at `addr`.

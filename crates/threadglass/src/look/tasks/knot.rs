@@ -1,7 +1,10 @@
 //! Which tasks cannot go on, because each of them waits for another one that cannot: the largest set of tasks and threads of
 //! which each could be woken by members alone. Threads are in it for locks of C that tasks wait for.
 
-use crate::model::{ChannelUse, Side, Snapshot, SyncKind, Task, TaskWaitsFor, Thread, ThreadState};
+use crate::model::{
+    ChannelUse, Evidence, Side, Snapshot, SyncKind, SyncObject, Task, TaskWaitsFor, Thread, ThreadState,
+};
+use crate::runtimes::is_among_threads;
 use crate::{Lwp, RemoteAddr};
 use std::collections::{HashMap, HashSet};
 
@@ -28,25 +31,39 @@ pub(super) struct Block {
 /// The waits of a snapshot.
 pub(super) struct Knot<'s> {
     snapshot: &'s Snapshot,
-    tasks: HashMap<u64, usize>,
+    /// By id. Ids are not unique where several copies of a runtime are in one process.
+    tasks: HashMap<u64, Vec<usize>>,
     threads: HashMap<Lwp, &'s Thread>,
     /// By thread: the task that it runs, or that only it may run.
     carried: HashMap<Lwp, usize>,
+    /// By lock that threads block on: the tasks that hold it while they wait.
+    keepers: HashMap<RemoteAddr, Vec<Node>>,
+    /// Locks of threads whose holders are only inferred.
+    guessed: HashSet<RemoteAddr>,
     blocks: HashMap<Node, Vec<Block>>,
     pub(super) stuck: HashSet<Node>,
 }
 
 impl<'s> Knot<'s> {
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
-        let tasks = snapshot.tasks.iter().enumerate().map(|(index, task)| (task.id, index)).collect();
         let threads = snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
+        let (mut tasks, mut keepers): (HashMap<u64, Vec<usize>>, HashMap<_, Vec<Node>>) = Default::default();
         let mut carried = HashMap::new();
         for (index, task) in snapshot.tasks.iter().enumerate() {
-            for lwp in task.bound_to.into_iter().chain(task.carried_by) {
+            tasks.entry(task.id).or_default().push(index);
+            // A thread that may run a task of futures does other work as well.
+            let bound_to = task.bound_to.filter(|_| !is_among_threads(task.runtime));
+            for lwp in bound_to.into_iter().chain(task.carried_by) {
                 carried.insert(lwp, index);
             }
+            for held in task.holds.iter().filter(|held| held.blocks_threads && task.state == ThreadState::Sleep) {
+                keepers.entry(held.address).or_default().push(Node::Task(index));
+            }
         }
-        let mut knot = Self { snapshot, tasks, threads, carried, blocks: HashMap::new(), stuck: HashSet::new() };
+        let is_guessed = |object: &&SyncObject| object.holders.iter().any(|it| it.evidence >= Evidence::Inferred);
+        let guessed = snapshot.objects.iter().filter(is_guessed).map(|object| object.address).collect();
+        let (blocks, stuck) = Default::default();
+        let mut knot = Self { snapshot, tasks, threads, carried, keepers, guessed, blocks, stuck };
         for index in 0..snapshot.tasks.len() {
             knot.add(Node::Task(index));
         }
@@ -75,6 +92,9 @@ impl<'s> Knot<'s> {
 
     /// What a task waits for; `None` where it may go on. Nothing, where nobody could ever end the wait.
     fn of_task(&self, task: &Task) -> Option<Vec<Block>> {
+        if is_blocked_poll(task) {
+            return task.carried_by.and_then(|lwp| self.of_thread(lwp));
+        }
         if task.state != ThreadState::Sleep {
             return None;
         }
@@ -95,7 +115,18 @@ impl<'s> Knot<'s> {
 
     fn of_object(&self, waits: &TaskWaitsFor) -> Option<Block> {
         let ids = if waits.held_by.is_empty() { &waits.woken_by } else { &waits.held_by };
-        let by: Vec<Node> = ids.iter().filter_map(|id| Some(Node::Task(*self.tasks.get(id)?))).collect();
+        let is_it = |index: &&usize| {
+            let task = &self.snapshot.tasks[**index];
+            match waits.kind {
+                SyncKind::Join => task.address == waits.address,
+                _ => task.holds.iter().any(|held| held.address == waits.address),
+            }
+        };
+        let node = |id: &u64| match self.tasks.get(id)?.as_slice() {
+            [one] => Some(Node::Task(*one)),
+            several => several.iter().find(is_it).map(|index| Node::Task(*index)),
+        };
+        let by: Vec<Node> = ids.iter().filter_map(node).collect();
         // All readers must leave before a writer enters, and all tasks of a group before it is done.
         let needs_all = matches!(waits.kind, SyncKind::Rwlock | SyncKind::WaitGroup);
         let (object, kind, side, channel_use) = (waits.address, waits.kind, waits.side, waits.channel_use);
@@ -105,7 +136,10 @@ impl<'s> Knot<'s> {
     fn of_thread(&self, lwp: Lwp) -> Option<Vec<Block>> {
         let thread = self.threads.get(&lwp)?;
         let waits = thread.waits_for.as_ref().filter(|waits| !waits.timed && thread.state == ThreadState::Sleep)?;
-        let by: Vec<Node> = waits.held_by.iter().map(|lwp| self.node_of(*lwp)).collect();
+        let by = match self.keepers.get(&waits.address) {
+            Some(keepers) => keepers.clone(),
+            None => waits.held_by.iter().map(|lwp| self.node_of(*lwp)).collect(),
+        };
         let needs_all = waits.kind == SyncKind::Rwlock;
         let (object, kind, side, channel_use) = (waits.address, waits.kind, waits.side, None);
         (!by.is_empty()).then(|| vec![Block { object, kind, side, channel_use, by, needs_all }])
@@ -153,6 +187,16 @@ impl<'s> Knot<'s> {
         Some((*by, block))
     }
 
+    /// Whether only an inference tells which threads hold the lock `object`.
+    pub(super) fn is_guessed(&self, object: RemoteAddr) -> bool {
+        self.guessed.contains(&object) && !self.keepers.contains_key(&object)
+    }
+
+    /// The tasks that hold a lock that threads block on while they wait.
+    pub(super) fn keepers(&self, object: RemoteAddr) -> &[Node] {
+        self.keepers.get(&object).map_or(&[], Vec::as_slice)
+    }
+
     /// Whether nobody could ever end the wait of `node`.
     pub(super) fn is_for_ever(&self, node: Node) -> bool {
         self.blocks.get(&node).is_some_and(Vec::is_empty)
@@ -183,4 +227,9 @@ impl<'s> Knot<'s> {
         });
         nodes
     }
+}
+
+/// Whether a thread runs the task, and blocks as a thread if it does: nothing takes the task away from there.
+pub(super) fn is_blocked_poll(task: &Task) -> bool {
+    task.state == ThreadState::Active && is_among_threads(task.runtime)
 }

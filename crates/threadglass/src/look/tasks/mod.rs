@@ -1,7 +1,9 @@
 //! Tasks of runtimes: what a look shows of them beside threads.
 
 mod groups;
+mod guards;
 mod knot;
+mod polls;
 mod stuck;
 mod verdict;
 mod wakers;
@@ -10,23 +12,33 @@ pub(in crate::look) use stuck::add_stuck;
 pub(in crate::look) use verdict::verdict;
 
 use super::{Look, Names, Scope};
-use crate::Lwp;
-use crate::model::{SharedFrames, Snapshot, StackEnd, Task, Thread, ThreadState};
+use crate::model::{Gap, SharedFrames, Snapshot, StackEnd, SyncObject, Task, Thread, ThreadState};
 use crate::runtimes::{self, CopiedStack, SeenTasks, TaskContext, TaskScope, ThreadPlace};
+use crate::{Lwp, RemoteAddr};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
 impl Look<'_> {
     /// Whether the target has a runtime that runs tasks of its own on threads.
     pub fn has_tasks(&self) -> bool {
+        self.has_tasks_of(&|_| true)
+    }
+
+    /// Whether its threads do nothing but run such tasks: then tasks are what threads are elsewhere.
+    pub fn has_tasks_alone(&self) -> bool {
+        self.has_tasks_of(&|name| !runtimes::is_among_threads(name))
+    }
+
+    fn has_tasks_of(&self, counts: &dyn Fn(&str) -> bool) -> bool {
         if self.target.denial().is_some() {
             return false;
         }
         let threads = OnceCell::new();
-        runtimes::has_tasks(self.target, &|runtime| {
+        runtimes::has_tasks(self.target, counts, &|runtime| {
             let places = || self.take(Scope::Threads, Names::None).map(|it| places(&it.threads)).unwrap_or_default();
             let (objects, threads) = (&*self.objects, threads.get_or_init(places));
-            let context = TaskContext { target: self.target, objects, threads, scope: TaskScope::List };
+            let (target, space, scope) = (self.target, &*self.space, TaskScope::List);
+            let context = TaskContext { target, objects, space, threads, scope };
             runtime.read(&context).is_some()
         })
     }
@@ -37,7 +49,8 @@ impl Look<'_> {
             return;
         }
         let threads = places(&snapshot.threads);
-        let context = TaskContext { target: self.target, objects: &self.objects, threads: &threads, scope };
+        let (target, objects, space) = (self.target, &*self.objects, &*self.space);
+        let context = TaskContext { target, objects, space, threads: &threads, scope };
         for SeenTasks { info, mut tasks, mut objects, gaps, code } in runtimes::tasks_of(&context) {
             settle(&mut tasks, &snapshot.threads);
             if let Some(code) = code.filter(|_| scope == TaskScope::Held) {
@@ -49,8 +62,12 @@ impl Look<'_> {
                 true => snapshot.tasks = tasks,
                 false => snapshot.tasks.append(&mut tasks),
             }
-            snapshot.objects.extend(objects);
+            add_objects(&mut snapshot.objects, objects);
             snapshot.gaps.extend(gaps);
+        }
+        for name in runtimes::other_executors(&self.objects) {
+            let what = format!("tasks of {name}, if the program runs any");
+            snapshot.gaps.push(Gap::whole(what, "only the tasks of tokio and Go are read"));
         }
         if scope >= TaskScope::Stacks {
             snapshot.task_groups = groups::groups(&snapshot.tasks);
@@ -65,7 +82,8 @@ impl Look<'_> {
             return;
         }
         let (threads, scope) = (places(&snapshot.threads), TaskScope::Stacks);
-        let context = TaskContext { target: self.target, objects: &self.objects, threads: &threads, scope };
+        let (target, objects, space) = (self.target, &*self.objects, &*self.space);
+        let context = TaskContext { target, objects, space, threads: &threads, scope };
         let stacks = runtimes::running_tasks(&context, copied);
         for (copied, stack) in copied.iter().zip(stacks) {
             let is_it = |task: &&mut Task| (task.runtime, task.id) == (copied.runtime, copied.id);
@@ -78,6 +96,20 @@ impl Look<'_> {
             (task.frames, task.frames_end) = (frames, Some(end));
         }
         snapshot.task_groups = groups::groups(&snapshot.tasks);
+    }
+}
+
+/// Adds the objects of tasks. Threads may wait for some of these as well.
+fn add_objects(all: &mut Vec<SyncObject>, of_tasks: Vec<SyncObject>) {
+    let known: HashMap<RemoteAddr, usize> = all.iter().enumerate().map(|(index, it)| (it.address, index)).collect();
+    for object in of_tasks {
+        match known.get(&object.address).and_then(|index| all.get_mut(*index)) {
+            Some(known) => {
+                known.holding_tasks.extend(object.holding_tasks);
+                known.waiting_tasks.extend(object.waiting_tasks);
+            }
+            None => all.push(object),
+        }
     }
 }
 

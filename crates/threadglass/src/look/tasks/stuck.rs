@@ -1,11 +1,12 @@
 //! Tasks that cannot go on: circles of tasks, locks that were given to who does not ask for them, workers that block.
 
-use super::knot::{Block, Knot, Node};
+use super::knot::{Block, Knot, Node, is_blocked_poll};
+use super::{guards, polls};
 use crate::look::waits::{count, has_not_moved};
 use crate::look::{Look, facts_now};
 use crate::model::{
     Certainty, ChannelUse, Evidence, Finding, FindingKind, Member, Side, Snapshot, SyncKind, Task, TaskHolds, TaskWait,
-    Thread, ThreadState,
+    Thread,
 };
 use crate::runtimes::{TaskScope, is_among_threads};
 use crate::target::LwpFacts;
@@ -21,11 +22,16 @@ const NAMED: usize = 4;
 
 /// Adds what is wrong with the tasks of `snapshot`. What is found is looked at twice.
 pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
-    doubt_threads(snapshot);
-    let found = Stuck::new(snapshot).all();
-    if found.is_empty() {
+    if snapshot.tasks.is_empty() {
         return;
     }
+    doubt_threads(snapshot);
+    let found = Stuck::new(snapshot).all();
+    let polls = polls::long_polls(look, snapshot);
+    if found.is_empty() && polls.is_empty() {
+        return;
+    }
+    polls::wait_for(&polls, snapshot);
     let mut again = Snapshot { tasks: Vec::new(), task_runtimes: Vec::new(), gaps: Vec::new(), ..snapshot.clone() };
     look.add_tasks(&mut again, TaskScope::Held);
     // Who has the other end of a descriptor was asked once.
@@ -41,12 +47,15 @@ pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
     let is_same = |one: &Finding, other: &Finding| {
         (one.kind, &one.text, &one.threads, &one.tasks) == (other.kind, &other.text, &other.threads, &other.tasks)
     };
-    let places = |snapshot: &Snapshot| -> HashMap<u64, _> {
-        snapshot.tasks.iter().map(|task| (task.id, (task.address, task.pc, task.sp))).collect()
+    let places = |snapshot: &Snapshot| -> BTreeSet<_> {
+        snapshot.tasks.iter().map(|task| (task.id, task.address, task.pc, task.sp)).collect()
     };
     let (stood, stands) = (places(snapshot), places(&again));
-    let has_stayed = |task: &u64| stood.get(task).is_some_and(|place| stands.get(task) == Some(place));
-    let blocked: Vec<Lwp> = found.iter().flat_map(|finding| finding.threads.iter().copied()).collect();
+    let both: BTreeSet<u64> = stood.intersection(&stands).map(|(id, ..)| *id).collect();
+    let has_stayed = |task: &u64| both.contains(task);
+    let named = found.iter().flat_map(|finding| finding.threads.iter().copied());
+    let blocked: BTreeSet<Lwp> = named.chain(polls.iter().flat_map(|poll| poll.threads())).collect();
+    let blocked: Vec<Lwp> = blocked.into_iter().collect();
     let (before, now): (_, HashMap<Lwp, LwpFacts>) = (look.facts(), facts_now(look.target, &blocked));
     let is_still =
         |lwp: &Lwp| before.get(lwp).zip(now.get(lwp)).is_some_and(|(before, now)| has_not_moved(before, now));
@@ -54,7 +63,7 @@ pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
         let is_there = confirmed.iter().any(|other| is_same(one, other));
         is_there && one.threads.iter().all(is_still) && one.tasks.iter().all(has_stayed)
     };
-    let still: Vec<Finding> = found.into_iter().filter(is_confirmed).collect();
+    let mut still: Vec<Finding> = found.into_iter().filter(is_confirmed).collect();
     // What tasks hold is known now.
     let explained: BTreeSet<RemoteAddr> = still.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
     let is_explained = |finding: &Finding| finding.objects.first().is_some_and(|object| explained.contains(object));
@@ -67,7 +76,17 @@ pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
             && still.iter().any(|told| !told.tasks.is_empty() && is_part(told))
     };
     snapshot.findings.retain(|finding| !is_told(finding));
-    snapshot.findings.splice(0..0, still);
+    // A worker that is part of a circle is blocked because of that.
+    let told: BTreeSet<Lwp> = still.iter().flat_map(|finding| finding.threads.iter().copied()).collect();
+    let stuck = Stuck::new(snapshot);
+    let long = polls.iter().filter(|poll| !poll.threads().any(|lwp| told.contains(&lwp)));
+    let long: Vec<Finding> = long.filter_map(|poll| poll.confirmed(&stuck, &again, &is_still)).collect();
+    still.extend(long);
+    // Guards are told last: they need not be in anybody's way.
+    let (guards, wrong): (Vec<_>, Vec<_>) =
+        still.into_iter().partition(|finding| finding.kind == FindingKind::GuardAcrossAwait);
+    snapshot.findings.splice(0..0, wrong);
+    snapshot.findings.extend(guards);
 }
 
 /// A lock of C names the thread that took it. Where tasks go from thread to thread, the task that has the lock may run elsewhere,
@@ -89,23 +108,31 @@ fn may_have_moved(task: &Task) -> bool {
 }
 
 /// The tasks and threads of a look, by what leads to them.
-struct Stuck<'s> {
-    snapshot: &'s Snapshot,
+pub(super) struct Stuck<'s> {
+    pub(super) snapshot: &'s Snapshot,
     threads: HashMap<Lwp, &'s Thread>,
+    /// The task that each thread runs.
+    carried: HashMap<Lwp, &'s Task>,
 }
 
 impl<'s> Stuck<'s> {
-    fn new(snapshot: &'s Snapshot) -> Self {
+    pub(super) fn new(snapshot: &'s Snapshot) -> Self {
         let threads = snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
-        Self { snapshot, threads }
+        let carried = snapshot.tasks.iter().filter_map(|task| Some((task.carried_by?, task))).collect();
+        Self { snapshot, threads, carried }
     }
 
     fn all(&self) -> Vec<Finding> {
         let knot = Knot::new(self.snapshot);
         let mut found = self.circles(&knot);
         found.extend(self.roots(&knot));
-        found.extend(self.blocked_by_tasks());
-        found.extend(self.blocked_workers());
+        let objects = |found: &[Finding]| -> BTreeSet<RemoteAddr> {
+            found.iter().flat_map(|finding| finding.objects.iter().copied()).collect()
+        };
+        let told = objects(&found);
+        found.extend(self.blocked_by_tasks(&knot).into_iter().filter(|it| !told.contains(&it.objects[0])));
+        let told = objects(&found);
+        found.extend(guards::across_awaits(self, &told));
         found
     }
 
@@ -166,8 +193,15 @@ impl<'s> Stuck<'s> {
         let tasks: Vec<&Task> = circle.iter().filter_map(|node| knot.task(*node)).collect();
         // Idle tasks that hand each other work look like a circle of receives. One that sends has something to hand over.
         let first = tasks.first().filter(|_| is_at_work)?;
+        // Threads that block each other are told as threads, whatever they run.
+        if tasks.iter().all(|task| is_blocked_poll(task)) {
+            return None;
+        }
         let text = match steps.as_slice() {
             [one] => one.clone(),
+            _ if circle.iter().any(|node| self.blocked_thread(knot, *node).is_some()) => {
+                format!("tasks of {} and threads wait for each other: {}", first.runtime, steps.join("; "))
+            }
             _ => format!("{} tasks of {} wait for each other: {}", tasks.len(), first.runtime, steps.join("; ")),
         };
         let threads = circle.iter().filter_map(|node| knot.thread(*node)).collect();
@@ -175,8 +209,27 @@ impl<'s> Stuck<'s> {
         Some(Finding { objects, tasks: tasks.iter().map(|task| task.id).collect(), ..finding })
     }
 
+    /// The thread that a node is, or that is blocked in a poll of a task.
+    fn blocked_thread(&self, knot: &Knot<'_>, node: Node) -> Option<Lwp> {
+        match knot.task(node) {
+            Some(task) => task.carried_by.filter(|_| is_blocked_poll(task)),
+            None => knot.thread(node),
+        }
+    }
+
     /// That `node` waits for `next`, and how sure that is.
     fn step(&self, knot: &Knot<'_>, node: Node, next: Node, block: &Block) -> (Certainty, String) {
+        if let Some(lwp) = self.blocked_thread(knot, node) {
+            let holder = match (self.blocked_thread(knot, next), knot.task(next)) {
+                (None, Some(task)) => format!("{} holds while it waits", called(task)),
+                (Some(lwp), _) => format!("{} holds", self.polling_name(lwp)),
+                (None, None) => "a thread holds".to_owned(),
+            };
+            let certain = if knot.is_guessed(block.object) { Certainty::Likely } else { Certainty::Certain };
+            let text =
+                format!("{} blocked on {}, which {holder}", self.polling(&[lwp]), object(block.kind, block.object));
+            return (certain, text);
+        }
         let who = |node: Node| match (knot.task(node), node) {
             (Some(task), _) => called(task),
             (None, Node::Thread(lwp)) => format!("thread {lwp}"),
@@ -200,6 +253,10 @@ impl<'s> Stuck<'s> {
             {
                 let reader = if itself { "it".to_owned() } else { who(next) };
                 (Certainty::Likely, format!("for which a writer is queued before it, and which {reader} reads already"))
+            }
+            (SyncKind::Semaphore, _) if block.by.len() > 1 => {
+                let all = block.by.len();
+                (Certainty::Likely, format!("which {all} tasks hold that all wait, as {}", who(next)))
             }
             (kind, _) => {
                 // Of a semaphore somebody who is not seen may have the rest. A lock of C names the thread that took it, which may run
@@ -227,7 +284,12 @@ impl<'s> Stuck<'s> {
 
     /// Tasks that others wait for, directly or not, and that may go on, or never will although they wait for nobody.
     fn roots(&self, knot: &Knot<'_>) -> Vec<Finding> {
-        let is_lock = |block: &Block| !matches!(block.kind, SyncKind::Channel | SyncKind::Cond | SyncKind::WaitGroup);
+        // Waiting for the end of a task is no reason to look at that one; of locks that threads block on more is told.
+        let is_lock = |block: &Block| {
+            let is_other =
+                matches!(block.kind, SyncKind::Channel | SyncKind::Cond | SyncKind::WaitGroup | SyncKind::Join);
+            !is_other && knot.keepers(block.object).is_empty()
+        };
         let mut behind: HashMap<Node, (usize, Option<&Block>)> = HashMap::new();
         let mut ends: HashMap<Node, Option<(Node, &Block)>> = HashMap::new();
         for node in knot.waiting() {
@@ -267,8 +329,12 @@ impl<'s> Stuck<'s> {
                 Some(_) => format!("while it waits: {}{for_ever}", waiting_at(task)),
                 None => format!("and is in {}", task_status(task)),
             };
-            let text =
-                format!("{waiting} for {}, which {} holds {doing}", object(block.kind, block.object), called(task));
+            let is_unpolled = |held: &&TaskHolds| held.address == block.object && held.unpolled;
+            let has = match task.holds.iter().find(is_unpolled) {
+                Some(_) => format!("which was given to a future of {} that the task does not poll,", called(task)),
+                None => format!("which {} holds", called(task)),
+            };
+            let text = format!("{waiting} for {}, {has} {doing}", object(block.kind, block.object));
             let kind = if knot.is_for_ever(root) { FindingKind::TaskDeadlock } else { FindingKind::LongChain };
             let threads = task.carried_by.into_iter().collect();
             let finding = self.finding(kind, Certainty::Likely, threads, text);
@@ -278,13 +344,10 @@ impl<'s> Stuck<'s> {
     }
 
     /// Threads that are blocked on a lock that a task holds while it waits.
-    fn blocked_by_tasks(&self) -> Vec<Finding> {
+    fn blocked_by_tasks(&self, knot: &Knot<'_>) -> Vec<Finding> {
         let mut found = Vec::new();
         for object in self.snapshot.objects.iter().filter(|object| !object.waiters.is_empty()) {
-            let holders = self.snapshot.tasks.iter().filter(|task| {
-                task.state == ThreadState::Sleep && task.holds.iter().any(|held| held.address == object.address)
-            });
-            let Some(holder) = holders.into_iter().next() else { continue };
+            let Some(holder) = knot.keepers(object.address).iter().find_map(|node| knot.task(*node)) else { continue };
             let waiters: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
             let text = format!(
                 "{} blocked on the {} {}, which {} holds while it waits: {}",
@@ -294,68 +357,54 @@ impl<'s> Stuck<'s> {
                 called(holder),
                 waiting_at(holder),
             );
-            if self.is_out_of_workers(&waiters) {
-                let text = format!("{text}. No worker is left that could poll it");
-                let objects = vec![object.address];
-                let finding = self.finding(FindingKind::TaskDeadlock, Certainty::Likely, waiters, text);
-                found.push(Finding { objects, ..finding });
-            } else {
-                let finding = self.finding(FindingKind::LongChain, Certainty::Likely, waiters, text);
-                found.push(Finding { objects: vec![object.address], ..finding });
-            }
+            let (kind, text) = match self.is_out_of_workers(holder, &waiters) {
+                true => (FindingKind::TaskDeadlock, format!("{text}. No worker is left that could poll it")),
+                false => (FindingKind::LongChain, text),
+            };
+            let finding = self.finding(kind, Certainty::Likely, waiters, text);
+            found.push(Finding { objects: vec![object.address], tasks: vec![holder.id], ..finding });
         }
         found
     }
 
-    /// All workers are in calls that block, and tasks that could run do not.
-    fn blocked_workers(&self) -> Option<Finding> {
-        let blocked = self.blocked();
-        let runnable = self.snapshot.tasks.iter().filter(|task| task.state == ThreadState::Run).count();
-        let workers: Vec<Lwp> = blocked.iter().filter_map(|task| task.carried_by).collect();
-        if runnable == 0 || !self.is_out_of_workers(&workers) {
-            return None;
-        }
-        let text = format!(
-            "{} in a call that blocks; {runnable} {} could run and no worker is left for {}",
-            self.polling(&workers),
-            if runnable == 1 { "task" } else { "tasks" },
-            if runnable == 1 { "it" } else { "them" },
-        );
-        Some(self.finding(FindingKind::BlockedWorker, Certainty::Likely, workers, text))
+    /// Whether nobody can poll `task`: the threads that could are all among `threads`, which block.
+    fn is_out_of_workers(&self, task: &Task, threads: &[Lwp]) -> bool {
+        let Some(workers) = self.workers_of(task.scheduler) else { return false };
+        let is_its = |lwp: &&Lwp| self.carried.get(lwp).is_some_and(|polled| polled.scheduler == task.scheduler);
+        threads.iter().filter(is_its).count() as u64 >= workers
     }
 
-    /// Tasks whose poll is asleep in the kernel.
-    fn blocked(&self) -> Vec<&'s Task> {
-        let is_asleep = |lwp: Lwp| self.threads.get(&lwp).is_some_and(|thread| thread.state == ThreadState::Sleep);
-        let tasks = self.snapshot.tasks.iter();
-        tasks.filter(|task| task.state == ThreadState::Active && task.carried_by.is_some_and(is_asleep)).collect()
-    }
-
-    /// Whether the threads are all that a runtime has to poll tasks with.
-    fn is_out_of_workers(&self, threads: &[Lwp]) -> bool {
-        let blocked = self.blocked();
-        let polling: BTreeSet<Lwp> =
-            blocked.iter().filter_map(|task| task.carried_by).filter(|lwp| threads.contains(lwp)).collect();
-        let runtimes = &self.snapshot.task_runtimes;
-        let [runtime] = runtimes.as_slice() else { return false };
-        runtime.concurrency.is_some_and(|workers| polling.len() as u64 >= workers)
+    /// How many threads poll the tasks of a scheduler.
+    pub(super) fn workers_of(&self, scheduler: Option<RemoteAddr>) -> Option<u64> {
+        let address = scheduler?;
+        let all = self.snapshot.task_runtimes.iter().flat_map(|runtime| &runtime.schedulers);
+        all.filter(|it| it.address == address).find_map(|it| it.concurrency)
     }
 
     /// `thread 12, which polls task 3 (app::run), is`
-    fn polling(&self, threads: &[Lwp]) -> String {
-        let name = |lwp: &Lwp| match self.snapshot.tasks.iter().find(|task| task.carried_by == Some(*lwp)) {
-            Some(task) => format!("{lwp}, which polls {},", called(task)),
-            None => lwp.to_string(),
-        };
-        let named: Vec<String> = threads.iter().take(NAMED).map(name).collect();
+    pub(super) fn polling(&self, threads: &[Lwp]) -> String {
+        let named: Vec<String> = threads.iter().take(NAMED).map(|lwp| self.polling_name(*lwp)).collect();
         let more = if threads.len() > NAMED { " .." } else { "" };
-        match threads.len() {
-            1 => format!("thread {} is", named.join("")),
-            _ => format!("threads {}{more} are", named.join(" ")),
+        // A clause about the task ends with a comma.
+        let end = |name: &str| if name.contains(", which") { "," } else { "" };
+        match named.as_slice() {
+            [one] if threads.len() == 1 => format!("{one}{} is", end(one)),
+            _ => format!("{}{more} are", named.join("; ")),
         }
     }
 
-    fn finding(&self, kind: FindingKind, certainty: Certainty, threads: Vec<Lwp>, text: String) -> Finding {
+    fn polling_name(&self, lwp: Lwp) -> String {
+        match self.carried.get(&lwp) {
+            Some(task) => format!("thread {lwp}, which polls {}", called(task)),
+            None => format!("thread {lwp}"),
+        }
+    }
+
+    pub(super) fn thread(&self, lwp: Lwp) -> Option<&'s Thread> {
+        self.threads.get(&lwp).copied()
+    }
+
+    pub(super) fn finding(&self, kind: FindingKind, certainty: Certainty, threads: Vec<Lwp>, text: String) -> Finding {
         let pid = self.snapshot.target.pid;
         let members = threads.iter().map(|lwp| Member { pid, lwp: Some(*lwp), object: None }).collect();
         let (objects, behind) = (Vec::new(), Vec::new());
@@ -366,9 +415,13 @@ impl<'s> Stuck<'s> {
 
 /// `task 3 (app::transfer)`
 pub(super) fn called(task: &Task) -> String {
-    match task.start_function.as_deref() {
-        Some(name) => format!("task {} ({name})", task.id),
+    let what = match task.bound_to.filter(|_| task.id == 0) {
+        Some(lwp) => format!("the future of block_on in thread {lwp}"),
         None => format!("task {}", task.id),
+    };
+    match task.start_function.as_deref() {
+        Some(name) => format!("{what} ({name})"),
+        None => what,
     }
 }
 
@@ -410,7 +463,7 @@ fn others(who: &str, number: usize) -> String {
 }
 
 /// What a task waits for, and where.
-fn waiting_at(task: &Task) -> String {
+pub(super) fn waiting_at(task: &Task) -> String {
     let reason = task.wait.as_ref().map_or("something", |wait| &*wait.reason);
     let wait = task.wait.as_ref();
     let descriptor = wait.and_then(|wait| wait.descriptor).map(|number| format!(" on descriptor {number}"));

@@ -127,7 +127,8 @@ fn add_holders(object: &mut SyncObject, what: TaskUse, holders: Vec<(usize, Stri
     }
     for (index, why) in holders {
         let task = &mut tasks[index];
-        task.holds.push(TaskHolds { address, kind, side, evidence: Evidence::Inferred, unpolled: false });
+        let evidence = Evidence::Inferred;
+        task.holds.push(TaskHolds { address, kind, side, evidence, unpolled: false, blocks_threads: false });
         let (channel_use, evidence) = (None, Evidence::Inferred);
         object.holding_tasks.push(TaskRef { task: task.id, side, channel_use, evidence, why: Some(why) });
     }

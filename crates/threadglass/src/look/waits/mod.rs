@@ -60,4 +60,5 @@ pub use place::{NoPlace, around, check_place};
 pub use reread::{Reread, by_content, reread};
 pub(crate) use survey::Sleeper;
 pub use survey::Survey;
+pub(crate) use verdict::place_of;
 pub(crate) use words::count;

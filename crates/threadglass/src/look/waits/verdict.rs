@@ -276,7 +276,7 @@ pub(super) fn spinning(spin: &Spin) -> String {
 }
 
 /// The innermost function of the program that a thread is in.
-pub(super) fn place_of(thread: &Thread) -> Option<String> {
+pub(crate) fn place_of(thread: &Thread) -> Option<String> {
     own_frames(&thread.frames).next().or(thread.frames.first()).map(place)
 }
 

@@ -115,6 +115,7 @@ impl Words<'_> {
             | FindingKind::ProcessCircle
             | FindingKind::TaskDeadlock
             | FindingKind::BlockedWorker
+            | FindingKind::GuardAcrossAwait
             | FindingKind::CondWithoutSignaller
             | FindingKind::NobodyLeft
             | FindingKind::PoolStarved => return None,

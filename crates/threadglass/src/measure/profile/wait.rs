@@ -11,7 +11,7 @@ use crate::model::{
     Frame, Gap, HolderShare, Profile, ProfileEnd as End, ProfileKind as Kind, ProfiledProcess as Process, SharedFrames,
     Snapshot, StackEnd, StackShare, SyncKind, Task, Thread, ThreadState, ThreadType, WaitShare,
 };
-use crate::runtimes::FutexWait;
+use crate::runtimes::{FutexWait, is_among_threads};
 use crate::symbols::DataNames;
 use crate::table::is_in_agent;
 use crate::target::{KernelFacts, Live, Target, TargetError};
@@ -64,19 +64,29 @@ pub fn record_waits(
         task_stacks: HashMap::new(),
         tasks: HashSet::new(),
         runtimes: Vec::new(),
+        gaps: Vec::new(),
         samples: 0,
         moved: 0,
     };
     let has_tasks = look.has_tasks();
+    let has_tasks_alone = has_tasks && look.has_tasks_alone();
     let begun = Instant::now();
     let mut looks = 0;
     let end = loop {
         let started = Instant::now();
         match look.take(Scope::Waited, Names::None) {
             Ok(mut snapshot) if has_tasks => {
+                // Where threads do other work as well, their waits count beside those of tasks.
+                if !has_tasks_alone {
+                    waits.take(&snapshot);
+                    snapshot.gaps.clear();
+                }
                 look.add_tasks(&mut snapshot, TaskScope::Stacks);
                 waits.take_tasks(&snapshot.tasks);
                 waits.runtimes = snapshot.task_runtimes.iter().map(|runtime| runtime.name).collect();
+                if !has_tasks_alone {
+                    waits.gaps = snapshot.gaps;
+                }
             }
             Ok(snapshot) => waits.take(&snapshot),
             Err(TargetError::Execed(_)) => break End::Execed,
@@ -113,6 +123,8 @@ struct Waits<'a> {
     task_stacks: HashMap<(SharedFrames, Vec<String>), (bool, u64)>,
     tasks: HashSet<(&'static str, u64)>,
     runtimes: Vec<&'static str>,
+    /// What the last look could not see of tasks.
+    gaps: Vec<Gap>,
     samples: u64,
     moved: u64,
 }
@@ -171,7 +183,8 @@ impl Waits<'_> {
             if self.tasks.len() < MAX_DISTINCT || self.tasks.contains(&known) {
                 self.tasks.insert(known);
             }
-            self.moved += u64::from(task.frames.is_empty());
+            // Not all runtimes have stacks for tasks.
+            self.moved += u64::from(task.frames.is_empty() && !is_among_threads(task.runtime));
             // In one look equal stacks are the same one.
             let key = (task.frames.identity(), task_cause(task), holder(task));
             seen.entry(key).or_insert((task, 0)).1 += 1;
@@ -296,7 +309,7 @@ impl Waits<'_> {
     }
 
     fn finish(mut self, options: &Options, looks: u64, duration: Duration, end: End) -> Profile {
-        let mut gaps = Vec::new();
+        let mut gaps = std::mem::take(&mut self.gaps);
         if self.moved > 0 {
             gaps.push(Gap::whole(
                 format!("stacks of {} waits", self.moved),

@@ -34,6 +34,10 @@ use crate::target::Target;
 pub(crate) struct Goroutines;
 
 impl TaskRuntime for Goroutines {
+    fn name(&self) -> &'static str {
+        reader::GO
+    }
+
     fn is_in_program(&self, target: &dyn Target) -> Option<bool> {
         Some(locate::program(target).is_some_and(|program| is_go(target, program)))
     }

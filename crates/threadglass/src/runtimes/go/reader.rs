@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 /// How often goroutines that moved while their stacks were read are read again.
 const ROUNDS: usize = 4;
 /// What `threads` and the runtime call it.
-const GO: &str = "Go";
+pub(super) const GO: &str = "Go";
 
 /// Functions that Go starts goroutines of the program with, although they are its own.
 const OF_PROGRAM: [&str; 2] = ["runtime.main", "runtime.handleAsyncEvent"];
@@ -37,7 +37,15 @@ pub(super) fn read<'t>(
 ) -> SeenTasks<'t> {
     let (target, scope, module) = (context.target, context.scope, program.name());
     let version = located.as_ref().ok().and_then(|located| located.version.clone());
-    let info = TaskRuntimeInfo { name: GO, version, concurrency: None, running: 0, runnable: 0, waiting: 0 };
+    let info = TaskRuntimeInfo {
+        name: GO,
+        version,
+        concurrency: None,
+        schedulers: Vec::new(),
+        running: 0,
+        runnable: 0,
+        waiting: 0,
+    };
     let learned = located.and_then(|located| {
         let described = || described::layout(context.objects, program, located.release);
         Program::learn(target, &located, described)
@@ -264,6 +272,7 @@ impl<'a> Reader<'a> {
             status: goroutine.status.word(),
             carried_by: threads.get(&goroutine.m).copied().filter(|_| is_carried),
             bound_to: threads.get(&goroutine.locked_m).copied(),
+            scheduler: None,
             wait: self.wait(goroutine, now),
             holds: Vec::new(),
             parent: Some(goroutine.parent).filter(|parent| *parent != 0),

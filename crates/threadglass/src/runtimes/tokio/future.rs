@@ -72,6 +72,14 @@ pub(super) struct FutureFacts {
     pub(super) is_new: bool,
 }
 
+impl FutureFacts {
+    /// Whether the task only lets others be polled before it.
+    pub(super) fn yields(&self) -> bool {
+        let mut polled = self.waits.iter().filter(|wait| wait.is_polled).peekable();
+        polled.peek().is_some() && polled.all(|wait| wait.leaf == Leaf::Yield)
+    }
+}
+
 /// Reads futures.
 pub(super) struct FutureReader<'r> {
     pub(super) types: &'r Types<'r>,
@@ -115,6 +123,29 @@ impl FutureReader<'_> {
         let mut walk = Walk::new(self, start, bytes);
         walk.visit(Value { at, of: stage, is_polled: true }, 0);
         Some(walk.facts)
+    }
+
+    /// What a future at `at` tells, whose `bytes` were read and whose type is `of`.
+    pub(super) fn read_value(&self, of: TypeRef, at: RemoteAddr, bytes: &[u8]) -> FutureFacts {
+        let mut walk = Walk::new(self, at, bytes);
+        walk.visit(Value { at, of, is_polled: true }, 0);
+        walk.facts
+    }
+
+    /// What may be guards in a task that a thread is polling: words where some state has a guard. Which state comes next is
+    /// not known, so the guard may have been dropped.
+    pub(super) fn read_guards(&self, cell: &KnownType, start: RemoteAddr, bytes: &[u8]) -> Option<FutureFacts> {
+        let (stage, at) = self.stage(cell, start)?;
+        let mut walk = Walk::new(self, start, bytes);
+        walk.guard_slots(at, stage, 0);
+        Some(walk.facts)
+    }
+
+    /// Where the future of a task lies in it, for comparing two reads: the rest changes while the task waits.
+    pub(super) fn place(&self, cell: &KnownType) -> Option<std::ops::Range<usize>> {
+        let (of, at) = self.stage(cell, RemoteAddr(0))?;
+        let start = usize::try_from(at.0).ok()?;
+        Some(start..start.checked_add(usize::try_from(self.types.get(of)?.value.size).ok()?)?)
     }
 
     /// Where the future of a task is, or was, and the type of that.
@@ -230,6 +261,40 @@ impl<'r> Walk<'r> {
             }
         }
         Some(())
+    }
+
+    /// Notes what is where any state of the value has a guard.
+    fn guard_slots(&mut self, at: RemoteAddr, of: TypeRef, depth: usize) {
+        if depth > MAX_DEPTH || self.seen.len() > MAX_VALUES || self.seen.contains(&(at.0, of)) {
+            return;
+        }
+        self.seen.push((at.0, of));
+        let Some(known) = self.reader.types.get(of) else { return };
+        let parts: Vec<(u64, TypeRef)> = match known.role {
+            Role::Guard => {
+                let pointer =
+                    known.value.members.iter().find(|member| self.pointee(known.reference(member.of)).is_some());
+                let word = pointer.and_then(|pointer| self.pointer(at.checked_add(pointer.offset)?));
+                if let Some(word) = word.filter(|_| self.facts.hidden.len() < MAX_FOUND) {
+                    self.facts.hidden.push(word.0);
+                }
+                return;
+            }
+            // The functions of tokio keep no guards of the program.
+            Role::Coroutine if known.path.is_some() => return,
+            Role::Coroutine | Role::Plain if known.value.points_to.is_none() => {
+                let cases = known.value.cases.iter().flat_map(|cases| &cases.list);
+                let members = known.value.members.iter().map(|member| (member.offset, member.of));
+                let parts = members.chain(cases.map(|case| (case.offset, case.of)));
+                parts.map(|(offset, of)| (offset, known.reference(of))).collect()
+            }
+            _ => return,
+        };
+        for (offset, of) in parts {
+            if let Some(at) = at.checked_add(offset) {
+                self.guard_slots(at, of, depth + 1);
+            }
+        }
     }
 
     /// A value without a role: a pointer, one of several cases, or something with members.
@@ -385,15 +450,18 @@ impl<'r> Walk<'r> {
         let (object, of) = lock?;
         let types = self.reader.types;
         let semaphore = types.offset_of(of, Part::Semaphore).and_then(|offset| object.checked_add(offset));
+        // Locks of other crates for tasks have locks for threads in them, which their guards do not hold.
+        let is_for_threads = ["std::", "lock_api::"].iter().any(|start| known.name().starts_with(start));
         let other = match semaphore {
-            Some(_) => None,
-            None => types.locks_of(of).first().copied(),
+            None if is_for_threads => types.locks_of(of).first().copied(),
+            _ => None,
         };
+        let is_of_tasks = !is_for_threads && !known.name().starts_with("tokio::");
         let object = match other {
             Some((offset, ..)) => object.checked_add(offset)?,
             None => object,
         };
-        if self.facts.holds.len() < MAX_FOUND && (semaphore.is_some() || other.is_some()) {
+        if self.facts.holds.len() < MAX_FOUND && (semaphore.is_some() || other.is_some() || is_of_tasks) {
             let guard = known.shown.to_string();
             let other = other.map(|(_, kind, family)| (kind, family));
             self.facts.holds.push(HeldLock { guard, object, semaphore, other });

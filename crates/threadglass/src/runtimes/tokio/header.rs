@@ -10,6 +10,8 @@ pub(super) const ALIGNMENT: u64 = 128;
 pub(super) const FIRST_READ: usize = 512;
 const VTABLE: usize = 16;
 const OWNER: usize = 24;
+/// The first bit of the number of references, in the state.
+const REFERENCES: u32 = 6;
 /// The links of the list of all tasks, in the trailer.
 const PREVIOUS: u64 = 0;
 const NEXT: u64 = 8;
@@ -39,8 +41,13 @@ impl StateWord {
         self.0 & 32 != 0
     }
 
+    /// Whether both say the same of the task; how many refer to it may be different.
+    pub(super) fn is_same(self, other: Self) -> bool {
+        self.0 % (1 << REFERENCES) == other.0 % (1 << REFERENCES)
+    }
+
     fn references(self) -> u64 {
-        self.0 >> 6
+        self.0 >> REFERENCES
     }
 }
 

@@ -18,24 +18,38 @@ const MIN_SHARDS: u64 = 4;
 /// A part: a lock, then the first and the last task.
 const SHARD: usize = 24;
 const FIRST: usize = 8;
-/// Places where a list that has no parts may begin, in one scheduler.
+/// The addresses of the first and the last task of a list.
+const ENDS: usize = 16;
+/// Places where the ends of a list that has no parts may be, in one scheduler.
 const MAX_PLAIN: usize = 8;
 /// Schedulers in one process.
 const MAX_SCHEDULERS: usize = 1024;
 /// Tasks of one process.
 const MAX_TASKS: usize = 2_000_000;
-/// How often a list that changes while it is followed is followed again.
-const TRIES: usize = 4;
+/// How often a list that changes while it is followed is followed again, and one whose ends change is looked for.
+const TRIES: usize = 8;
 
 /// One scheduler: a runtime, or a LocalSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scheduler {
     /// What the pointers of its tasks lead to.
     pub(super) at: RemoteAddr,
-    /// Where the first tasks of its lists are noted.
-    heads: Vec<RemoteAddr>,
+    /// Where the ends of its lists are noted.
+    lists: Vec<RemoteAddr>,
     /// Whether all of its tasks are in the parts of one list.
     is_sharded: bool,
+    /// How many ends of those are tasks at the end of a list, less those that are not.
+    score: i64,
+}
+
+impl Scheduler {
+    /// How many threads run its tasks, as far as the number of parts tells: four for each thread, and a power of two.
+    pub(super) fn workers(&self) -> Option<u64> {
+        match self.lists.len() {
+            parts @ (4 | 8) if self.is_sharded => Some(parts as u64 / 4),
+            _ => None,
+        }
+    }
 }
 
 /// The tasks of all schedulers, and what could not be followed.
@@ -107,33 +121,75 @@ impl Finder<'_> {
         self.decide(places, found);
     }
 
-    /// Which of `places` are lists of a scheduler: those that begin with a task of it.
-    fn decide(&self, places: Vec<Place>, found: &mut BTreeMap<u64, Scheduler>) {
-        let lists = read_each(self.memory, places.iter().map(|place| (place.list, place.bytes())));
-        let mut firsts: Vec<(usize, RemoteAddr, u64)> = Vec::new();
-        for (index, (place, list)) in places.iter().zip(&lists).enumerate() {
+    /// Which of `places` are lists of a scheduler: those at whose ends there are tasks of it.
+    fn decide(&self, mut places: Vec<Place>, found: &mut BTreeMap<u64, Scheduler>) {
+        // Where tasks come and go all the time, those at the ends may be gone before they are read.
+        for _ in 0..TRIES {
+            places = self.decide_once(places, found);
+            if places.is_empty() || (self.is_over)() {
+                break;
+            }
+        }
+    }
+
+    /// Gives the places that have parts, and may be lists of a scheduler that was not found.
+    fn decide_once(&self, places: Vec<Place>, found: &mut BTreeMap<u64, Scheduler>) -> Vec<Place> {
+        let read = read_each(self.memory, places.iter().map(|place| (place.list, place.bytes())));
+        // Place, its list, whether it is the last task and not the first.
+        let mut ends: Vec<(usize, RemoteAddr, bool)> = Vec::new();
+        let mut addrs = Vec::new();
+        let mut scores = vec![0i64; places.len()];
+        for (index, (place, bytes)) in places.iter().zip(&read).enumerate() {
             for shard in 0..place.shards {
                 let at = shard * SHARD + place.first;
-                let Some(first) = u64_at(list, at).filter(|first| is_task_address(*first)) else { continue };
-                firsts.push((index, place.list.offset(at as u64), first));
+                for (offset, is_last) in [(at, false), (at + 8, true)] {
+                    let Some(end) = u64_at(bytes, offset).filter(|end| *end != 0) else { continue };
+                    scores[index] -= 1;
+                    if is_task_address(end) {
+                        ends.push((index, place.list.offset(at as u64), is_last));
+                        addrs.push(RemoteAddr(end));
+                    }
+                }
             }
         }
-        let tasks = self.read_tasks(&firsts.iter().map(|(.., first)| RemoteAddr(*first)).collect::<Vec<_>>());
-        for ((index, head, _), task) in firsts.iter().zip(&tasks) {
+        let tasks = self.read_tasks(&addrs);
+        let mut may_be = BTreeSet::new();
+        for ((index, list, is_last), task) in ends.iter().zip(&tasks) {
             let place = &places[*index];
-            let Some(task) = task.filter(|task| task.scheduler == place.scheduler && task.owner != 0) else { continue };
             let is_sharded = place.first != 0;
-            let scheduler = || Scheduler { at: RemoteAddr(place.scheduler), heads: Vec::new(), is_sharded };
-            let known = found.entry(place.scheduler).or_insert_with(scheduler);
-            if is_sharded && (known.heads.len() != place.shards || !known.is_sharded) {
-                let heads = (0..place.shards).map(|shard| place.list.offset((shard * SHARD + place.first) as u64));
-                *known = Scheduler { heads: heads.collect(), ..scheduler() };
-            } else if !known.is_sharded && task.previous == 0 && known.heads.len() < MAX_PLAIN {
-                // A queue may begin with the same task.
-                known.heads.push(*head);
+            if is_sharded {
+                may_be.insert(*index);
+            }
+            let is_end = |task: &Header| if *is_last { task.next == 0 } else { task.previous == 0 };
+            let is_its = |task: &Header| task.scheduler == place.scheduler && task.owner != 0 && is_end(task);
+            if !task.as_ref().is_some_and(is_its) {
+                continue;
+            }
+            scores[*index] += 2;
+            if !is_sharded && *is_last {
+                let at = RemoteAddr(place.scheduler);
+                let new = || Scheduler { at, lists: Vec::new(), is_sharded, score: i64::MIN };
+                let known = found.entry(place.scheduler).or_insert_with(new);
+                // A queue may end with the same task.
+                if !known.is_sharded && known.lists.len() < MAX_PLAIN {
+                    known.lists.push(*list);
+                }
             }
         }
-        found.retain(|_, scheduler| !scheduler.heads.is_empty());
+        // Of places that look like the parts of one list, the one that has most of what such a list has: a queue has
+        // tasks as well, but not those at the ends.
+        for (index, place) in places.iter().enumerate().filter(|(index, _)| may_be.contains(index)) {
+            let score = scores[index];
+            let is_best = found.get(&place.scheduler).is_none_or(|known| known.score < score);
+            if is_best && score > 0 {
+                let lists = (0..place.shards).map(|shard| place.list.offset((shard * SHARD + place.first) as u64));
+                let (at, lists) = (RemoteAddr(place.scheduler), lists.collect());
+                found.insert(place.scheduler, Scheduler { at, lists, is_sharded: true, score });
+            }
+        }
+        found.retain(|_, scheduler| !scheduler.lists.is_empty());
+        let is_open = |index: &usize, place: &Place| may_be.contains(index) && !found.contains_key(&place.scheduler);
+        places.into_iter().enumerate().filter(|(index, place)| is_open(index, place)).map(|(_, place)| place).collect()
     }
 
     /// The tasks at `addrs`, each as far as it is one.
@@ -170,54 +226,89 @@ impl Finder<'_> {
 
     /// Follows the lists of a scheduler, all at the same time: one call for the next task of each.
     fn follow(&self, scheduler: &Scheduler, tasks: &mut HashMap<RemoteAddr, Header>, found: &mut FoundTasks) {
-        let mut left: Vec<RemoteAddr> = scheduler.heads.clone();
+        let mut left: Vec<RemoteAddr> = scheduler.lists.clone();
         for _ in 0..TRIES {
             left = self.follow_once(scheduler, &left, tasks, &mut found.is_cut);
             if left.is_empty() {
                 return;
             }
         }
-        found.torn += left.len();
+        // Of places that look like lists, one is.
+        if scheduler.is_sharded || left.len() == scheduler.lists.len() {
+            found.torn += left.len();
+        }
     }
 
-    /// Follows the lists that begin at `heads`; gives those that could not be followed to their end.
+    /// Follows `lists` from their ends: new tasks come in at the front, where most changes are. Gives those that could
+    /// not be followed.
     fn follow_once(
         &self,
         scheduler: &Scheduler,
-        heads: &[RemoteAddr],
+        lists: &[RemoteAddr],
         tasks: &mut HashMap<RemoteAddr, Header>,
         is_cut: &mut bool,
     ) -> Vec<RemoteAddr> {
-        let firsts = read_each(self.memory, heads.iter().map(|head| (*head, 8)));
-        let start =
-            |(head, first): (&RemoteAddr, &Vec<u8>)| Some((*head, 0, u64_at(first, 0).filter(|first| *first != 0)?));
-        // List, task before, next task.
-        let mut open: Vec<(RemoteAddr, u64, u64)> = heads.iter().zip(&firsts).filter_map(start).collect();
-        let mut torn = Vec::new();
+        let shards = scheduler.lists.len() as u64;
+        let ends = read_each(self.memory, lists.iter().map(|list| (*list, ENDS)));
+        let mut open: Vec<Followed> =
+            lists.iter().zip(&ends).filter_map(|(list, ends)| Followed::new(*list, ends)).collect();
+        let (mut torn, mut whole) = (Vec::new(), Vec::new());
         let mut visited: HashSet<u64> = HashSet::new();
         while !open.is_empty() {
             if tasks.len() >= MAX_TASKS || (self.is_over)() {
                 *is_cut = true;
                 return Vec::new();
             }
-            let read = self.read_tasks(&open.iter().map(|(.., next)| RemoteAddr(*next)).collect::<Vec<_>>());
+            let read = self.read_tasks(&open.iter().map(|list| RemoteAddr(list.at)).collect::<Vec<_>>());
             let mut still = Vec::with_capacity(open.len());
-            for ((head, before, at), task) in open.into_iter().zip(read) {
+            for (mut followed, task) in open.into_iter().zip(read) {
                 let fits =
-                    |task: &Header| task.scheduler == scheduler.at.0 && task.previous == before && task.owner != 0;
-                // A task that is taken out, or put before, while we read does not fit to the one before it.
-                let Some(task) = task.filter(|task| fits(task) && visited.insert(at)) else {
-                    torn.push(head);
+                    |task: &Header| task.scheduler == scheduler.at.0 && task.next == followed.after && task.owner != 0;
+                // A task that is taken out, or put before, while we read does not fit to the one behind it.
+                let Some(task) = task.filter(|task| fits(task) && visited.insert(followed.at)) else {
+                    torn.push(followed.list);
                     continue;
                 };
                 tasks.insert(task.at, task);
-                if task.next != 0 {
-                    still.push((head, at, task.next));
+                let part = *followed.part.get_or_insert(task.id % shards);
+                followed.is_one_part &= scheduler.is_sharded && part == task.id % shards;
+                if task.previous == 0 {
+                    whole.push(followed);
+                } else {
+                    still.push(Followed { after: followed.at, at: task.previous, ..followed });
                 }
             }
             open = still;
         }
+        // A task whose place was used again for one of another list leads on through that. Tasks are in the parts of a
+        // list by their ids; otherwise the way must end where the list begins.
+        let firsts = read_each(self.memory, whole.iter().map(|followed| (followed.list, 8)));
+        let astray = whole.iter().zip(&firsts).filter(|(followed, first)| {
+            let is_sure = followed.is_one_part && shards >= MIN_SHARDS;
+            !is_sure && u64_at(first, 0) != Some(followed.at)
+        });
+        torn.extend(astray.map(|(followed, _)| followed.list));
         torn
+    }
+}
+
+/// A list that is being followed from its last task to its first.
+struct Followed {
+    /// Where its ends are noted.
+    list: RemoteAddr,
+    /// The task that comes next, and the one behind that.
+    at: u64,
+    after: u64,
+    /// Which part of a list with parts its tasks belong in, by their ids, and whether all do.
+    part: Option<u64>,
+    is_one_part: bool,
+}
+
+impl Followed {
+    /// A list with these ends; `None` of one that is empty.
+    fn new(list: RemoteAddr, ends: &[u8]) -> Option<Self> {
+        let at = u64_at(ends, 8).filter(|last| *last != 0)?;
+        Some(Self { list, at, after: 0, part: None, is_one_part: true })
     }
 }
 
@@ -233,7 +324,7 @@ struct Place {
 
 impl Place {
     fn bytes(&self) -> usize {
-        if self.first == 0 { 8 } else { self.shards * SHARD }
+        if self.first == 0 { ENDS } else { self.shards * SHARD }
     }
 }
 
@@ -322,7 +413,8 @@ mod tests {
         fn new(links: &[(u64, u64)], change: impl Fn(usize, &mut Vec<u64>)) -> Self {
             let mut memory = Bytes::default();
             memory.map(RemoteAddr(SCHEDULER), words(&[1, 1, 3, SHARDS, 4]));
-            memory.map(RemoteAddr(SHARDS), words(&[0, TASKS, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+            let last = at(links.len() as u64 - 1);
+            memory.map(RemoteAddr(SHARDS), words(&[0, TASKS, last, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
             for (index, (previous, next)) in links.iter().enumerate() {
                 let mut task = vec![0; SIZE as usize / 8];
                 (task[0], task[2], task[3]) = (2 << 6, VTABLE, 1);
@@ -357,19 +449,55 @@ mod tests {
     #[test]
     fn what_does_not_point_back_is_not_believed() {
         let links = [(0, at(1)), (at(0), at(2)), (at(1), 0)];
-        let other_before = Scene::new(&[links[0], (at(2), at(2)), links[2]], |_, _| {});
-        assert_eq!((other_before.find().tasks.len(), other_before.find().torn), (1, 1));
-        let of_another = Scene::new(&links, |index, task| task[4] += index as u64 * 64);
+        let other_behind = Scene::new(&[links[0], (at(0), at(0)), links[2]], |_, _| {});
+        assert_eq!((other_behind.find().tasks.len(), other_behind.find().torn), (1, 1));
+        let of_another = Scene::new(&links, |index, task| task[4] += (2 - index as u64) * 64);
         assert_eq!((of_another.find().tasks.len(), of_another.find().torn), (1, 1));
-        let freed = Scene::new(&links, |index, task| task[0] *= u64::from(index != 2));
+        let freed = Scene::new(&links, |index, task| task[0] *= u64::from(index != 0));
         assert_eq!((freed.find().tasks.len(), freed.find().torn), (2, 1));
         let no_task = Scene::new(&links, |_, task| task[2] += 8);
         assert_eq!((no_task.find().tasks.len(), no_task.find().schedulers.len()), (0, 0));
     }
 
     #[test]
+    fn a_list_that_ends_in_another_one_is_followed_again() {
+        let links = [(0, at(1)), (at(0), at(2)), (at(1), 0)];
+        let mut scene = Scene::new(&links, |_, _| {});
+        scene.memory.map(RemoteAddr(SHARDS), words(&[0, at(1), at(2), 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(scene.find().torn, 1);
+        // Ids that tell in which part of the list a task belongs.
+        let mut scene = Scene::new(&links, |index, task| task[5] = index as u64 * 4 + 4);
+        scene.memory.map(RemoteAddr(SHARDS), words(&[0, at(1), at(2), 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+        assert_eq!((scene.find().torn, scene.find().tasks.len()), (0, 3));
+    }
+
+    #[test]
     fn a_list_that_is_a_circle_ends() {
-        let scene = Scene::new(&[(0, at(1)), (at(0), at(0))], |_, _| {});
+        let scene = Scene::new(&[(at(1), at(1)), (at(0), 0)], |_, _| {});
         assert_eq!((scene.find().tasks.len(), scene.find().torn), (2, 1));
+    }
+
+    proptest::proptest! {
+        /// Whatever links, parts and ids claim: following ends, and no task comes out twice.
+        #[test]
+        fn lists_that_lie_end(
+            links in proptest::collection::vec((0u64..10, 0u64..10, 0u64..10, 0u64..4), 1..9),
+            ends in proptest::array::uniform8(0u64..10),
+        ) {
+            let place = |index: u64| if index == 0 { 0 } else { at(index - 1) };
+            let pairs: Vec<(u64, u64)> = links.iter().map(|(previous, next, ..)| (place(*previous), place(*next))).collect();
+            let mut scene = Scene::new(&pairs, |index, task| {
+                task[5] = links[index].2;
+                task[4] += u64::from(links[index].3 == 0) * 64;
+            });
+            let shard = |pair: &[u64]| [0, place(pair[0]), place(pair[1])];
+            let parts: Vec<u64> = ends.chunks(2).flat_map(shard).collect();
+            scene.memory.map(RemoteAddr(SHARDS), words(&parts));
+            let found = scene.find();
+            let distinct: HashSet<RemoteAddr> = found.tasks.iter().map(|task| task.at).collect();
+            proptest::prop_assert_eq!(distinct.len(), found.tasks.len());
+            proptest::prop_assert!(found.tasks.iter().all(|task| task.scheduler == SCHEDULER));
+            proptest::prop_assert!(found.torn <= 4);
+        }
     }
 }

@@ -3,14 +3,17 @@
 use super::NAME;
 use super::future::{FutureFacts, FutureReader};
 use super::header::{Header, StateWord};
-use super::lists::{Finder, FoundTasks};
+use super::lists::{Finder, FoundTasks, Scheduler};
 use super::names::Names;
 use super::roots::{self, ThreadPointers};
-use super::types::{KnownType, Types};
+use super::stacks::{self, Doing, RootFuture, SeenStacks};
+use super::types::{KnownType, Types, Workers};
 use super::vtables::Vtables;
-use super::waits;
+use super::{objects, version, waits};
 use crate::memory::Slot;
-use crate::model::{Frame, Gap, SharedFrames, SharedText, StackEnd, Task, TaskRuntimeInfo, ThreadState, ThreadType};
+use crate::model::{
+    Frame, Gap, SharedFrames, SharedText, StackEnd, Task, TaskRuntimeInfo, TaskScheduler, ThreadState, ThreadType,
+};
 use crate::runtimes::tasks::{SeenTasks, TaskContext, TaskScope};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,10 +24,20 @@ const BATCH: usize = 1024;
 /// What is read of one task. A larger future is read where the walk comes to.
 const MAX_CELL: u64 = 16 << 10;
 
-/// What is known of a task beyond the model.
+/// A task, or the future of `block_on`.
 pub(super) struct ReadTask {
-    pub(super) header: Header,
-    pub(super) kind: Rc<TaskKind>,
+    /// Where it is.
+    pub(super) at: RemoteAddr,
+    /// 0 of a future of `block_on`.
+    pub(super) id: u64,
+    state: ThreadState,
+    status: &'static str,
+    carried_by: Option<Lwp>,
+    bound_to: Option<Lwp>,
+    scheduler: Option<RemoteAddr>,
+    /// The function that polls it.
+    poll: Option<RemoteAddr>,
+    name: Option<SharedText>,
     pub(super) facts: Option<FutureFacts>,
 }
 
@@ -44,16 +57,19 @@ pub(super) fn read<'t>(context: &TaskContext<'t>) -> Option<SeenTasks<'t>> {
         return None;
     }
     let pointers = roots::pointers_of(target, context.threads);
-    let all: BTreeSet<u64> = pointers.iter().flat_map(|thread| thread.pointers.iter().copied()).collect();
+    let mut all: BTreeSet<u64> = pointers.iter().flat_map(|thread| thread.pointers.iter().copied()).collect();
+    all.extend(roots::pointers_in_variables(context.objects, &vtables));
     let is_over = || target.limits().is_over();
     let finder = Finder { memory: target, maps: target.maps(), vtables: &vtables, is_over: &is_over };
     let found = finder.find(&all);
-    if found.tasks.is_empty() && found.torn == 0 {
+    let types = Types::new(context.objects);
+    let stacks = stacks::walk(context, &types);
+    if found.tasks.is_empty() && found.torn == 0 && stacks.roots.is_empty() {
         return None;
     }
-    let types = Types::new(context.objects);
-    let reader = Reader { context, types: &types, finder: &finder, names: Names::new(context.objects) };
-    Some(reader.seen(found, &pointers))
+    let names = Names::new(context.objects);
+    let reader = Reader { context, types: &types, finder: &finder, names, stacks, pointers };
+    Some(reader.seen(found))
 }
 
 struct Reader<'r> {
@@ -61,11 +77,17 @@ struct Reader<'r> {
     types: &'r Types<'r>,
     finder: &'r Finder<'r>,
     names: Names<'r>,
+    stacks: SeenStacks,
+    pointers: Vec<ThreadPointers>,
 }
 
 impl Reader<'_> {
-    fn seen<'t>(mut self, found: FoundTasks, pointers: &[ThreadPointers]) -> SeenTasks<'t> {
+    fn seen<'t>(mut self, found: FoundTasks) -> SeenTasks<'t> {
         let mut gaps = Vec::new();
+        if self.stacks.left_out > 0 {
+            let why = format!("{} threads are more than one look walks", self.stacks.left_out);
+            gaps.push(Gap::whole("futures of block_on on some stacks", why));
+        }
         if found.torn > 0 {
             let why = format!("{} lists of tasks changed faster than they could be followed", found.torn);
             gaps.push(Gap::whole("some tasks of tokio", why));
@@ -73,14 +95,28 @@ impl Reader<'_> {
         if found.is_cut {
             gaps.push(Gap::whole("some tasks of tokio", "there are more than one look follows"));
         }
-        let schedulers: Vec<RemoteAddr> = found.schedulers.iter().map(|scheduler| scheduler.at).collect();
         let mut kinds: HashMap<u64, Rc<TaskKind>> = HashMap::new();
         let mut read: Vec<ReadTask> = Vec::with_capacity(found.tasks.len());
         let mut moving = 0;
         for part in found.tasks.chunks(BATCH) {
             self.read_part(part, &mut kinds, &mut read, &mut moving);
         }
-        if !kinds.is_empty() && kinds.values().all(|kind| kind.cell.is_none()) {
+        let roots = std::mem::take(&mut self.stacks.roots);
+        let from = read.len();
+        read.extend(roots.iter().map(|root| self.root(root, &mut moving)));
+        let is_unread = |task: &&ReadTask| task.facts.is_none() && task.state == ThreadState::Sleep;
+        let unread = read[from..].iter().filter(is_unread).count();
+        if unread > 0 && kinds.values().any(|kind| kind.cell.is_some()) {
+            let why = "debug information does not tell where on the stack they are";
+            let what = if unread == 1 {
+                "the future of a block_on awaits".to_owned()
+            } else {
+                format!("{unread} futures of block_on await")
+            };
+            gaps.push(Gap::whole(format!("what {what}"), why));
+        }
+        let has_types = kinds.values().any(|kind| kind.cell.is_some()) || roots.iter().any(|root| root.value.is_some());
+        if !has_types {
             let why = "the program has no debug information about types (a build with `debug = 2` has)";
             gaps.push(Gap::whole("what tasks of tokio await, and the lines of their awaits", why));
         }
@@ -88,21 +124,30 @@ impl Reader<'_> {
             let why = format!("{moving} tasks were polled while they were looked at");
             gaps.push(Gap::whole("what some tasks of tokio await", why));
         }
-        let concurrency = self.workers(&kinds, &schedulers);
+        let workers = |scheduler: &Scheduler| TaskScheduler {
+            address: scheduler.at,
+            concurrency: self.workers(scheduler, &found.tasks, &kinds),
+        };
+        let schedulers: Vec<TaskScheduler> = found.schedulers.iter().map(workers).collect();
+        // What one thread at a time polls needs no worker beside that thread.
+        let all: Option<u64> = schedulers.iter().map(|scheduler| scheduler.concurrency).sum();
+        let concurrency = all.filter(|all| *all > 0);
         let links = waits::Links::of(&read);
         let mut frames = FrameCache::default();
-        let mut tasks: Vec<Task> = read.iter().map(|task| self.task(task, pointers, &links, &mut frames)).collect();
-        tasks.sort_by_key(|task| task.id);
+        let mut tasks: Vec<Task> = read.iter().map(|task| self.task(task, &links, &mut frames)).collect();
+        tasks.sort_by_key(|task| (task.id, task.bound_to, task.address));
         let count = |state: ThreadState| tasks.iter().filter(|task| task.state == state).count() as u64;
         let info = TaskRuntimeInfo {
             name: NAME,
-            version: None,
+            version: self.version(),
             concurrency,
+            schedulers,
             running: count(ThreadState::Active),
             runnable: count(ThreadState::Run),
             waiting: count(ThreadState::Sleep),
         };
-        SeenTasks { info, tasks, objects: Vec::new(), gaps, code: None }
+        let objects = if self.context.scope >= TaskScope::Waits { objects::of(&tasks, &read) } else { Vec::new() };
+        SeenTasks { info, tasks, objects, gaps, code: None }
     }
 
     /// Reads futures twice. Those that are the same both times, of a task that nobody polled, are believed.
@@ -138,11 +183,71 @@ impl Reader<'_> {
                 continue;
             };
             let is_whole = first[index].len() == sizes[index] && sizes[index] > 0;
-            let is_still = is_whole && first[index] == second[index] && before.state == now.state;
+            let is_still = is_whole && before.state.is_same(now.state) && {
+                let place = kind.cell.as_ref().and_then(|cell| futures.place(cell)).unwrap_or_default();
+                let part =
+                    |cell: &[u8]| cell.get(place.start.min(cell.len())..place.end.min(cell.len())).map(<[u8]>::to_vec);
+                part(&first[index]) == part(&second[index])
+            };
             *moving += usize::from(is_whole && !is_still && !now.state.is_running());
             let cell = kind.cell.as_ref().filter(|_| is_still);
-            let facts = cell.and_then(|cell| futures.read(cell, before.at, &first[index]));
-            read.push(ReadTask { header: now, kind, facts });
+            let carried_by = now.state.is_running().then(|| self.carrier(&now)).flatten();
+            // A thread whose stack was seen does not run.
+            let is_blocked = carried_by.is_some_and(|lwp| self.stacks.is_in(lwp, now.vtable.poll) == Some(true));
+            let facts = match now.state.is_running() {
+                false => cell.and_then(|cell| futures.read(cell, before.at, &first[index])),
+                true if is_blocked => cell.and_then(|cell| futures.read_guards(cell, before.at, &first[index])),
+                true => None,
+            };
+            let (mut state, status) = state_of(now.state);
+            // Who has given way is woken when the worker has polled others.
+            if state == ThreadState::Sleep && facts.as_ref().is_some_and(FutureFacts::yields) {
+                state = ThreadState::Run;
+            }
+            read.push(ReadTask {
+                at: now.at,
+                id: now.id,
+                state,
+                status,
+                carried_by,
+                bound_to: None,
+                scheduler: Some(RemoteAddr(now.scheduler)),
+                poll: Some(now.vtable.poll),
+                name: kind.name.clone(),
+                facts,
+            });
+        }
+    }
+
+    /// A future of `block_on`, which is read as that of a task is.
+    fn root(&self, root: &RootFuture, moving: &mut usize) -> ReadTask {
+        let futures = FutureReader { types: self.types, memory: self.context.target };
+        let known = root.value.and_then(|(_, of)| self.types.get(of));
+        let size = known.as_ref().map_or(0, |known| usize::try_from(known.value.size.min(MAX_CELL)).unwrap_or(0));
+        let is_polled = root.doing == Doing::Polls;
+        let mut facts = None;
+        if let Some((at, of)) = root.value.filter(|_| !is_polled && self.context.scope >= TaskScope::Waits) {
+            let target = self.context.target;
+            let first = target.read_vec(at, size).ok();
+            facts = first.as_deref().map(|bytes| futures.read_value(of, at, bytes));
+            if first != target.read_vec(at, size).ok() {
+                (facts, *moving) = (None, *moving + 1);
+            }
+            // What was moved away was not polled there; and whoever waits has polled.
+            facts = facts.filter(|facts| root.is_pinned || !facts.frames.is_empty());
+        }
+        let (state, status) = if is_polled { (ThreadState::Active, "running") } else { (ThreadState::Sleep, "idle") };
+        ReadTask {
+            at: root.value.map_or(root.frame, |(at, _)| at),
+            id: 0,
+            state,
+            status,
+            carried_by: is_polled.then_some(root.lwp),
+            bound_to: Some(root.lwp),
+            scheduler: None,
+            poll: None,
+            name: known.map(|known| SharedText::from(&*known.shown)),
+            facts,
         }
     }
 
@@ -177,43 +282,51 @@ impl Reader<'_> {
         kind
     }
 
-    /// How many threads run tasks, where debug information tells where that is noted.
-    fn workers(&self, kinds: &HashMap<u64, Rc<TaskKind>>, schedulers: &[RemoteAddr]) -> Option<u64> {
-        let cells = || kinds.values().filter_map(|kind| kind.cell.as_ref());
-        let remotes = cells().find_map(|cell| self.types.workers_offset(cell))?;
-        let [scheduler] = schedulers else { return None };
-        let count = self.context.target.read_u64(scheduler.checked_add(remotes)?).ok()?;
-        (1..1 << 16).contains(&count).then_some(count)
+    /// How many threads run the tasks of a scheduler.
+    fn workers(&self, scheduler: &Scheduler, tasks: &[Header], kinds: &HashMap<u64, Rc<TaskKind>>) -> Option<u64> {
+        let own = tasks.iter().filter(|task| task.scheduler == scheduler.at.0);
+        let cells = own.filter_map(|task| kinds.get(&task.vtable_at)?.cell.as_ref());
+        let described = cells.map(|cell| self.types.workers(cell)).next().flatten();
+        match described {
+            Some(Workers::One) => Some(1),
+            Some(Workers::NotedAt(offset)) => {
+                let count = self.context.target.read_u64(scheduler.at.checked_add(offset)?).ok()?;
+                (1..1 << 16).contains(&count).then_some(count)
+            }
+            None => scheduler.workers(),
+        }
     }
 
-    fn task(
-        &self,
-        read: &ReadTask,
-        pointers: &[ThreadPointers],
-        links: &waits::Links,
-        frames: &mut FrameCache,
-    ) -> Task {
-        let header = &read.header;
-        let (state, status) = state_of(header.state);
+    /// The version of tokio that the program tells; `None` if there are several.
+    fn version(&self) -> Option<String> {
+        let objects = self.context.objects.all().iter();
+        let with_tasks = objects.filter(|object| self.finder.vtables.is_in(object.module));
+        let versions = with_tasks.filter_map(|object| version::of_crate(self.context.target, object, NAME));
+        let versions: BTreeSet<String> = versions.collect();
+        if versions.is_empty() { None } else { Some(versions.into_iter().collect::<Vec<_>>().join(", ")) }
+    }
+
+    fn task(&self, read: &ReadTask, links: &waits::Links, frames: &mut FrameCache) -> Task {
         let facts = read.facts.as_ref();
         let shows = |scope| self.context.scope >= scope;
         let chain = facts.filter(|facts| shows(TaskScope::Stacks) && !facts.frames.is_empty());
         Task {
             runtime: NAME,
-            id: header.id,
+            id: read.id,
             kind: ThreadType::User,
-            state,
-            status,
-            carried_by: header.state.is_running().then(|| carrier(header, pointers)).flatten(),
-            bound_to: None,
-            wait: facts.filter(|_| state == ThreadState::Sleep).and_then(|facts| links.wait(facts)),
-            holds: facts.map(|facts| links.holds(read, facts)).unwrap_or_default(),
+            state: read.state,
+            status: read.status,
+            carried_by: read.carried_by,
+            bound_to: read.bound_to,
+            scheduler: read.scheduler,
+            wait: facts.filter(|_| read.state == ThreadState::Sleep).and_then(|facts| links.wait(facts)),
+            holds: facts.map(|facts| links.holds(facts)).unwrap_or_default(),
             parent: None,
             created_by: None,
-            start: Some(header.vtable.poll),
-            start_function: read.kind.name.clone(),
+            start: read.poll,
+            start_function: read.name.clone(),
             labels: BTreeMap::new(),
-            address: header.at,
+            address: read.at,
             pc: None,
             sp: None,
             fp: None,
@@ -221,6 +334,19 @@ impl Reader<'_> {
             frames: chain.map(|facts| frames.get(facts)).unwrap_or_default(),
             frames_end: chain.map(|_| StackEnd::Start),
         }
+    }
+
+    /// The thread that polls a task: the only one that has a pointer to it, but for those that are seen to do something
+    /// else: whoever waits for a task has a pointer to it, too.
+    fn carrier(&self, task: &Header) -> Option<Lwp> {
+        let with = self.pointers.iter().filter(|thread| thread.contains(task.at.0)).map(|thread| thread.lwp);
+        let seen: BTreeMap<Lwp, Option<bool>> =
+            with.map(|lwp| (lwp, self.stacks.is_in(lwp, task.vtable.poll))).collect();
+        let only = |wanted: &dyn Fn(Option<bool>) -> bool| {
+            let mut fits = seen.iter().filter(|(_, is_in)| wanted(**is_in)).map(|(lwp, _)| *lwp);
+            fits.next().filter(|_| fits.next().is_none())
+        };
+        only(&|is_in| is_in == Some(true)).or_else(|| only(&|is_in| is_in.is_none()))
     }
 }
 
@@ -232,12 +358,6 @@ fn state_of(state: StateWord) -> (ThreadState, &'static str) {
     } else {
         (ThreadState::Sleep, "idle")
     }
-}
-
-/// The thread that polls a task: the only one that has a pointer to it.
-fn carrier(task: &Header, pointers: &[ThreadPointers]) -> Option<Lwp> {
-    let with: BTreeSet<Lwp> = pointers.iter().filter(|thread| thread.contains(task.at.0)).map(|it| it.lwp).collect();
-    if with.len() == 1 { with.first().copied() } else { None }
 }
 
 /// Chains of awaits that were seen: many tasks have the same.

@@ -3,9 +3,11 @@
 //! A thread that runs tasks has the pointer to its scheduler on its stack, and in a variable of its own that lies
 //! below its descriptor.
 
+use super::vtables::Vtables;
 use crate::memory::Slot;
 use crate::proc::{MapEntry, map_at};
 use crate::runtimes::tasks::ThreadPlace;
+use crate::symbols::Objects;
 use crate::target::Target;
 use crate::{Lwp, RemoteAddr};
 use std::collections::BTreeSet;
@@ -18,6 +20,8 @@ const TOP: u64 = 24 << 10;
 const MAX_BYTES: u64 = 48 << 20;
 /// Threads that are read at one time.
 const BATCH: usize = 128;
+/// What is read of the variables of all objects with tasks.
+const MAX_VARIABLES: usize = 4 << 20;
 /// Pointers that are kept of all threads.
 const MAX_POINTERS: usize = 1 << 18;
 
@@ -58,6 +62,28 @@ pub(super) fn pointers_of(target: &dyn Target, threads: &[ThreadPlace]) -> Vec<T
         }
         if left == 0 || count >= MAX_POINTERS || target.limits().is_over() {
             break;
+        }
+    }
+    found
+}
+
+/// The pointers to data in variables of the objects that have tasks: a runtime that no thread is in is mostly kept in one.
+pub(super) fn pointers_in_variables(objects: &Objects<'_>, vtables: &Vtables) -> BTreeSet<u64> {
+    let target = objects.target;
+    let maps = target.maps();
+    let mut found = BTreeSet::new();
+    let mut left = MAX_VARIABLES;
+    for object in objects.all().iter().filter(|object| vtables.is_in(object.module)) {
+        let is_own = |map: &&MapEntry| map.read && map.write && object.module.contains(map.start);
+        for map in maps.iter().filter(is_own) {
+            let length = usize::try_from(map.end.0.saturating_sub(map.start.0)).unwrap_or(0).min(left);
+            left -= length;
+            let Ok(bytes) = target.read_up_to(map.start, length) else { continue };
+            let words = bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes);
+            // What is shared begins on such an address; variables of the object itself are no runtime.
+            let is_shared = |word: &u64| word.is_multiple_of(16) && is_data(maps, *word);
+            let outside = words.filter(is_shared).filter(|word| !object.module.contains(RemoteAddr(*word)));
+            found.extend(outside.take(MAX_POINTERS.saturating_sub(found.len())));
         }
     }
     found

@@ -91,6 +91,14 @@ impl KnownType {
     }
 }
 
+/// How the number of threads that run tasks is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Workers {
+    One,
+    /// It is so many bytes behind where the pointer to the scheduler leads.
+    NotedAt(u64),
+}
+
 /// The types of a target that were asked for.
 pub(super) struct Types<'t> {
     objects: &'t Objects<'t>,
@@ -161,10 +169,13 @@ impl<'t> Types<'t> {
         Some(self.get(cell.reference(*at))?.shown.to_string())
     }
 
-    /// Where the number of workers is, seen from the pointer to the scheduler of tasks of the type `cell`.
-    pub(super) fn workers_offset(&self, cell: &KnownType) -> Option<u64> {
+    /// How the number of threads is known that run tasks of the type `cell`.
+    pub(super) fn workers(&self, cell: &KnownType) -> Option<Workers> {
         let (_, at) = cell.value.parameters.iter().find(|(name, _)| name == "S")?;
         let scheduler = self.get(cell.reference(*at))?;
+        if ["current_thread::", "task::local::"].iter().any(|part| scheduler.name().contains(part)) {
+            return Some(Workers::One);
+        }
         if !scheduler.name().contains("multi_thread::") {
             return None;
         }
@@ -179,7 +190,8 @@ impl<'t> Types<'t> {
         let shared_type = self.get(of)?;
         let (remotes, of) = shared_type.member("remotes")?;
         let length = self.get(of)?.member("length")?.0.offset;
-        Some(handle.offset + shared.offset + remotes.offset + length)
+        let offsets = [handle.offset, shared.offset, remotes.offset, length];
+        Some(Workers::NotedAt(offsets.iter().try_fold(0u64, |all, offset| all.checked_add(*offset))?))
     }
 
     /// The type whose table of methods is at `addr`.
@@ -270,7 +282,7 @@ impl<'t> Types<'t> {
 }
 
 /// Names that types begin with, and what they are.
-const ROLES: [(&str, Role); 37] = [
+const ROLES: [(&str, Role); 36] = [
     ("tokio::sync::batch_semaphore::Acquire", Role::Leaf(Leaf::Acquire)),
     ("tokio::sync::notify::Notified", Role::Leaf(Leaf::Notified)),
     ("tokio::sync::notify::OwnedNotified", Role::Leaf(Leaf::Notified)),
@@ -284,8 +296,8 @@ const ROLES: [(&str, Role); 37] = [
     ("tokio::sync::mpsc::chan::Rx<", Role::Leaf(Leaf::Receiver)),
     ("tokio::sync::broadcast::Recv<", Role::Leaf(Leaf::Broadcast)),
     ("tokio::task::join_set::JoinSet<", Role::Leaf(Leaf::JoinSet)),
-    ("tokio::task::yield_now::yield_now::{async_fn#0}::YieldNow", Role::Leaf(Leaf::Yield)),
-    ("tokio::task::yield_now::YieldNow", Role::Leaf(Leaf::Yield)),
+    // A structure in old versions, a closure in new ones.
+    ("tokio::task::yield_now::", Role::Leaf(Leaf::Yield)),
     ("core::future::pending::Pending<", Role::Leaf(Leaf::Pending)),
     ("futures_util::future::pending::Pending<", Role::Leaf(Leaf::Pending)),
     ("futures_util::stream::futures_unordered::FuturesUnordered<", Role::Unordered),

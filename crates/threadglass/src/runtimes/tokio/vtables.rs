@@ -65,13 +65,18 @@ impl Vtables {
     }
 
     /// The given ones.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "internals"))]
     pub(super) fn of(tables: impl IntoIterator<Item = (u64, Vtable)>) -> Self {
         Self(tables.into_iter().collect())
     }
 
     pub(super) fn at(&self, addr: u64) -> Option<&Vtable> {
         self.0.get(&addr)
+    }
+
+    /// Whether there is one in `module`.
+    pub(super) fn is_in(&self, module: &Module) -> bool {
+        self.0.keys().any(|at| module.contains(RemoteAddr(*at)))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -98,7 +103,7 @@ fn places(target: &dyn Target, module: &Module, image: &Image) -> Vec<(RemoteAdd
 }
 
 /// The tables in `bytes`, which are at `start`.
-fn tables_in<'b>(
+pub(super) fn tables_in<'b>(
     start: RemoteAddr,
     bytes: &'b [u8],
     is_code: &'b dyn Fn(u64) -> bool,

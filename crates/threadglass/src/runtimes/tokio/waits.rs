@@ -32,7 +32,7 @@ pub(super) struct Links {
 
 impl Links {
     pub(super) fn of(tasks: &[ReadTask]) -> Self {
-        let ids = tasks.iter().map(|task| (task.header.at, task.header.id)).collect();
+        let ids = tasks.iter().map(|task| (task.at, task.id)).collect();
         let facts = || tasks.iter().filter_map(|task| Some((task, task.facts.as_ref()?)));
         let waits = facts().flat_map(|(_, facts)| &facts.waits);
         let wanted = waits.filter_map(|wait| Some((wait.object?, wait.semaphore?))).collect();
@@ -40,7 +40,7 @@ impl Links {
         for (task, facts) in facts() {
             let guards: BTreeSet<RemoteAddr> = links.semaphores_held(facts).into_iter().map(|(at, ..)| at).collect();
             for semaphore in guards {
-                links.holders.entry(semaphore).or_default().insert(task.header.id);
+                links.holders.entry(semaphore).or_default().insert(task.id);
             }
         }
         links
@@ -58,24 +58,24 @@ impl Links {
     }
 
     /// The locks that a task holds.
-    pub(super) fn holds(&self, task: &ReadTask, facts: &FutureFacts) -> Vec<TaskHolds> {
+    pub(super) fn holds(&self, facts: &FutureFacts) -> Vec<TaskHolds> {
         let mut holds: Vec<TaskHolds> = Vec::new();
-        let mut add = |address: RemoteAddr, kind: SyncKind, side: Option<Side>, evidence: Evidence, unpolled: bool| {
-            if holds.iter().all(|other| other.address != address) {
-                holds.push(TaskHolds { address, kind, side, evidence, unpolled });
+        let mut add = |held: TaskHolds| {
+            if holds.iter().all(|other| other.address != held.address) {
+                holds.push(held);
             }
         };
         for held in &facts.holds {
             let (kind, side) = held_kind(held);
-            add(held.semaphore.unwrap_or(held.object), kind, side, Evidence::Derived, false);
+            let (address, evidence) = (held.semaphore.unwrap_or(held.object), Evidence::Derived);
+            add(TaskHolds { address, kind, side, evidence, unpolled: false, blocks_threads: held.other.is_some() });
         }
         for (semaphore, evidence, unpolled) in self.semaphores_held(facts) {
             let wait = facts.waits.iter().find(|wait| wait.semaphore == Some(semaphore));
             let kind = wait.map_or(SyncKind::Mutex, |wait| kind_of(wait).0);
-            add(semaphore, kind, None, evidence, unpolled);
+            add(TaskHolds { address: semaphore, kind, side: None, evidence, unpolled, blocks_threads: false });
         }
-        // While a task is polled its variables are on the move.
-        if task.header.state.is_running() { Vec::new() } else { holds }
+        holds
     }
 
     /// The wait of a task whose future tells `facts`.

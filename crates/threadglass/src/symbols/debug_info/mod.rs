@@ -10,6 +10,7 @@ mod line_program;
 mod locks;
 mod named;
 mod paths;
+mod places;
 mod sections;
 mod types;
 mod unit;
@@ -19,6 +20,7 @@ mod variables;
 pub(super) use code::{CodeFacts, join};
 pub use frames::FunctionAt;
 use locks::LockMember;
+pub(crate) use places::{FrameVariable, VariablePlace};
 pub(crate) use sections::debug_section;
 pub(super) use sections::has_debug_info;
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub(super) struct Sections {
     pub(super) object: ObjectFile,
     sections: DwarfSections<Option<HeldBytes>>,
     lines: OnceLock<Option<HeldBytes>>,
+    /// Lists of places of variables, in the old form and in the new one.
+    locations: OnceLock<[Option<HeldBytes>; 2]>,
 }
 
 /// Whether `file` has debug information of its own.
@@ -58,7 +60,7 @@ impl Sections {
             }
         });
         let sections = sections.ok()?;
-        let sections = Self { object, sections, lines: OnceLock::new() };
+        let sections = Self { object, sections, lines: OnceLock::new(), locations: OnceLock::new() };
         let has_units = matches!(sections.dwarf().units().next(), Ok(Some(_)));
         has_units.then_some(sections)
     }
@@ -72,6 +74,15 @@ impl Sections {
     pub(super) fn lines(&self) -> &[u8] {
         let lines = self.lines.get_or_init(|| contents(&self.object, ".debug_line", MAX_SECTION));
         lines.as_ref().map_or(&[], |held| &held.bytes)
+    }
+
+    /// Where variables are while a function runs: the section of old debug information and that of new one. They are
+    /// read when they are first asked for.
+    pub(super) fn locations(&self) -> (&[u8], &[u8]) {
+        let read =
+            || [SectionId::DebugLoc, SectionId::DebugLocLists].map(|id| contents(&self.object, id.name(), MAX_SECTION));
+        let [old, new] = self.locations.get_or_init(read);
+        (old.as_ref().map_or(&[], |held| &held.bytes), new.as_ref().map_or(&[], |held| &held.bytes))
     }
 }
 

@@ -100,6 +100,7 @@ impl<'a> Query<'a> {
                 AttributeValue::DebugStrOffsetsBase(base) => unit.str_offsets_base = base,
                 AttributeValue::DebugAddrBase(base) => unit.addr_base = base,
                 AttributeValue::DebugRngListsBase(base) => unit.rnglists_base = base,
+                AttributeValue::DebugLocListsBase(base) => unit.loclists_base = base,
                 _ => {}
             }
         }
