@@ -126,6 +126,7 @@ impl Limits {
 
     /// From now on no text is taken from the memory of the target, such as a path that a call was given: what comes of the
     /// look is for others to see.
+    #[cfg(feature = "snap")]
     pub(crate) fn leave_out_texts(&self) {
         self.0.leaves_out_texts.store(true, Ordering::Relaxed);
     }

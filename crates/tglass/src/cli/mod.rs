@@ -66,7 +66,7 @@ pub enum Command {
     /// The file needs nothing but a browser: it loads nothing, and can be sent and opened years later. The data is in it, too, as
     /// `tglass why --json` prints it. Nothing acts on the process.
     Report(ReportArgs),
-    /// Keep what a process shows in a small file, which the looking commands open later and elsewhere
+    /// Keep all that a process shows in a small file, to be opened later
     ///
     /// The file has the answers of `why`, `report`, `threads`, `locks` and `tsd`, with stacks, names and source lines. It needs
     /// neither the process nor its files any more: `tglass why FILE` answers as `tglass why PID` did. It has no copy of the
