@@ -24,8 +24,8 @@ const HEAD: usize = 20;
 /// A list has some lines for each part and each mapped file.
 const MAX_LIST: u32 = 4 << 20;
 const MAX_PARTS: usize = 64;
-/// One part unpacked: of 100,000 tasks with stacks it has less than half of this.
-const MAX_PART: u64 = 256 << 20;
+/// One part unpacked. What is made of it takes up to twenty times as much memory.
+const MAX_PART: u64 = 128 << 20;
 /// The window of a frame.
 const MAX_WINDOW: u64 = 32 << 20;
 
