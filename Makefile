@@ -12,7 +12,7 @@ SOAK_ROUNDS ?= 1000
 SOAK_KILLS ?= 200
 SOAK_SECONDS ?= 60
 
-.PHONY: all build lint test test-matrix soak bench fuzz install clean
+.PHONY: all build lint test test-matrix soak bench fuzz install uninstall clean
 
 all: build
 
@@ -79,6 +79,10 @@ fuzz:
 install:
 	$(CARGO) build --release -p tglass -p libc_db -p libprofil
 	scripts/install "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
+
+# Removes what `make install` with the same PREFIX and DESTDIR has installed.
+uninstall:
+	scripts/uninstall "$(DESTDIR)$(PREFIX)"
 
 clean:
 	$(CARGO) clean

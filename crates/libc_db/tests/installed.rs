@@ -99,6 +99,17 @@ fn every_function_has_a_page() {
         let text = std::fs::read_to_string(dir.path().join(format!("share/man/man1/{page}.1"))).expect(page);
         assert!(text.contains(".SH NAME"), "{page}");
     }
+
+    // All of it goes away again, and nothing that was there besides.
+    std::fs::write(dir.path().join("bin/other"), "").expect("a file");
+    let mut script = Command::new(root().join("scripts/uninstall"));
+    script.arg(dir.path());
+    let answer = Answer::of(script);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let mut find = Command::new("find");
+    find.arg(dir.path()).args(["(", "-type", "f", "-o", "-type", "l", ")"]);
+    let left = Answer::of(find).text();
+    assert_eq!(left.trim(), dir.path().join("bin/other").display().to_string(), "files are left");
 }
 
 /// Who installs waits for no benchmark, and needs nothing that only tests need.

@@ -7,6 +7,7 @@ use threadglass::measure::TrackError;
 use threadglass::measure::contend::ContendError;
 use threadglass::measure::profile::ProfileError;
 use threadglass::model::{Check, Gap, Remedy};
+use threadglass::snap::SnapError;
 use threadglass::target::TargetError;
 
 /// An error with its causes and what to do about it.
@@ -19,7 +20,15 @@ pub fn of_error(error: &anyhow::Error) -> String {
         let track = || cause.downcast_ref().and_then(TrackError::remedy);
         let inject = || cause.downcast_ref().and_then(InjectError::remedy);
         let contend = || cause.downcast_ref().and_then(ContendError::remedy);
-        target().or_else(contend).or_else(control).or_else(find).or_else(profile).or_else(track).or_else(inject)
+        let snap = || cause.downcast_ref().and_then(SnapError::remedy);
+        target()
+            .or_else(snap)
+            .or_else(contend)
+            .or_else(control)
+            .or_else(find)
+            .or_else(profile)
+            .or_else(track)
+            .or_else(inject)
     });
     said(format!("{error:#}"), remedy)
 }
@@ -36,6 +45,11 @@ pub fn of_check(check: &mut Check) {
     if check.remedy == Some(Remedy::DetachDebugger) {
         check.detail += ", `tglass suspend` does not";
     }
+}
+
+/// The same of a reason and what belongs to it.
+pub fn with(why: String, remedy: Option<Remedy>) -> String {
+    said(why, remedy)
 }
 
 fn said(text: String, remedy: Option<Remedy>) -> String {

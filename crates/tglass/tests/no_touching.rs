@@ -120,6 +120,28 @@ fn a_dry_run_of_set_only_looks() {
     }
 }
 
+/// It writes its own file, and puts its own thread on the CPUs whose clocks it reads; else it only looks.
+#[test]
+fn a_snapshot_only_looks() {
+    let fixture = Fixture::start(&Build::new("lifecycle.c").variant(Variant::Default).path(), &[]).settled();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kept.tgsnap");
+    let args = ["snap", &fixture.pid().to_string(), "-o", path.to_str().unwrap()];
+    let before = switches(fixture.pid());
+    assert_eq!(tool().run(&args).code, Some(0));
+    assert_eq!(switches(fixture.pid()), before, "threads of the target have run");
+    let Some(calls) = trace("no_touching::snap", &args) else { return };
+    let opened = calls
+        .iter()
+        .find(|call| call.starts_with("openat(") && call.contains("kept.tgsnap") && call.contains("O_EXCL"));
+    let number = opened.and_then(|call| call.rsplit(' ').next()).expect("its own file is opened");
+    let own_write = format!("write({number},");
+    let is_own = |call: &String| {
+        call.contains("kept.tgsnap") || call.starts_with(&own_write) || call.starts_with("sched_setaffinity(0,")
+    };
+    assert_only_looks(&calls.into_iter().filter(|call| !is_own(call)).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_profile_of_waits_only_looks() {
     let fixture = Fixture::new("profil_wait.c").settled();

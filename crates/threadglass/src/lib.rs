@@ -111,6 +111,8 @@ mod own_dir;
 mod perf;
 mod proc;
 mod runtimes;
+#[cfg(feature = "snap")]
+pub mod snap;
 mod symbols;
 #[allow(unsafe_code)]
 mod sys;

@@ -8,7 +8,7 @@ use crate::model::Gap;
 use crate::sys::clock::all_own_cpu;
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,7 @@ pub struct Limits(Arc<Budget>);
 #[derive(Debug, Default)]
 struct Budget {
     held: AtomicU64,
+    leaves_out_texts: AtomicBool,
     look: Mutex<LookState>,
     /// What was read once of a file and is still used, by the file.
     read: Mutex<HashMap<FileKey, Weak<dyn Any + Send + Sync>>>,
@@ -121,6 +122,18 @@ impl Limits {
         }
         let mut share = Share { limits: self.clone(), bytes: 0 };
         share.grow(bytes).then_some(share)
+    }
+
+    /// From now on no text is taken from the memory of the target, such as a path that a call was given: what comes of the
+    /// look is for others to see.
+    #[cfg(feature = "snap")]
+    pub(crate) fn leave_out_texts(&self) {
+        self.0.leaves_out_texts.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether texts may be taken from the memory of the target.
+    pub(crate) fn takes_texts(&self) -> bool {
+        !self.0.leaves_out_texts.load(Ordering::Relaxed)
     }
 
     /// Notes that something was left out, once.

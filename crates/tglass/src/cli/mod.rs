@@ -18,7 +18,7 @@ use values::{StateChoice, address, duration, id, interval, kinds, lock_word, num
 /// Looking never stops, signals or changes the process. The commands that act on the process (contend, detach, set,
 /// suspend, locks with --track, threads and why with --stop) say so.
 ///
-/// A target is a process ID (digits), the path of a core file, or the name of a process: as `ps` shows it, or the file
+/// A target is a process ID (digits), the path of a core file or snapshot, or the name of a process: as `ps` shows it, or the file
 /// name of its program. A name that several processes have is refused, and the processes are listed.
 ///
 /// A TIME is a number of seconds (`1`, `0.5`), or numbers with units: `300ms`, `1.5s`, `1m30s`.
@@ -66,6 +66,17 @@ pub enum Command {
     /// The file needs nothing but a browser: it loads nothing, and can be sent and opened years later. The data is in it, too, as
     /// `tglass why --json` prints it. Nothing acts on the process.
     Report(ReportArgs),
+    /// Keep all that a process shows in a small file, to be opened later
+    ///
+    /// The file has the answers of `why`, `report`, `threads`, `locks` and `tsd`, with stacks, names and source lines. It needs
+    /// neither the process nor its files any more: `tglass why FILE` answers as `tglass why PID` did. It has no copy of the
+    /// memory, so it is small. Nothing acts on the process, and nothing stops it. See docs/snapshots.md.
+    Snap(SnapArgs),
+    /// Compare two snapshots of a process: which threads have not moved, and for how long
+    ///
+    /// Either may also be the process itself, which is looked at then. A thread stands if the kernel has counted no CPU time
+    /// and no turn of it from before the first snapshot until after the second.
+    Diff(DiffArgs),
     /// Show the locks that threads hold or wait for, with holders and waiters
     ///
     /// A lock is anything that threads wait for in user space: mutexes, rwlocks, condition variables, semaphores,
@@ -210,7 +221,7 @@ pub struct TargetArgs {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub struct WhichArgs {
-    /// Process ID, path of a core file (`./123` if the file name is a number), or name of a process
+    /// Process ID, path of a core file or snapshot (`./123` if the file name is a number), or name of a process
     #[arg(value_name = "PID|CORE|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
     target: Option<TargetWord>,
     /// Process ID, in place of the argument
@@ -241,7 +252,7 @@ pub struct CoreFileArgs {
     override_usage = "tglass why [OPTIONS] <PID|CORE|NAME>...\n       tglass why [OPTIONS] -p <PID>...\n       tglass why [--all] [--user <USER>] [--cgroup <PATH>] [--container <ID>]"
 )]
 pub struct WhyArgs {
-    /// Process IDs, paths of core files (`./123` if the file name is a number), or names of processes; all processes of the
+    /// Process IDs, paths of core files or snapshots (`./123` if the file name is a number), or names of processes; all processes of the
     /// machine if none is given
     #[arg(value_name = "PID|CORE|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
     pub targets: Vec<TargetWord>,
@@ -285,6 +296,46 @@ pub struct ReportArgs {
     pub duration: Option<Duration>,
     #[command(flatten)]
     pub files: CoreFileArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "tglass snap [OPTIONS] -o <FILE> <PID|CORE|NAME>\n       tglass snap [OPTIONS] -o <FILE> -p <PID>"
+)]
+pub struct SnapArgs {
+    #[command(flatten)]
+    pub which: WhichArgs,
+    /// The file to write, by custom `NAME.tgsnap`; it appears when it is whole
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Keep nothing from the memory of the process but the words of locks: no thread-specific data, no labels of tasks, no paths
+    /// that calls were given
+    #[arg(long)]
+    pub redact: bool,
+    /// Repeat looks for this long where nothing is certain at once [default: 300ms]; 0 means one look
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub files: CoreFileArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// A snapshot, or a process
+    #[arg(value_name = "BEFORE", value_parser = OsStringValueParser::new().try_map(target_word))]
+    pub before: TargetWord,
+    /// Another one
+    #[arg(value_name = "AFTER", value_parser = OsStringValueParser::new().try_map(target_word))]
+    pub after: TargetWord,
+    /// List all threads and locks
+    #[arg(long)]
+    pub all: bool,
+    /// Print whole lines, whatever the width of the terminal
+    #[arg(long)]
+    pub wide: bool,
+    /// Print JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which processes `why` looks at where no target is given.

@@ -6,6 +6,7 @@ use crate::render::safe;
 use anyhow::{Result, bail};
 use threadglass::RemoteAddr;
 use threadglass::look::{Look, Names, Scope};
+use threadglass::model::Snapshot;
 use threadglass::target::Target;
 
 /// Where the lock is that `word` names in `target`.
@@ -19,12 +20,29 @@ pub fn find(target: &dyn Target, word: &LockWord) -> Result<RemoteAddr> {
     if found.is_empty() {
         // Locks outside of variables have names too, where threads use them.
         let snapshot = look.take(Scope::Held, Names::Findings)?;
-        let named = snapshot.objects.iter().filter_map(|lock| Some((lock.address, lock.name.as_deref()?)));
-        found = matching(named, name);
+        found = matching(named(&snapshot), name);
     }
-    match (found.as_slice(), address) {
+    the_one(&found, name, *address)
+}
+
+/// The locks of a snapshot that have names.
+fn named(snapshot: &Snapshot) -> impl Iterator<Item = (RemoteAddr, &str)> {
+    snapshot.objects.iter().filter_map(|lock| Some((lock.address, lock.name.as_deref()?)))
+}
+
+/// Where the lock is that `word` names among those of a snapshot.
+pub fn find_in(snapshot: &Snapshot, word: &LockWord) -> Result<RemoteAddr> {
+    match word {
+        LockWord::Address(address) => Ok(*address),
+        LockWord::Name { name, address } => the_one(&matching(named(snapshot), name), name, *address),
+    }
+}
+
+/// The only one of the locks that were found by a name; else what the name means as a number.
+fn the_one(found: &[(RemoteAddr, String)], name: &str, address: Option<RemoteAddr>) -> Result<RemoteAddr> {
+    match (found, address) {
         ([(address, _)], _) => Ok(*address),
-        ([], Some(address)) => Ok(*address),
+        ([], Some(address)) => Ok(address),
         ([], None) => bail!("no lock is called `{}` (`tglass locks --all` lists locks with their names)", safe(name)),
         (several, _) => {
             let what = format!("{} locks are called `{}` (give the address of one)", several.len(), safe(name));

@@ -1,16 +1,17 @@
 //! `tglass locks`
 
 use super::lock_name;
-use super::target::WhichTarget;
+use super::target::{Opened, WhichTarget};
 use crate::cli::LocksArgs;
 use crate::{remedy, render};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use threadglass::act::inject::Options;
-use threadglass::look::{Look, Names, Scope, TaskScope};
+use threadglass::look::Scope;
 use threadglass::measure::contend::Counting;
-use threadglass::model::SyncObject;
+use threadglass::model::{Snapshot, SyncObject};
+use threadglass::snap::{Part, Snap};
 use threadglass::{Interrupt, Pid, look};
 
 pub fn run(args: &LocksArgs) -> Result<ExitCode> {
@@ -21,18 +22,19 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
         _ => None,
     };
     let started = Instant::now();
-    let target = which.open(&args.target.files)?;
-    let _look = target.limits().begin();
-    let mut snapshot = match &args.address {
-        Some(word) => look::look_at(&*target, lock_name::find(&*target, word)?, args.kind)?,
-        None => {
-            let look = Look::new(&*target);
-            let mut snapshot = look.take(if args.all { Scope::All } else { Scope::Held }, Names::Findings)?;
-            look.add_tasks(&mut snapshot, TaskScope::Held);
-            snapshot
+    let opened = which.open(&args.target.files)?;
+    let (mut snapshot, about) = match &opened {
+        Opened::Target(target) => {
+            let _look = target.limits().begin();
+            let mut snapshot = match &args.address {
+                Some(word) => look::look_at(&**target, lock_name::find(&**target, word)?, args.kind)?,
+                None => look::list_locks(&**target, if args.all { Scope::All } else { Scope::Held })?,
+            };
+            let about = counting.and_then(|counting| counting.end(&**target, &mut snapshot));
+            (snapshot, about)
         }
+        Opened::Snapshot(snap) => (kept(args, snap)?, None),
     };
-    let about = counting.and_then(|counting| counting.end(&*target, &mut snapshot));
     snapshot.objects.retain(|object| is_wanted(args, object));
     remedy::of_gaps(&mut snapshot.gaps);
     match args.target.json {
@@ -42,6 +44,20 @@ pub fn run(args: &LocksArgs) -> Result<ExitCode> {
             super::print(&(render::locks::text(&snapshot, started.elapsed(), super::width(args.wide)) + &note))
         }
     }
+}
+
+/// The locks that a snapshot has.
+fn kept(args: &LocksArgs, snap: &Snap) -> Result<Snapshot> {
+    let Some(word) = &args.address else {
+        return Ok(snap.answer(if args.all { Part::AllLocks } else { Part::Locks })?);
+    };
+    let mut snapshot = snap.answer(Part::AllLocks)?;
+    let address = lock_name::find_in(&snapshot, word)?;
+    snapshot.objects.retain(|object| object.address == address);
+    if snapshot.objects.is_empty() {
+        bail!("the snapshot has no lock at {address} (`tglass locks --all` lists those that it has)");
+    }
+    Ok(snapshot)
 }
 
 fn count(args: &LocksArgs, pid: Pid, time: Duration, interrupt: &Interrupt) -> Result<Counting> {

@@ -3,6 +3,7 @@
 mod contend;
 mod demo;
 mod detach;
+mod diff;
 mod doctor;
 mod generate;
 mod lock_name;
@@ -16,6 +17,7 @@ mod run;
 pub mod schema;
 mod set;
 mod several;
+mod snap;
 mod stats;
 mod suspend;
 mod target;
@@ -41,6 +43,8 @@ fn carry_out(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Snap(args) => snap::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Locks(args) => locks::run(&args),
         Command::Contend(args) => contend::run(&args),
         Command::Detach(args) => detach::run(&args),

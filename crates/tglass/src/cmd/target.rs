@@ -4,15 +4,21 @@ use super::process_name;
 use crate::cli::{CoreFileArgs, TargetWord};
 use crate::is_broken_pipe;
 use anyhow::{Result, anyhow, ensure};
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use threadglass::Pid;
+use threadglass::snap::{self, Snap};
 use threadglass::target::{Core, CoreOptions, Live, Target, TargetError};
 
+/// How the name of a snapshot usually ends.
+const SNAPSHOT: &str = "tgsnap";
+
 /// What is said of a name that no process has.
-const IS_DIRECTORY: &str = "a directory is not a core file (give a PID, or the path of a core file)";
-const IS_NOTHING: &str = "there is no such file (give the PID or name of a process, or the path of a core file)";
+const IS_DIRECTORY: &str = "a directory is not a core file (give a PID, or the path of a core file or snapshot)";
+const IS_NOTHING: &str =
+    "there is no such file (give the PID or name of a process, or the path of a core file or snapshot)";
 
 /// The processes that this command is about, as they were when they were named.
 static NAMED: Mutex<Vec<Live>> = Mutex::new(Vec::new());
@@ -33,6 +39,23 @@ fn noted(pid: Pid) -> Pid {
         NAMED.lock().unwrap_or_else(PoisonError::into_inner).push(live);
     }
     pid
+}
+
+/// A target that can be looked at, or the answers of one that was.
+pub enum Opened {
+    Target(Box<dyn Target>),
+    Snapshot(Box<Snap>),
+}
+
+/// Whether a file is a snapshot: by what it begins with, or by its name, so that a damaged one is not taken for a core.
+fn is_snapshot(path: &Path) -> bool {
+    let begins_as_one = || {
+        let mut head = [0; 8];
+        File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && snap::is_snapshot(&head)
+    };
+    // Reading from what is no file may take for ever.
+    path.metadata().is_ok_and(|about| about.is_file())
+        && (path.extension().is_some_and(|ending| ending == SNAPSHOT) || begins_as_one())
 }
 
 /// What is looked at.
@@ -57,16 +80,23 @@ impl WhichTarget {
     }
 
     /// Opens it.
-    pub fn open(&self, files: &CoreFileArgs) -> Result<Box<dyn Target>> {
+    pub fn open(&self, files: &CoreFileArgs) -> Result<Opened> {
         let CoreFileArgs { exe, sysroot } = files;
         Ok(match self {
             Self::Process(pid) => {
                 ensure!(exe.is_none() && sysroot.is_none(), "--exe and --sysroot are only for core files");
-                Box::new(Live::open(*pid)?)
+                Opened::Target(Box::new(Live::open(*pid)?))
+            }
+            Self::File(path) if is_snapshot(path) => {
+                ensure!(
+                    exe.is_none() && sysroot.is_none(),
+                    "--exe and --sysroot are for core files, not for snapshots"
+                );
+                Opened::Snapshot(Box::new(Snap::open(path)?))
             }
             Self::File(path) => {
                 let options = CoreOptions { exe: exe.clone(), sysroot: sysroot.clone(), ..CoreOptions::default() };
-                Box::new(Core::open(path, options)?)
+                Opened::Target(Box::new(Core::open(path, options)?))
             }
         })
     }
@@ -75,7 +105,10 @@ impl WhichTarget {
     pub fn process(&self, what: &str) -> Result<Pid> {
         match self {
             Self::Process(pid) => Ok(*pid),
-            Self::File(_) => Err(anyhow!("{what} needs a running process, not a core file")),
+            Self::File(path) => {
+                let kind = if is_snapshot(path) { "a snapshot" } else { "a core file" };
+                Err(anyhow!("{what} needs a running process, not {kind}"))
+            }
         }
     }
 }
@@ -97,7 +130,9 @@ pub fn process(word: Option<TargetWord>, command: &str) -> Result<Pid> {
 }
 
 fn nothing_named() -> anyhow::Error {
-    process_name::candidates("no target was named (give a PID, the name of a process, or the path of a core file)")
+    process_name::candidates(
+        "no target was named (give a PID, the name of a process, or the path of a core file or snapshot)",
+    )
 }
 
 /// What has a name in the file system.

@@ -1,6 +1,6 @@
 //! `tglass tsd`
 
-use super::target::WhichTarget;
+use super::target::{Opened, WhichTarget};
 use crate::cli::TargetArgs;
 use crate::{remedy, render};
 use anyhow::Result;
@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use threadglass::look;
 
 pub fn run(args: &TargetArgs) -> Result<ExitCode> {
-    let target = WhichTarget::of(args.which.word())?.open(&args.files)?;
-    let _look = target.limits().begin();
-    let mut snapshot = look::thread_data(&*target)?;
-    remedy::of_gaps(&mut snapshot.gaps);
+    let mut data = match WhichTarget::of(args.which.word())?.open(&args.files)? {
+        Opened::Target(target) => look::thread_data(&*target)?,
+        Opened::Snapshot(snap) => snap.data()?,
+    };
+    remedy::of_gaps(&mut data.gaps);
     if args.json {
-        return super::print_json(&snapshot);
+        return super::print_json(&data);
     }
-    super::print(&render::tsd::text(&snapshot))
+    super::print(&render::tsd::text(&data))
 }

@@ -1,14 +1,15 @@
 //! `tglass why`
 
 use super::machine;
-use super::target::{self, WhichTarget};
+use super::target::{self, Opened, WhichTarget};
 use crate::cli::{FailOn, TargetWord, WhyArgs};
 use crate::{is_broken_pipe, remedy, render};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use std::time::Instant;
 use threadglass::act::set_state;
 use threadglass::model::{Certainty, Evidence, Finding, Snapshot, SyncKind, SyncObject};
+use threadglass::snap::Part;
 use threadglass::target::{Live, Target};
 use threadglass::{RemoteAddr, act, look};
 
@@ -94,20 +95,27 @@ fn run_several(args: &WhyArgs, words: Vec<TargetWord>) -> Result<ExitCode> {
 fn explain(args: &WhyArgs, word: &TargetWord) -> Result<(Snapshot, String)> {
     let started = Instant::now();
     let which = WhichTarget::of(Some(word.clone()))?;
-    let target = which.open(&args.files)?;
+    let opened = which.open(&args.files)?;
     let stops = if args.stop { Some(which.process("--stop")?) } else { None };
-    let _look = target.limits().begin();
-    let mut snapshot = look::explain_for(&*target, args.duration.unwrap_or(look::USUAL_TIME))?;
-    if let Some(pid) = stops {
-        act::add_missing_stacks_stopping(&Live::open(pid)?.with_limits(target.limits()), &mut snapshot);
-    }
+    let (mut snapshot, settable) = match &opened {
+        Opened::Target(target) => {
+            let _look = target.limits().begin();
+            let mut snapshot = look::explain_for(&**target, args.duration.unwrap_or(look::USUAL_TIME))?;
+            if let Some(pid) = stops {
+                act::add_missing_stacks_stopping(&Live::open(pid)?.with_limits(target.limits()), &mut snapshot);
+            }
+            let settable = if args.json { None } else { settable(&**target, &snapshot) };
+            (snapshot, settable)
+        }
+        Opened::Snapshot(snap) => {
+            ensure!(args.duration.is_none(), "-d needs a process: a snapshot was taken when it was");
+            (snap.answer(Part::Why)?, None)
+        }
+    };
     remedy::of_gaps(&mut snapshot.gaps);
     let text = match args.json {
         true => String::new(),
-        false => {
-            let settable = settable(&*target, &snapshot);
-            render::why::text(&snapshot, started.elapsed(), settable, super::width(args.wide))
-        }
+        false => render::why::text(&snapshot, started.elapsed(), settable, super::width(args.wide)),
     };
     Ok((snapshot, text))
 }

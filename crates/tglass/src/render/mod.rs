@@ -1,6 +1,7 @@
 //! Text for people. Every function takes the model and gives a string, so tests need no terminal.
 
 pub mod contend;
+pub mod diff;
 pub mod doctor;
 mod fit;
 pub mod flame;
@@ -12,6 +13,7 @@ pub mod pprof;
 pub mod profil;
 pub mod report;
 pub mod set;
+pub mod snapshot;
 pub mod stacks;
 pub mod stats;
 mod sync;

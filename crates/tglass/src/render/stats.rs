@@ -95,6 +95,7 @@ mod tests {
                 shared_pending: None,
                 tracer: None,
                 core: None,
+                snapshot: None,
             },
             taken_at_ms: 0,
             pause_us: 0,

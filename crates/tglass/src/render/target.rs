@@ -7,11 +7,12 @@ use threadglass::model::{CoreInfo, CoreWriter, Libc, TargetInfo};
 /// Who it is.
 pub fn name(target: &TargetInfo) -> String {
     let process = format!("{} (pid {})", safe(&target.name), target.pid);
+    let of = if target.snapshot.is_some() { "snapshot of " } else { "" };
     match &target.core {
-        None => paint(BOLD, &process),
+        None => paint(BOLD, &format!("{of}{process}")),
         Some(core) => {
             let end = end(core, target.pid).map(|end| format!(", {end}")).unwrap_or_default();
-            paint(BOLD, &format!("core of {process}{end}"))
+            paint(BOLD, &format!("{of}core of {process}{end}"))
         }
     }
 }
@@ -31,6 +32,9 @@ fn end(core: &CoreInfo, pid: Pid) -> Option<String> {
 /// The pause is that of all threads together, and the longest of one, in microseconds.
 pub fn how(target: &TargetInfo, (pause_us, longest_us): (u64, u64), took: Option<String>) -> String {
     let libc = libc(target);
+    if let Some(file) = &target.snapshot {
+        return paint(DIM, &format!("{libc}; {}", super::snapshot::file(file)));
+    }
     let took = took.map(|took| format!(", {took}")).unwrap_or_default();
     paint(
         DIM,
@@ -56,7 +60,7 @@ fn libc(target: &TargetInfo) -> String {
         Libc::Glibc { version: Some(version), .. } => format!("glibc {}", safe(version)),
         Libc::Glibc { version: None, .. } => "glibc without symbols".to_owned(),
         Libc::Musl => "musl".to_owned(),
-        Libc::Other { name: Some(name) } => name.clone(),
+        Libc::Other { name: Some(name) } => safe(name),
         Libc::Other { name: None } => "no glibc".to_owned(),
         Libc::Unread => "memory not readable".to_owned(),
     }

@@ -361,16 +361,18 @@ impl Screen<'_> {
 
     /// What to do next.
     fn next(&self, hangs: &[&Finding]) -> String {
-        let target = match &self.snapshot.target.core {
-            Some(core) => safe(&core.path),
-            None => self.snapshot.target.pid.to_string(),
+        let about = &self.snapshot.target;
+        let target = match (&about.snapshot, &about.core) {
+            (Some(file), _) => safe(&file.path),
+            (None, Some(core)) => safe(&core.path),
+            (None, None) => about.pid.to_string(),
         };
         let mut out = String::new();
         let mut line =
             |what: &str, command: String| out += &format!("{} {command}\n", paint(DIM, &format!("{what:<15}")));
         if !hangs.is_empty() {
-            if self.snapshot.target.core.is_none() {
-                line("keep evidence", format!("gcore {target}"));
+            if about.snapshot.is_none() && about.core.is_none() {
+                line("keep evidence", format!("tglass snap {target} -o {}.tgsnap", about.pid));
             }
             line("all locks", format!("tglass locks {target}"));
             if let Some(address) = self.settable {

@@ -6,7 +6,7 @@ use crate::{Lwp, Pid, RemoteAddr};
 words! {
     /// How sure a finding is.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
     pub enum Certainty {
         /// It may end by itself, or rests on more than one conclusion.
         Possible = "possible",
@@ -19,7 +19,11 @@ words! {
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
+)]
 pub enum FindingKind {
     /// Threads that wait for each other in a circle.
     Deadlock,
@@ -83,7 +87,7 @@ impl FindingKind {
 
 /// A thread that a finding is about, or an object without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Member {
     /// The process.
     pub pid: Pid,
@@ -95,7 +99,7 @@ pub struct Member {
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Finding {
     /// What.
     pub kind: FindingKind,

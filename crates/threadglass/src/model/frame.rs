@@ -6,7 +6,7 @@ use crate::RemoteAddr;
 /// One frame. Functions that the compiler has put into others have frames of their own, before that of
 /// the function they are in, with the same `pc`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Frame {
     /// The innermost frame's program counter; further out, the address the call returns to.
     pub pc: RemoteAddr,
@@ -29,7 +29,7 @@ pub struct Frame {
 
 /// Why a stack ends where it does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "lowercase"))]
 pub enum StackEnd {
     /// The thread's start was reached: nothing is missing.
@@ -45,7 +45,7 @@ pub enum StackEnd {
 
 /// The function of the C library that a blocked thread's program called.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct CallSite {
     /// Its exported name, such as `pthread_mutex_lock`.
     pub function: String,

@@ -2,7 +2,7 @@
 
 /// The runtime of a language that a target has loaded, and what of it is not seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct LanguageRuntime {
     /// What it is: `CPython`, `Java (HotSpot)`.
     pub name: String,

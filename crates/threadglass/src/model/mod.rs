@@ -1,6 +1,7 @@
 //! The plain data that every face prints: what was seen, how it is known, and what is missing.
 
 mod contention;
+mod diff;
 mod doctor;
 mod evidence;
 pub mod filter;
@@ -25,6 +26,10 @@ mod verdict;
 mod words;
 
 pub use contention::{Contended, ContentionReport, HeldIn, HolderDid, InjectionReport, Sampled, WaitStack};
+pub use diff::{
+    DiffSide, FindingChange, FindingDiff, LockChange, LockDiff, LockUse, SnapshotDiff, ThreadChange, ThreadDiff,
+    ThreadPlace,
+};
 pub use doctor::{Check, CheckVerdict, Doctor};
 pub use evidence::{Evidence, Gap};
 pub use finding::{Certainty, Finding, FindingKind, Member};
@@ -39,7 +44,7 @@ pub use profile::{
 pub use remedy::Remedy;
 pub use set_plan::{NotKicked, SetDone, SetPlan, SetReport, UndoDone, UndoReport, WordWrite};
 pub use signals::{SignalSet, signal_name, signal_number};
-pub use snapshot::{CoreInfo, CoreWriter, Libc, Provenance, SCHEMA, Snapshot, TargetInfo};
+pub use snapshot::{CoreInfo, CoreWriter, Libc, Provenance, SCHEMA, Snapshot, SnapshotFile, TargetInfo};
 pub use stats::{ProcessStats, Stats, ThreadStats};
 pub use sync::{
     Detail, Family, Holder, HolderStatus, Holds, MutexProtocol, MutexType, Preference, Side, SyncKind, SyncObject,

@@ -7,7 +7,7 @@ use crate::{Lwp, Pid};
 words! {
     /// What a thread can wait for outside of its process.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
     pub enum OutsideKind {
         /// A pipe or FIFO.
         Pipe = "pipe",
@@ -47,7 +47,7 @@ words! {
 words! {
     /// Which way the bytes go that a thread waits for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
     pub enum Direction {
         /// It wants to read, and nothing is there.
         Input = "input",
@@ -58,7 +58,7 @@ words! {
 
 /// A process that a thread of another one waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Partner {
     /// Which.
     pub pid: Pid,
@@ -75,7 +75,7 @@ pub struct Partner {
 
 /// A thread of another process that a wait leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Stranger {
     /// Its process.
     pub pid: Pid,
@@ -87,7 +87,7 @@ pub struct Stranger {
 
 /// A wait that leaves the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct OutsideWait {
     /// What for.
     pub kind: OutsideKind,

@@ -76,6 +76,14 @@ impl serde::Serialize for SignalSet {
     }
 }
 
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for SignalSet {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = |name: &String| signal_number(name).ok_or_else(|| serde::de::Error::custom("no such signal"));
+        Vec::<String>::deserialize(deserializer)?.iter().map(number).collect()
+    }
+}
+
 /// A set as a user writes it: `SIGUSR1,SIGUSR2`, `10,12`, a hexadecimal mask (`0xa00`), or `none`
 /// (also the empty string) for the empty set.
 impl std::str::FromStr for SignalSet {

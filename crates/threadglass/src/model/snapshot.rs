@@ -1,5 +1,6 @@
 //! A look at a whole target.
 
+use super::words::{self, Word};
 use super::{
     Finding, Gap, LanguageRuntime, SignalSet, Stranger, SyncObject, Task, TaskGroup, TaskRuntimeInfo, Thread, Verdict,
     WaitGroup,
@@ -11,7 +12,11 @@ pub const SCHEMA: &str = "threadglass/1";
 
 /// How the layout of a libc was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "lowercase")
+)]
 pub enum Provenance {
     /// From the descriptors that the target's libc exports for debuggers.
     Described,
@@ -21,7 +26,7 @@ pub enum Provenance {
 
 /// The C library a target runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "lowercase"))]
 pub enum Libc {
     /// glibc.
@@ -44,7 +49,7 @@ pub enum Libc {
 
 /// Which process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TargetInfo {
     /// Its pid.
     pub pid: Pid,
@@ -64,11 +69,17 @@ pub struct TargetInfo {
     pub tracer: Option<i32>,
     /// The core file it was read from; `None` for a live process.
     pub core: Option<CoreInfo>,
+    /// The snapshot file that the answer was kept in; `None` where the target was looked at just now.
+    pub snapshot: Option<SnapshotFile>,
 }
 
 /// Who wrote a core file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "lowercase")
+)]
 pub enum CoreWriter {
     /// The kernel, when a signal killed the process.
     #[default]
@@ -79,7 +90,7 @@ pub enum CoreWriter {
 
 /// A core file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct CoreInfo {
     /// Where it is.
     pub path: String,
@@ -97,12 +108,27 @@ pub struct CoreInfo {
     pub command: Option<String>,
 }
 
+/// A snapshot file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+pub struct SnapshotFile {
+    /// Where it is.
+    pub path: String,
+    /// When it was taken, in milliseconds since 1970.
+    pub taken_at_ms: u64,
+    /// The version of the library that took it.
+    pub written_by: String,
+    /// Whether what comes from the memory of the process was left out, but for the words of locks.
+    pub redacted: bool,
+}
+
 /// Everything seen in one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Snapshot {
     /// [`SCHEMA`].
-    pub schema: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    pub schema: Word,
     /// Which process.
     pub target: TargetInfo,
     /// When the look began, in milliseconds since 1970.

@@ -1,13 +1,13 @@
 //! Synchronization objects: what threads wait for, and who holds it.
 
-use super::words::words;
+use super::words::{self, Word, words};
 use super::{Evidence, TaskRef};
 use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
 words! {
     /// What a thread can wait for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
     pub enum SyncKind {
         /// One holder at a time.
         Mutex = "mutex",
@@ -39,7 +39,11 @@ words! {
 
 /// Whose object it is, which decides its layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
+)]
 pub enum Family {
     /// POSIX threads, and what is built on them (C11, C++).
     Pthread,
@@ -86,7 +90,11 @@ pub enum Family {
 
 /// The kinds of `PTHREAD_MUTEX_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "lowercase")
+)]
 pub enum MutexType {
     /// Relocking it deadlocks.
     Normal,
@@ -100,7 +108,11 @@ pub enum MutexType {
 
 /// How a mutex treats the priority of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "lowercase")
+)]
 pub enum MutexProtocol {
     /// Leaves it alone.
     None,
@@ -112,7 +124,11 @@ pub enum MutexProtocol {
 
 /// Who is let in first by a rwlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
+)]
 pub enum Preference {
     /// Readers, also while writers wait.
     Reader,
@@ -125,7 +141,7 @@ pub enum Preference {
 words! {
     /// The state of an object in one word.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
     pub enum SyncState {
         /// Nobody holds it.
         Unlocked = "unlocked",
@@ -175,7 +191,7 @@ impl SyncState {
 
 /// What only objects of one kind have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(untagged))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(untagged))]
 pub enum Detail {
     /// Of a mutex.
     Mutex {
@@ -244,7 +260,11 @@ pub enum Detail {
 
 /// Reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "lowercase")
+)]
 pub enum Side {
     /// Shared with other readers.
     Read,
@@ -254,7 +274,11 @@ pub enum Side {
 
 /// What a holder is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
+)]
 pub enum HolderStatus {
     /// A living thread of the target.
     Alive,
@@ -271,7 +295,7 @@ pub enum HolderStatus {
 
 /// Who holds an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Holder {
     /// Its LWP; of one that is gone, the number that the object has.
     pub lwp: Option<Lwp>,
@@ -293,7 +317,7 @@ pub struct Holder {
 
 /// Who waits for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Waiter {
     /// Its LWP.
     pub lwp: Lwp,
@@ -313,7 +337,7 @@ pub struct Waiter {
 
 /// A synchronization object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct SyncObject {
     /// Where it begins.
     pub address: RemoteAddr,
@@ -389,7 +413,7 @@ impl SyncObject {
 
 /// What a thread waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct WaitsFor {
     /// The object's address.
     pub address: RemoteAddr,
@@ -398,7 +422,8 @@ pub struct WaitsFor {
     /// Its name.
     pub name: Option<String>,
     /// What it waits for in words, where functions on its stack tell more than the kind: `to receive from a channel ..`.
-    pub how: Option<&'static str>,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::maybe_known"))]
+    pub how: Option<Word>,
     /// Of a rwlock: what it wants.
     pub side: Option<Side>,
     /// Whether the wait ends by itself.
@@ -413,7 +438,7 @@ pub struct WaitsFor {
 
 /// What a thread holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Holds {
     /// The object's address.
     pub address: RemoteAddr,

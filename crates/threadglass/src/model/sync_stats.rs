@@ -6,7 +6,7 @@ use crate::{InnerTid, RemoteAddr};
 
 /// The numbers of an object, by its kind. Times are nanoseconds. Counters of 32 bits stay at their largest value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(untagged))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(untagged))]
 pub enum SyncStats {
     /// Of a mutex or spinlock.
     Lock(LockStats),
@@ -22,7 +22,7 @@ pub enum SyncStats {
 
 /// How long something was held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct HoldTime {
     /// In all; a hold in progress is not included.
     pub total_ns: u64,
@@ -34,7 +34,7 @@ pub struct HoldTime {
 
 /// Statistics of a mutex or spinlock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct LockStats {
     /// Acquisitions of every sort, but not of what the thread held already.
     pub lock: u64,
@@ -52,7 +52,7 @@ pub struct LockStats {
 
 /// Statistics of a condition variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct CondStats {
     pub wait: u32,
     pub timedwait: u32,
@@ -66,7 +66,7 @@ pub struct CondStats {
 
 /// One side of a rwlock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct SideStats {
     /// Acquisitions, without those by a try.
     pub lock: u32,
@@ -79,7 +79,7 @@ pub struct SideStats {
 
 /// Statistics of a rwlock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct RwlockStats {
     pub read: SideStats,
     pub write: SideStats,
@@ -92,7 +92,7 @@ pub struct RwlockStats {
 
 /// Statistics of a semaphore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct SemaphoreStats {
     pub wait: u32,
     /// Waits that found the count 0 as they began.
@@ -109,7 +109,7 @@ pub struct SemaphoreStats {
 
 /// Statistics of a barrier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct BarrierStats {
     pub wait: u32,
     pub sleep: u32,
@@ -119,7 +119,7 @@ pub struct BarrierStats {
 
 /// The waits for an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Contention {
     /// Half of the waits were no longer, to a factor of two.
     pub p50_ns: u64,
@@ -131,7 +131,7 @@ pub struct Contention {
 
 /// Where a thread called from that waited, and where the one that made it wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct WaitSite {
     /// Return address of the call that waited.
     pub waiter: RemoteAddr,

@@ -1,6 +1,6 @@
 //! Tasks: what a runtime of its own schedules on threads, such as a goroutine.
 
-use super::words::words;
+use super::words::{self, Word, words};
 use super::{Direction, Evidence, Frame, OutsideWait, Side, Stack, StackEnd, SyncKind, ThreadState, ThreadType};
 use crate::{Lwp, RemoteAddr};
 use std::collections::BTreeMap;
@@ -46,6 +46,13 @@ impl serde::Serialize for SharedText {
     }
 }
 
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for SharedText {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(text.into()))
+    }
+}
+
 /// A frame that many tasks share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(schemars::JsonSchema))]
@@ -69,6 +76,13 @@ impl Deref for SharedFrame {
 impl serde::Serialize for SharedFrame {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for SharedFrame {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Frame::deserialize(deserializer).map(Self::from)
     }
 }
 
@@ -105,10 +119,17 @@ impl serde::Serialize for SharedFrames {
     }
 }
 
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for SharedFrames {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<Frame>::deserialize(deserializer).map(Self::from)
+    }
+}
+
 words! {
     /// What a task wants of a channel.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
     pub enum ChannelUse {
         /// To take a value out.
         Receive = "receive",
@@ -119,7 +140,7 @@ words! {
 
 /// An object that a task waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TaskWaitsFor {
     /// The object's address.
     pub address: RemoteAddr,
@@ -140,7 +161,7 @@ pub struct TaskWaitsFor {
 
 /// A task that waits for an object, or holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TaskRef {
     /// The number that its runtime has for it.
     pub task: u64,
@@ -156,7 +177,7 @@ pub struct TaskRef {
 
 /// The wait of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TaskWait {
     /// Why it waits, in the words of its runtime: `chan receive`.
     pub reason: SharedText,
@@ -186,7 +207,7 @@ impl TaskWait {
 
 /// A lock that a task holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TaskHolds {
     /// The object's address.
     pub address: RemoteAddr,
@@ -204,10 +225,11 @@ pub struct TaskHolds {
 
 /// One task. `None` means that it could not be told, or does not exist for this task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Task {
     /// The runtime that it is of: `Go`.
-    pub runtime: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    pub runtime: Word,
     /// The number that the runtime has for it.
     pub id: u64,
     /// Who made it: the program, or the runtime for its own purposes.
@@ -216,7 +238,8 @@ pub struct Task {
     /// Its state: `run` is runnable without a thread, `active` on one.
     pub state: ThreadState,
     /// The state in the words of its runtime.
-    pub status: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    pub status: Word,
     /// The thread that runs it now.
     pub carried_by: Option<Lwp>,
     /// The only thread that may run it.
@@ -255,10 +278,11 @@ pub struct Task {
 
 /// Tasks with the same stack that wait for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TaskGroup {
     /// The runtime that they are of.
-    pub runtime: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    pub runtime: Word,
     /// Their ids.
     pub tasks: Vec<u64>,
     /// Who made them.
@@ -280,7 +304,7 @@ pub struct TaskGroup {
 
 /// What distributes tasks to threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TaskScheduler {
     /// Where it is.
     pub address: RemoteAddr,
@@ -290,10 +314,11 @@ pub struct TaskScheduler {
 
 /// What a runtime of tasks has to run them with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TaskRuntimeInfo {
     /// The runtime: `Go`.
-    pub name: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    pub name: Word,
     /// Its version, where the program tells it.
     pub version: Option<String>,
     /// How many tasks may run at one time: GOMAXPROCS, worker threads.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 words! {
     /// The states of `td_thr_state_e`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
     pub enum ThreadState {
         // In the order of their numbers there (1 to 7), by which the C interface finds them.
         /// Cannot be told; a gap says why.
@@ -32,7 +32,11 @@ words! {
 
 /// What keeps a thread stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
+)]
 pub enum StopKind {
     /// Job control: SIGSTOP and the like.
     JobControl,
@@ -46,7 +50,7 @@ pub enum StopKind {
 
 /// A stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Stop {
     /// What sort of stop.
     pub kind: StopKind,
@@ -62,7 +66,7 @@ pub struct Stop {
 
 /// A job in the background of a terminal, which was stopped because it wanted to use that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct BackgroundJob {
     /// The terminal: `/dev/pts/3`.
     pub terminal: String,
@@ -76,7 +80,7 @@ pub struct BackgroundJob {
 
 /// A process with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct NamedProcess {
     /// Which.
     pub pid: Pid,
@@ -108,7 +112,11 @@ impl Stop {
 
 /// Who made the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "lowercase")
+)]
 pub enum ThreadType {
     /// The program.
     User,
@@ -118,7 +126,11 @@ pub enum ThreadType {
 
 /// Scheduling policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "lowercase"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "lowercase")
+)]
 pub enum Policy {
     /// SCHED_OTHER
     Other,
@@ -162,14 +174,14 @@ impl Policy {
 
 /// The system call a thread is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Syscall {
     /// Its number.
     pub number: i64,
     /// Its name, or `syscall_N` where this version does not know it.
     pub name: Cow<'static, str>,
     /// The six argument registers; those the call does not use hold leftovers.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "addresses"), schemars(with = "[RemoteAddr; 6]"))]
+    #[cfg_attr(feature = "serde", serde(with = "addresses"), schemars(with = "[RemoteAddr; 6]"))]
     pub args: [u64; 6],
     /// The file descriptors that it waits for, where it takes some. Of very many the first ones.
     pub descriptors: Vec<Descriptor>,
@@ -177,7 +189,7 @@ pub struct Syscall {
 
 /// A file descriptor of the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Descriptor {
     /// Its number.
     pub number: i32,
@@ -187,7 +199,7 @@ pub struct Descriptor {
 
 /// A wait in a loop that does nothing else than read a word again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Spin {
     /// Whether it yields the CPU in between.
     pub yields: bool,
@@ -205,7 +217,7 @@ pub struct Spin {
 
 /// A running thread that was watched for a moment by samples of its CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Watched {
     /// Samples taken.
     pub samples: u32,
@@ -215,14 +227,24 @@ pub struct Watched {
     pub spins: Option<Spin>,
 }
 
+/// Numbers that are written as addresses.
 #[cfg(feature = "serde")]
-fn addresses<S: serde::Serializer>(numbers: &[u64; 6], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(numbers.map(RemoteAddr))
+mod addresses {
+    use crate::RemoteAddr;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(numbers: &[u64; 6], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(numbers.map(RemoteAddr))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u64; 6], D::Error> {
+        <[RemoteAddr; 6]>::deserialize(deserializer).map(|addresses| addresses.map(|address| address.0))
+    }
 }
 
 /// A thread's stack, as `pthread_getattr_np` tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Stack {
     /// The **highest** address (one past the last byte), where the stack begins.
     pub base: RemoteAddr,
@@ -234,7 +256,7 @@ pub struct Stack {
 
 /// CPU time used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Cpu {
     /// In user mode, in milliseconds (the kernel counts these in steps of 10).
     pub user_ms: u64,
@@ -247,7 +269,7 @@ pub struct Cpu {
 /// `None` means that it could not be told (the snapshot's gaps say why) or does not exist for this
 /// thread: the main thread has no start function of its own, a zombie has no LWP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Thread {
     /// Its `pthread_t`.
     pub id: Option<PthreadId>,

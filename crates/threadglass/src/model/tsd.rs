@@ -1,11 +1,12 @@
 //! Thread-specific data of a whole target.
 
+use super::words::{self, Word};
 use super::{Gap, TargetInfo};
 use crate::{Lwp, PthreadId, RemoteAddr};
 
 /// A key in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct KeyInfo {
     /// Its number.
     pub key: u32,
@@ -17,7 +18,7 @@ pub struct KeyInfo {
 
 /// One thread's value for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TsdValue {
     /// Which key.
     pub key: u32,
@@ -27,7 +28,7 @@ pub struct TsdValue {
 
 /// The values of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct ThreadValues {
     /// Its `pthread_t`.
     pub id: PthreadId,
@@ -41,10 +42,11 @@ pub struct ThreadValues {
 
 /// The thread-specific data of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TsdSnapshot {
     /// [`super::SCHEMA`].
-    pub schema: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    pub schema: Word,
     /// Which process.
     pub target: TargetInfo,
     /// For how long it was stopped, in microseconds.

@@ -7,7 +7,7 @@ use crate::{Lwp, RemoteAddr};
 words! {
     /// What a process that seems to hang does. The first that applies, in this order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
     pub enum VerdictKind {
         /// Threads wait for each other in a circle, or for themselves.
         Deadlock = "deadlock",
@@ -32,7 +32,7 @@ words! {
 
 /// The answer to why a process hangs, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Verdict {
     /// What.
     pub kind: VerdictKind,
@@ -46,7 +46,7 @@ pub struct Verdict {
 
 /// Threads that wait at the same place in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct WaitGroup {
     /// The threads.
     pub threads: Vec<Lwp>,

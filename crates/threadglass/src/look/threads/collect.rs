@@ -191,7 +191,18 @@ fn target_info(target: &dyn Target, denied: bool, layout: Option<&Layout>, is_mu
         None => Libc::Other { name: other_libc(target).map(str::to_owned) },
     };
     let Identity { name, exe, uid, in_pid_namespace, shared_pending, tracer, core } = target.identity();
-    TargetInfo { pid: target.pid(), name, exe, uid, in_pid_namespace, libc, shared_pending, tracer, core }
+    TargetInfo {
+        pid: target.pid(),
+        name,
+        exe,
+        uid,
+        in_pid_namespace,
+        libc,
+        shared_pending,
+        tracer,
+        core,
+        snapshot: None,
+    }
 }
 
 fn other_libc(target: &dyn Target) -> Option<&'static str> {

@@ -2,6 +2,7 @@
 
 use crate::RemoteAddr;
 use crate::host::{ByteRange, OF_DESCRIPTOR, OF_FLOCK, OF_PROCESS, WantedLock};
+use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::model::{Descriptor, Direction, OutsideKind, Syscall, Thread};
 use crate::target::Target;
@@ -337,8 +338,8 @@ pub(super) fn direction_in(function: &str) -> Option<Direction> {
     }
 }
 
-/// The path that a call was given.
-pub(super) fn path_of(memory: &dyn Memory, call: &Syscall) -> Option<String> {
+/// The path that a call was given; `None` also where no texts are wanted.
+pub(super) fn path_of(memory: &dyn Memory, call: &Syscall, limits: &Limits) -> Option<String> {
     /// How much of it is read.
     const LENGTH: usize = 256;
     let at = match &*call.name {
@@ -348,7 +349,7 @@ pub(super) fn path_of(memory: &dyn Memory, call: &Syscall) -> Option<String> {
         | "faccessat" | "faccessat2" | "readlinkat" | "execveat" => call.args[1],
         _ => return None,
     };
-    let bytes = memory.read_up_to(RemoteAddr(at), LENGTH).ok()?;
+    let bytes = memory.read_up_to(RemoteAddr(at), LENGTH).ok().filter(|_| limits.takes_texts())?;
     let path = bytes.split(|byte| *byte == 0).next().filter(|path| !path.is_empty())?;
     Some(String::from_utf8_lossy(path).into_owned())
 }

@@ -253,7 +253,7 @@ fn plain(target: &dyn Target, thread: &Thread, is_live: bool) -> Option<OutsideW
     let call = thread.syscall.as_ref()?;
     let mut kind = calls::kind_at(target, call);
     let mut wait_channel = None;
-    let path = calls::path_of(target, call);
+    let path = calls::path_of(target, call, target.limits());
     if is_live && kind != Some(OutsideKind::Child) && thread.state == ThreadState::Sleep && thread.waits_for.is_none() {
         let lwp = thread.lwp?;
         let can_be_disk = matches!(kind, None | Some(OutsideKind::File | OutsideKind::Socket));

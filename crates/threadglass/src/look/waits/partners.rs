@@ -147,7 +147,7 @@ fn at_only(host: &Host, target: &dyn Target, awaited: Awaited, number: usize) ->
 pub(super) fn opened_fifo(target: &dyn Target, lwp: Lwp, call: &Syscall) -> Option<String> {
     /// The function of the kernel that waits for that.
     const WAITS_FOR_OTHER_END: &str = "wait_for_partner";
-    let path = calls::path_of(target, call).filter(|_| call.name.starts_with("open"))?;
+    let path = calls::path_of(target, call, target.limits()).filter(|_| call.name.starts_with("open"))?;
     target.wait_channel(lwp).filter(|function| function.contains(WAITS_FOR_OTHER_END)).map(|_| path)
 }
 
