@@ -20,6 +20,7 @@ mod stats;
 mod suspend;
 mod target;
 mod threads;
+mod top;
 mod tsd;
 mod why;
 
@@ -40,6 +41,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 fn carry_out(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Locks(args) => locks::run(&args),
         Command::Contend(args) => contend::run(&args),

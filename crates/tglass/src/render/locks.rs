@@ -51,7 +51,7 @@ fn counts(object: &SyncObject) -> [Cell; 3] {
 }
 
 /// `task 18`, `task 18 (send)`
-fn task(one: &TaskRef) -> String {
+pub(super) fn task(one: &TaskRef) -> String {
     match one.channel_use {
         Some(channel_use) => format!("task {} ({})", one.task, channel_use.word()),
         None => format!("task {}", one.task),
