@@ -179,14 +179,21 @@ fn the_page_obeys_mouse_and_keys() {
         browser.run(&format!(
             "[...document.querySelectorAll('.node.thread.circle')].find((it) => it.textContent.includes('({member})')).dispatchEvent(new MouseEvent('click'))"
         ));
-        browser.until(&format!("document.getElementById('t{member}').dataset.open === 'yes' && document.activeElement.id === 't{member}'"));
-        browser.until(&format!("document.getElementById('t{member}').nextSibling.textContent.includes('pthread_mutex_lock')"));
+        browser.until(&format!(
+            "document.getElementById('t{member}').dataset.open === 'yes' && document.activeElement.id === 't{member}'"
+        ));
+        browser.until(&format!(
+            "document.getElementById('t{member}').nextSibling.textContent.includes('pthread_mutex_lock')"
+        ));
         // A lock, by the keyboard.
         let lock = data["findings"][0]["objects"][0].as_str().unwrap();
         browser.run(&format!("document.getElementById('o{lock}').querySelector('button').focus()"));
         browser.key("Enter", 13);
         browser.until(&format!("document.getElementById('o{lock}').dataset.open === 'yes'"));
-        assert_eq!(browser.run(&format!("document.querySelector('#o{lock} button').getAttribute('aria-expanded')")), "true");
+        assert_eq!(
+            browser.run(&format!("document.querySelector('#o{lock} button').getAttribute('aria-expanded')")),
+            "true"
+        );
         // Search and order.
         let rows = "document.querySelectorAll('#s-threads tbody tr:not(.stack)').length";
         assert_eq!(browser.run(rows), data["threads"].as_array().unwrap().len());
@@ -238,7 +245,11 @@ fn contention_and_a_profile() {
     browser.until("document.documentElement.dataset.shown === 'yes'");
     let at = hot["address"].as_str().unwrap();
     browser.run(&format!("document.getElementById('c{at}').click()"));
-    assert_eq!(browser.run(&format!("document.getElementById('c{at}').nextSibling.querySelectorAll('.histogram rect').length")), buckets.len());
+    assert_eq!(
+        browser
+            .run(&format!("document.getElementById('c{at}').nextSibling.querySelectorAll('.histogram rect').length")),
+        buckets.len()
+    );
     assert_eq!(browser.complaints, Vec::<String>::new());
     if !may_sample {
         return testkit::skip(part("a flame graph"), answer.stderr.trim());

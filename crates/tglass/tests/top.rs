@@ -7,8 +7,7 @@
 mod screen;
 
 use testkit::{
-    Build, Fixture, Go, PROMPT, Signal, Terminal, Tool, Value, Variant, eventually, have, part, serde_json,
-    signal,
+    Build, Fixture, Go, PROMPT, Signal, Terminal, Tool, Value, Variant, eventually, have, part, serde_json, signal,
 };
 
 const TOOL: &str = env!("CARGO_BIN_EXE_tglass");
@@ -97,8 +96,7 @@ fn a_stack_a_filter_and_an_order() {
         return;
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
-    let truth = &fixture.truth()["findings"][0];
-    let member = truth["threads"][0].as_i64().unwrap();
+    let member = fixture.truth()["findings"][0]["threads"][0].as_i64().unwrap();
     let terminal = top(120, 40, &fixture.pid().to_string());
     terminal.shows("threads", |screen| row(screen, &format!("!{member}")).is_some());
     terminal.text("/");
@@ -108,10 +106,11 @@ fn a_stack_a_filter_and_an_order() {
     // The frames are those of the program.
     let frames = tool().look("threads", &fixture.pid().to_string(), &["--stacks"]);
     let thread = testkit::thread(&frames, member);
+    let is_own = |frame: &&Value| frame["file"].as_str().is_some_and(|file| file.contains("fixtures"));
     let functions: Vec<&str> =
-        thread["frames"].as_array().unwrap().iter().filter_map(|frame| frame["function"].as_str()).collect();
-    assert!(functions.len() > 2, "{thread:#}");
-    terminal.shows("the stack", |screen| functions.iter().take(4).all(|function| screen.contains(function)));
+        thread["frames"].as_array().unwrap().iter().filter(is_own).filter_map(|it| it["function"].as_str()).collect();
+    assert!(functions.len() > 1, "{thread:#}");
+    terminal.shows("the stack", |screen| functions.iter().all(|function| screen.contains(&format!(" {function}+"))));
     terminal.keys(&["Enter", "Escape"]);
     terminal.shows("all of them", |screen| !screen.contains("#0 ") && !screen.contains("pass the filter"));
     // By number, one way and the other.
@@ -124,7 +123,9 @@ fn a_stack_a_filter_and_an_order() {
     assert_eq!(numbers(&up).len(), testkit::threads(&frames).len(), "{up}");
     terminal.text("r");
     terminal.shows("the other way round", |screen| {
-        screen.contains("^LWP") && numbers(screen).iter().rev().is_sorted() && numbers(screen).len() == numbers(&up).len()
+        screen.contains("^LWP")
+            && numbers(screen).iter().rev().is_sorted()
+            && numbers(screen).len() == numbers(&up).len()
     });
 }
 
@@ -165,26 +166,23 @@ fn goroutines() {
     }
     for go in Go::all("goroutines") {
         let fixture = Fixture::start(&go.build("go_waits", &["CGO_ENABLED=0"]), &[]);
-        let seen = tool().look("threads", &fixture.pid().to_string(), &[]);
-        let waiting: Vec<(&Value, &str)> = seen["tasks"]
-            .as_array()
-            .expect("tasks")
-            .iter()
-            .filter(|task| task["type"] == "user")
-            .filter_map(|task| Some((&task["id"], task["wait"]["reason"].as_str()?)))
-            .collect();
-        assert!(waiting.len() > 5, "{seen:#}");
         for (columns, lines) in [(80, 24), (160, 80)] {
             let terminal = top(columns, lines, &fixture.pid().to_string());
             terminal.shows("tasks", |screen| screen.contains(" Tasks "));
             terminal.text("3");
-            for (id, reason) in &waiting {
+            for function in
+                ["waitsToReceive", "waitsToSend", "waitsForMutex", "waitsToRead", "waitsForGroup", "waitsForOnce"]
+            {
+                let object = fixture.truth()[function].as_str().expect("an address");
                 terminal.text("/");
                 terminal.keys(&["C-u"]);
-                terminal.text(&format!("{id} "));
+                terminal.text(&format!("main.{function} "));
                 terminal.keys(&["Enter"]);
-                terminal.shows("the goroutine", |screen| {
-                    row(screen, &id.to_string()).is_some_and(|row| row.contains(&reason[..reason.len().min(16)]))
+                // The only row, and what it waits for.
+                terminal.shows(function, |screen| {
+                    let waits = screen.lines().skip_while(|line| !line.starts_with("Waits of task ")).nth(1);
+                    screen.contains(" 1 pass the filter: ")
+                        && waits.is_some_and(|waits| waits.trim_end().ends_with(object))
                 });
             }
             terminal.keys(&["q"]);
@@ -228,13 +226,16 @@ fn signals_give_the_terminal_back() {
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
     let terminal = Terminal::new(80, 24, &[]);
-    for (name, number) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
+    // A shell that sees a command end by SIGINT drops the rest of the line: there is no status to be read.
+    for (name, status) in [(Signal::SIGTERM, "143"), (Signal::SIGHUP, "129"), (Signal::SIGINT, "")] {
         terminal.start(&format!("{TOOL} top {}; echo ended with $?", fixture.pid()));
         terminal.shows("threads", |screen| screen.contains("[1 Threads") && screen.contains("DEADLOCK"));
         signal(pid_of_top(&terminal), name);
-        terminal.shows("the status of a program that the signal ended", |screen| {
-            screen.contains(&format!("ended with {number}"))
-        });
+        if !status.is_empty() {
+            terminal.shows("the status of a program that the signal ended", |screen| {
+                screen.contains(&format!("ended with {status}"))
+            });
+        }
         assert_given_back(&terminal);
         terminal.clear();
     }
@@ -283,7 +284,11 @@ fn without_a_terminal() {
     let fixture = fixture("deadlocks.c", &["abba"]);
     let answer = tool().run(&["top", &fixture.pid().to_string()]);
     assert_eq!((answer.code, answer.text().as_str()), (Some(2), ""));
-    assert!(answer.stderr.contains("top needs a terminal") && answer.stderr.contains("tglass threads"), "{}", answer.stderr);
+    assert!(
+        answer.stderr.contains("top needs a terminal") && answer.stderr.contains("tglass threads"),
+        "{}",
+        answer.stderr
+    );
     assert_eq!(answer.stderr.lines().count(), 1, "{}", answer.stderr);
     if !have(part("terminals that cannot be drawn on"), "tmux") {
         return;
@@ -322,14 +327,13 @@ fn names_cannot_drive_the_terminal() {
     }
     let fixture = fixture("names.c", &[]).settled();
     let terminal = top(160, 50, &fixture.pid().to_string());
-    let number = fixture.truth().as_object().unwrap().len();
     terminal.shows("threads", |screen| screen.contains("[1 Threads"));
     terminal.text(">");
     terminal.shows("all of them", |screen| {
         fixture.truth().as_object().unwrap().keys().all(|lwp| row(screen, lwp).is_some())
     });
     let screen = terminal.screen();
-    assert!(screen.contains("\\u{1b}"), "{number} names, none with an escape: {screen}");
+    assert!(screen.contains("\\u{1b}"), "no name has an escape: {screen}");
     assert!(screen.chars().all(|c| c == '\n' || matches!(c, ' '..='~' | '\u{fffd}')), "{screen:?}");
 }
 
@@ -349,7 +353,7 @@ fn a_process_that_ends() {
     assert_given_back(&terminal);
     terminal.clear();
     terminal.start(&format!("{TOOL} top {}; echo ended with $?", fixture.pid()));
-    terminal.shows("that there is none", |screen| screen.contains("ended with 2") && screen.contains("no process"));
+    terminal.shows("that there is none", |screen| screen.contains("ended with 2") && screen.contains("ended, "));
 }
 
 #[test]
@@ -377,7 +381,8 @@ fn a_snapshot_is_saved() {
     assert!(testkit::threads(&saved).iter().all(|thread| thread["frames"].as_array().is_some_and(|it| !it.is_empty())));
     // What is there stays.
     save();
-    terminal.shows("it is not written over", |screen| screen.contains("cannot write") && screen.contains("choose another"));
+    terminal
+        .shows("it is not written over", |screen| screen.contains("cannot write") && screen.contains("choose another"));
 }
 
 #[test]

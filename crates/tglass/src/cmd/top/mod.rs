@@ -68,7 +68,9 @@ fn check_terminal() -> Result<()> {
         bail!("top needs a terminal for its input and output ({instead})");
     }
     match std::env::var("TERM").as_deref() {
-        Ok("dumb" | "") | Err(_) => bail!("top cannot draw on this terminal, whose TERM is `dumb` or not set ({instead})"),
+        Ok("dumb" | "") | Err(_) => {
+            bail!("top cannot draw on this terminal, whose TERM is `dumb` or not set ({instead})")
+        }
         Ok(_) => Ok(()),
     }
 }
@@ -216,7 +218,8 @@ impl Top {
                 self.state.frozen = false;
             }
             Action::Back => {
-                self.state.message = Some(("q quits (without a PID, `tglass top` shows all processes)".to_owned(), false));
+                self.state.message =
+                    Some(("q quits (without a PID, `tglass top` shows all processes)".to_owned(), false));
             }
             Action::Save(path) => {
                 let Some(process) = &self.state.process else { return Ok(false) };
@@ -252,9 +255,10 @@ fn wanted(process: &ProcessState, state: &State) -> Wanted {
             }
         }
         Tab::Locks => {
-            let objects = process.look.iter().flat_map(|look| {
-                list.visible(height).filter_map(|(row, _)| look.snapshot.objects.get(row))
-            });
+            let objects = process
+                .look
+                .iter()
+                .flat_map(|look| list.visible(height).filter_map(|(row, _)| look.snapshot.objects.get(row)));
             for object in objects {
                 visible.extend(object.waiters.first().map(|waiter| waiter.lwp));
                 visible.extend(object.holders.first().and_then(|holder| holder.lwp));

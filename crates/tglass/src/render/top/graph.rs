@@ -40,7 +40,9 @@ fn of_thread(look: &LookState, thread: &Thread) -> Vec<Cell> {
     match (number, thread.holds.len()) {
         (0, 0) => {}
         (0, _) => lines.push((format!("holds {}; nobody waits for that", held(look, thread)), Look::Plain)),
-        (1, _) => lines.push((format!("holds {}; 1 thread waits for that: {}", held(look, thread), behind[0]), Look::Plain)),
+        (1, _) => {
+            lines.push((format!("holds {}; 1 thread waits for that: {}", held(look, thread), behind[0]), Look::Plain))
+        }
         _ => lines.push((
             format!("holds {}; {number} threads wait for that: {}{more}", held(look, thread), behind.join(", ")),
             Look::Plain,
@@ -124,7 +126,11 @@ pub fn of_lock(look: &LookState, object: &SyncObject) -> Vec<Cell> {
     }
     if let Some(contention) = object.stats.as_ref().and_then(|stats| stats.contention()) {
         let time = |ns: u64| crate::render::contend::time(ns as f64);
-        let text = format!("  half of the waits took up to {}, 99 of 100 up to {}", time(contention.p50_ns), time(contention.p99_ns));
+        let text = format!(
+            "  half of the waits took up to {}, 99 of 100 up to {}",
+            time(contention.p50_ns),
+            time(contention.p99_ns)
+        );
         lines.push((text, Look::Plain));
     }
     for waiter in object.waiters.iter().take(LINES) {
@@ -136,9 +142,13 @@ pub fn of_lock(look: &LookState, object: &SyncObject) -> Vec<Cell> {
         let timed = if waiter.timed { " (with a time limit)" } else { "" };
         lines.push((format!("  waited for by {name}{timed}"), Look::Plain));
     }
-    lines.extend(object.waiting_tasks.iter().take(LINES).map(|it| {
-        (format!("  waited for by {}", crate::render::locks::task(it)), Look::Plain)
-    }));
+    lines.extend(
+        object
+            .waiting_tasks
+            .iter()
+            .take(LINES)
+            .map(|it| (format!("  waited for by {}", crate::render::locks::task(it)), Look::Plain)),
+    );
     lines
 }
 
@@ -155,7 +165,8 @@ fn of_task(look: &LookState, task: &Task) -> Vec<Cell> {
     for object in task.wait.iter().flat_map(|wait| &wait.objects) {
         let list = |ids: &[u64]| ids.iter().take(NAMED).map(u64::to_string).collect::<Vec<_>>().join(", ");
         if !object.held_by.is_empty() {
-            lines.push((format!("  the {} is held by task {}", object.kind.word(), list(&object.held_by)), Look::Plain));
+            lines
+                .push((format!("  the {} is held by task {}", object.kind.word(), list(&object.held_by)), Look::Plain));
         }
         if !object.woken_by.is_empty() {
             lines.push((format!("  task {} could end that", list(&object.woken_by)), Look::Plain));

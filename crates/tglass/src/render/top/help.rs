@@ -2,11 +2,11 @@
 
 use super::BOLD_STYLE;
 use super::list::put;
+use crate::render::fit;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 use threadglass::model::Gap;
-use crate::render::fit;
 
 const OF_PROCESS: [(&str, &str); 21] = [
     ("arrows, PgUp, Home", "go through the list"),
@@ -55,7 +55,8 @@ pub fn keys(area: Rect, buffer: &mut Buffer, of_process: bool) {
 
 /// What could not be seen, in whole sentences.
 pub fn gaps(area: Rect, buffer: &mut Buffer, gaps: &[&Gap]) {
-    let title = if gaps.is_empty() { "Everything was seen (any key goes back)" } else { "Not seen (any key goes back)" };
+    let title =
+        if gaps.is_empty() { "Everything was seen (any key goes back)" } else { "Not seen (any key goes back)" };
     put(buffer, (area.x, area.y), area.width, title, BOLD_STYLE);
     let gaps: Vec<Gap> = gaps.iter().map(|gap| (*gap).clone()).collect();
     let text = fit::wrapped(crate::render::gaps::text(&gaps), Some(usize::from(area.width.saturating_sub(1)).max(1)));

@@ -91,7 +91,10 @@ impl List {
             if self.reverse { order.reverse() } else { order }
         });
         self.order = order.into_iter().map(|row| (row, rows.key(row))).collect();
-        let found = self.selected.filter(|_| self.is_chosen).and_then(|key| self.order.iter().position(|(_, known)| *known == key));
+        let found = self
+            .selected
+            .filter(|_| self.is_chosen)
+            .and_then(|key| self.order.iter().position(|(_, known)| *known == key));
         let near = if self.is_chosen { self.at.min(self.order.len().saturating_sub(1)) } else { 0 };
         self.at = found.unwrap_or(near);
         self.selected = self.order.get(self.at).map(|(_, key)| *key);
@@ -221,7 +224,8 @@ impl List {
         }
         let mut y = area.y + 1;
         if self.order.is_empty() && y < area.bottom() {
-            let text = if self.filter.is_empty() { rows.nothing() } else { "nothing passes the filter (Esc clears it)" };
+            let text =
+                if self.filter.is_empty() { rows.nothing() } else { "nothing passes the filter (Esc clears it)" };
             put(buffer, (area.x + 1, y), area.width.saturating_sub(1), text, DIM_STYLE);
         }
         for (place, (row, key)) in self.order.iter().enumerate().skip(self.first) {

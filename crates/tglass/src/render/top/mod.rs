@@ -171,7 +171,9 @@ fn process_head(process: &ProcessState, areas: Areas, buffer: &mut Buffer, (colo
         (Some(_), _) => "  ENDED".to_owned(),
         (None, None) => "  looking ..".to_owned(),
         (None, Some(_)) if frozen => "  FROZEN (space goes on)".to_owned(),
-        (None, Some(look)) => format!("  every {:.1} s, {:.0} ms of CPU time", look.every.as_secs_f64(), look.took.as_secs_f64() * 1e3),
+        (None, Some(look)) => {
+            format!("  every {:.1} s, {:.0} ms of CPU time", look.every.as_secs_f64(), look.took.as_secs_f64() * 1e3)
+        }
     };
     put(buffer, (head.x, head.y), head.width, &format!("{name}{state}"), BOLD_STYLE);
     put(buffer, (head.x, head.y + 1), head.width, &second_line(process), Style::new());
@@ -266,7 +268,9 @@ fn foot(state: &State, area: Rect, buffer: &mut Buffer) {
         (None, None) if state.process.is_some() => {
             ("q quit  ? help  / filter  <> sort  Enter stack  Tab lists  space freeze  s save".to_owned(), Look::Dim)
         }
-        (None, None) => ("q quit  ? help  / filter  <> sort  Enter look at it  p PID  space freeze".to_owned(), Look::Dim),
+        (None, None) => {
+            ("q quit  ? help  / filter  <> sort  Enter look at it  p PID  space freeze".to_owned(), Look::Dim)
+        }
     };
     put(buffer, (area.x, area.y), area.width, &text, look.style(state.colour));
 }

@@ -96,7 +96,9 @@ impl Rows for ProcessRows<'_> {
 
     fn nothing(&self) -> &'static str {
         match self.seen {
-            Some(_) => "no process that can be looked into hangs, is stopped or waits for another (p goes to one by its PID)",
+            Some(_) => {
+                "no process that can be looked into hangs, is stopped or waits for another (p goes to one by its PID)"
+            }
             None => "looking ..",
         }
     }

@@ -12,7 +12,7 @@ const COLUMNS: &[Column] = &[
     Column::text("STATE", 7),
     Column::number("LWP", 7),
     Column::number("SINCE", 7),
-    Column::text("START", 24),
+    Column::text("START", 20),
     Column::text("MADE BY", 24).from(130),
     Column::text("WAITS FOR", 20),
 ];
@@ -103,8 +103,9 @@ impl Rows for TaskRows<'_> {
         let Some(task) = self.task(row) else { return Vec::new() };
         let plain = |text: String| anstream::adapter::strip_str(&text).to_string();
         let frames = task.frames.iter().enumerate();
-        let mut lines: Vec<Cell> =
-            frames.map(|(number, frame)| (format!("#{number:<2} {}", plain(stacks::line(frame))), Look::Plain)).collect();
+        let mut lines: Vec<Cell> = frames
+            .map(|(number, frame)| (format!("#{number:<2} {}", plain(stacks::line(frame))), Look::Plain))
+            .collect();
         if lines.is_empty() {
             let why = if task.carried_by.is_some() { "no stack: the task was running" } else { ".." };
             lines.push((why.to_owned(), Look::Dim));

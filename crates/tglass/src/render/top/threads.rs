@@ -43,7 +43,8 @@ impl<'a> ThreadRows<'a> {
             return threads::waits(detail).map(|text| text.replace(", held by ", " < "));
         }
         let known = self.explained?.threads.iter().find(|known| known.lwp == thread.lwp);
-        let same = known.filter(|known| known.waits_outside.is_some() && (known.sp, known.pc) == (thread.sp, thread.pc));
+        let same =
+            known.filter(|known| known.waits_outside.is_some() && (known.sp, known.pc) == (thread.sp, thread.pc));
         threads::waits(same.unwrap_or(detail))
     }
 }
@@ -136,7 +137,10 @@ impl Rows for ThreadRows<'_> {
         let busy = |row| self.times(row).map_or([0.0; 3], |it| [it.cpu, it.runqueue, it.lock.unwrap_or(0.0)]);
         let by_time = busy(a).into_iter().zip(busy(b)).map(|(a, b)| b.total_cmp(&a)).find(|order| order.is_ne());
         let lwp = |row| self.thread(row).and_then(|thread| thread.lwp);
-        by_time.unwrap_or(Ordering::Equal).then_with(|| lwp(a).is_none().cmp(&lwp(b).is_none())).then(lwp(a).cmp(&lwp(b)))
+        by_time
+            .unwrap_or(Ordering::Equal)
+            .then_with(|| lwp(a).is_none().cmp(&lwp(b).is_none()))
+            .then(lwp(a).cmp(&lwp(b)))
     }
 
     fn text(&self, row: usize) -> String {
@@ -164,8 +168,9 @@ impl Rows for ThreadRows<'_> {
         }
         let plain = |text: String| anstream::adapter::strip_str(&text).to_string();
         let frames = detail.frames.iter().enumerate();
-        let mut lines: Vec<Cell> =
-            frames.map(|(number, frame)| (format!("#{number:<2} {}", plain(stacks::line(frame))), Look::Plain)).collect();
+        let mut lines: Vec<Cell> = frames
+            .map(|(number, frame)| (format!("#{number:<2} {}", plain(stacks::line(frame))), Look::Plain))
+            .collect();
         match &detail.frames_end {
             Some(StackEnd::Unknown { why }) => lines.push((format!("not seen further: {}", safe(why)), Look::Fair)),
             Some(StackEnd::Limit) => lines.push(("not seen further: deeper than the limit".to_owned(), Look::Fair)),
