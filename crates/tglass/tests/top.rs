@@ -112,7 +112,7 @@ fn a_stack_a_filter_and_an_order() {
     assert!(functions.len() > 1, "{thread:#}");
     terminal.shows("the stack", |screen| functions.iter().all(|function| screen.contains(&format!(" {function}+"))));
     terminal.keys(&["Enter", "Escape"]);
-    terminal.shows("all of them", |screen| !screen.contains("#0 ") && !screen.contains("pass the filter"));
+    terminal.shows("all of them", |screen| !screen.contains("#0 ") && !screen.contains(" pass: "));
     // By number, one way and the other.
     let numbers = |screen: &str| -> Vec<i64> {
         let list = screen.lines().skip_while(|line| !line.contains("NAME")).skip(1);
@@ -181,8 +181,7 @@ fn goroutines() {
                 // The only row, and what it waits for.
                 terminal.shows(function, |screen| {
                     let waits = screen.lines().skip_while(|line| !line.starts_with("Waits of task ")).nth(1);
-                    screen.contains(" 1 pass the filter: ")
-                        && waits.is_some_and(|waits| waits.trim_end().ends_with(object))
+                    screen.contains(" 1 of ") && waits.is_some_and(|waits| waits.trim_end().ends_with(object))
                 });
             }
             terminal.keys(&["q"]);

@@ -202,12 +202,14 @@ impl Top {
 
     /// Does what a key or the mouse asks for. Whether that is the end.
     fn obey(&mut self, event: ratatui_crossterm::crossterm::event::Event) -> Result<bool> {
+        // Keys that were typed ahead are meant for what those before them have made of the list.
+        self.state.arrange();
         match keys::action(&mut self.state, &event) {
             Action::None => {}
             Action::Quit => return Ok(true),
             Action::Stop => self.signal(Signal::SIGTSTP)?,
             Action::Mouse => self.screen.set_mouse(self.state.mouse)?,
-            Action::Redraw => self.screen.terminal.clear()?,
+            Action::Redraw => self.screen.redraw()?,
             Action::Open(pid) => match threadglass::target::Live::open(pid) {
                 Ok(_) => self.watch(pid)?,
                 Err(error) => self.state.message = Some((crate::remedy::of_error(&error.into()), true)),

@@ -1,6 +1,7 @@
 //! The terminal while a screen is on it, and how it is given back: in the end, on a panic, and while we are stopped.
 
 use nix::sys::signal::{SigSet, Signal, raise};
+use ratatui_core::layout::Rect;
 use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::CrosstermBackend;
 use ratatui_crossterm::crossterm::cursor::{Hide, Show};
@@ -56,7 +57,13 @@ impl Screen {
         only.thread_unblock()?;
         only.thread_block()?;
         occupy(self.mouse)?;
-        self.terminal.clear()
+        self.redraw()
+    }
+
+    /// Has all be drawn anew. The terminal is asked nothing for it: who reads keys would read the answer.
+    pub fn redraw(&mut self) -> Result<()> {
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::new(0, 0, size.width, size.height))
     }
 }
 

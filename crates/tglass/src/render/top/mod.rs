@@ -240,13 +240,13 @@ pub fn tab_places(process: &ProcessState) -> Vec<(Tab, u16, String)> {
 fn tabs(process: &ProcessState, areas: Areas, buffer: &mut Buffer) {
     let mut text: String = tab_places(process).into_iter().map(|(.., text)| text).collect();
     let list = process.place();
+    if !list.filter.is_empty() {
+        let all = process.number(process.tab).unwrap_or(0);
+        text += &format!(" {} of {all} pass: {} ", list.number(), safe(&list.filter));
+    }
     match process.gaps().len() {
         0 => {}
-        1 => text += " 1 thing not seen (g)",
-        number => text += &format!(" {number} things not seen (g)"),
-    }
-    if !list.filter.is_empty() {
-        text += &format!(" {} pass the filter: {}", list.number(), safe(&list.filter));
+        number => text += &format!(" {number} not seen (g)"),
     }
     bar(buffer, areas.tabs, &text, Look::Bar, false);
 }

@@ -24,7 +24,7 @@ const SHORTEST: Duration = Duration::from_millis(5);
 /// A sample may take this part of the time between two, unless less is wanted.
 const SHARE: u32 = 10;
 /// The part that it may take where the watch goes on for long, and is not what the user waits for.
-const GENTLE_SHARE: u32 = 150;
+const GENTLE_SHARE: u32 = 300;
 
 /// What is found out about a process before it is watched.
 #[derive(Debug)]
