@@ -232,7 +232,7 @@
       for (const id of before.get(queue[i])) if (!depth.has(id)) { depth.set(id, depth.get(queue[i]) + 1); queue.push(id); }
     }
     [...kept].filter((id) => !depth.has(id)).forEach((id) => depth.set(id, 0));
-    const WIDTH = 200, HEIGHT = 46, GAP_X = 100, GAP_Y = 26;
+    const WIDTH = 200, HEIGHT = 46, GAP_X = 140, GAP_Y = 26;
     const ring = [...kept].filter(isRing);
     // Along the circle, in the order in which one waits for the other.
     const order = [];
@@ -244,13 +244,6 @@
     const others = [...kept].filter((id) => !isRing(id));
     const columns = ring.length ? deepest : deepest + 1;
     const column = (id) => deepest - depth.get(id);
-    const rows = new Map();
-    for (const id of others) {
-      const at = depth.get(id) === 0 && ring.length ? columns + 2 : column(id);
-      const row = rows.get(at) ?? 0;
-      rows.set(at, row + 1);
-      place.set(id, [at * (WIDTH + GAP_X) + 20, row * (HEIGHT + GAP_Y) + 20]);
-    }
     // Two columns, there and back, so that a circle looks like one.
     const half = Math.ceil(order.length / 2);
     order.forEach((id, index) => {
@@ -258,6 +251,15 @@
       const row = back ? order.length - 1 - index : index;
       place.set(id, [(columns + (back ? 1 : 0)) * (WIDTH + GAP_X) + 20, row * (HEIGHT + GAP_Y) * 1.4 + 20]);
     });
+    // Beside what it waits for, where there is room.
+    const rows = new Map();
+    for (const id of others.sort((a, b) => depth.get(a) - depth.get(b))) {
+      const at = depth.get(id) === 0 && ring.length ? columns + 2 : column(id);
+      const beside = next.get(id).map((to) => place.get(to)?.[1]).find((y) => y !== undefined) ?? 20;
+      const row = Math.max(rows.get(at) ?? 0, Math.floor((beside - 20) / (HEIGHT + GAP_Y)));
+      rows.set(at, row + 1);
+      place.set(id, [at * (WIDTH + GAP_X) + 20, row * (HEIGHT + GAP_Y) + 20]);
+    }
     const right = Math.max(...[...place.values()].map(([x]) => x)) + WIDTH + 20;
     const bottom = Math.max(...[...place.values()].map(([, y]) => y)) + HEIGHT + 20;
     const svg = make("svg", { width: right, height: bottom, viewBox: `0 0 ${right} ${bottom}`, role: "group", "aria-label": "Who waits for whom" });
@@ -270,7 +272,7 @@
       const y1 = same ? (by > ay ? ay + HEIGHT : ay) : ay + HEIGHT / 2, y2 = same ? (by > ay ? by : by + HEIGHT) : by + HEIGHT / 2;
       const circle = isRing(it.from) && isRing(it.to) ? " circle" : "";
       svg.append(make("path", { class: `edge ${it.evidence}${circle}`, d: `M${x1} ${y1} L${x2} ${y2}`, "marker-end": "url(#arrow)" }));
-      svg.append(make("text", { class: "small", x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 4, "text-anchor": "middle" }, it.label));
+      svg.append(make("text", { class: "small label", x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 4, "text-anchor": "middle" }, it.label));
     }
     const cut = (title) => (title.length > 24 ? `${title.slice(0, 22)}..` : title);
     for (const id of kept) {
