@@ -95,11 +95,9 @@ impl Browser {
                 assert!(answer["error"].is_null(), "{method}: {answer}");
                 return answer["result"].clone();
             }
-            match answer["method"].as_str() {
-                Some("Runtime.exceptionThrown" | "Log.entryAdded" | "Runtime.consoleAPICalled") => {
-                    self.complaints.push(answer["params"].to_string());
-                }
-                _ => {}
+            let complaints = ["Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled"];
+            if answer["method"].as_str().is_some_and(|method| complaints.contains(&method)) {
+                self.complaints.push(answer["params"].to_string());
             }
         }
     }
