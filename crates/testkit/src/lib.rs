@@ -3,6 +3,7 @@
 //! A fixture prints its own truth as one JSON document, then the line `ready`, and goes on until its
 //! standard input is closed. Tests compare what the tool reports with that truth.
 
+mod browser;
 mod build;
 mod cargo_program;
 mod cores;
@@ -18,12 +19,14 @@ mod log;
 mod roots;
 mod skip;
 mod sync;
+mod terminal;
 mod tool;
 mod truth;
 mod user;
 mod wait;
 mod wheel;
 
+pub use browser::Browser;
 pub use build::{Build, Variant};
 pub use cargo_program::{Keeps, TokioProgram};
 pub use cores::{CoreFile, Dumpable};
@@ -42,6 +45,7 @@ pub use skip::{
     is_root, library, part, root, skip,
 };
 pub use sync::{SyncView, sync_faults};
+pub use terminal::{PROMPT, Terminal};
 pub use tool::{Answer, Tool, thread, threads};
 pub use truth::{View, differences, file_at_pc};
 pub use user::{NOBODY, Public, STRANGER, as_user};

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use testkit::{Build, Dumpable, Fixture, Go, Tool, Variant, have, part};
+use testkit::{Browser, Build, Dumpable, Fixture, Go, Tool, Variant, have, part};
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -19,7 +19,12 @@ fn report(target: &str, file: &Path) -> String {
 
 /// The snapshot that a report carries.
 fn data(page: &str) -> serde_json::Value {
-    let (_, rest) = page.split_once("id=\"data\">").expect("data");
+    part_of(page, "data")
+}
+
+/// One of the documents that a report carries.
+fn part_of(page: &str, id: &str) -> serde_json::Value {
+    let (_, rest) = page.split_once(&format!("id=\"{id}\">")).expect("data");
     let (packed, _) = rest.split_once("</script>").expect("its end");
     let letter = |byte: u8| match byte {
         b'A'..=b'Z' => byte - b'A',
@@ -152,4 +157,128 @@ fn a_file_that_cannot_be_written() {
     let answer = tool().run(&["report", &fixture.pid().to_string(), "-o", "/nonexistent/report.html"]);
     assert_eq!(answer.code, Some(2));
     assert!(answer.stderr.starts_with("tglass: cannot write /nonexistent/report.html"), "{}", answer.stderr);
+}
+
+/// The size of a window.
+const WINDOW: (u32, u32) = (1280, 900);
+
+#[test]
+fn the_page_obeys_mouse_and_keys() {
+    let fixture = Fixture::start(&Build::new("deadlocks.c").variant(Variant::Default).path(), &["abba"]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.html");
+    let data = data(&report(&fixture.pid().to_string(), &file));
+    if !have(part("the_page_obeys_mouse_and_keys"), "chromium") {
+        return;
+    }
+    for is_dark in [false, true] {
+        let mut browser = Browser::open(&file, WINDOW, is_dark);
+        browser.until("document.documentElement.dataset.shown === 'yes'");
+        // A thread of the circle leads to its row, which opens with the stack.
+        let member = data["findings"][0]["threads"][0].as_i64().unwrap();
+        browser.run(&format!(
+            "[...document.querySelectorAll('.node.thread.circle')].find((it) => it.textContent.includes('({member})')).dispatchEvent(new MouseEvent('click'))"
+        ));
+        browser.until(&format!(
+            "document.getElementById('t{member}').dataset.open === 'yes' && document.activeElement.id === 't{member}'"
+        ));
+        browser.until(&format!(
+            "document.getElementById('t{member}').nextSibling.textContent.includes('pthread_mutex_lock')"
+        ));
+        // A lock, by the keyboard.
+        let lock = data["findings"][0]["objects"][0].as_str().unwrap();
+        browser.run(&format!("document.getElementById('o{lock}').querySelector('button').focus()"));
+        browser.key("Enter", 13);
+        browser.until(&format!("document.getElementById('o{lock}').dataset.open === 'yes'"));
+        assert_eq!(
+            browser.run(&format!("document.querySelector('#o{lock} button').getAttribute('aria-expanded')")),
+            "true"
+        );
+        // Search and order.
+        let rows = "document.querySelectorAll('#s-threads tbody tr:not(.stack)').length";
+        assert_eq!(browser.run(rows), data["threads"].as_array().unwrap().len());
+        browser.run(&format!(
+            "(() => {{ const it = document.querySelector('#s-threads input'); it.value = '{member}'; it.dispatchEvent(new Event('input')); }})()"
+        ));
+        // Itself, and who waits for what it holds.
+        assert_eq!(browser.run(rows), 2);
+        browser.run("document.querySelectorAll('#s-threads th button')[1].click()");
+        assert_eq!(browser.run("document.querySelectorAll('#s-threads th')[1].getAttribute('aria-sort')"), "ascending");
+        // Whatever takes the focus has a name for who does not see it.
+        let unnamed = "[...document.querySelectorAll('button, [tabindex=\"0\"], input, a')].filter((it) => !(it.textContent.trim() || it.getAttribute('aria-label'))).length";
+        assert_eq!(browser.run(unnamed), 0);
+        // Light and dark are not the same, and text can be told from its ground in both.
+        let ground = browser.run("getComputedStyle(document.body).backgroundColor");
+        assert_ne!(ground == "rgb(251, 251, 249)", is_dark, "{ground}");
+        assert!(!browser.printed().is_empty());
+        assert_eq!(browser.complaints, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn contention_and_a_profile() {
+    testkit::needs_ptrace!();
+    let fixture = Fixture::start(&Build::new("track_contended.c").variant(Variant::Default).path(), &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.html");
+    let args = ["report", &fixture.pid().to_string(), "-o", file.to_str().unwrap(), "--contend", "1s"];
+    let answer = tool().run(&args);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let page = std::fs::read_to_string(&file).unwrap();
+    let contention = part_of(&page, "contention");
+    let hot = &contention["locks"][0];
+    assert_eq!(hot["name"], "hot", "{contention:#}");
+    let buckets = hot["stats"]["contention"]["histogram"].as_array().expect("a histogram");
+    let counted: u64 = buckets.iter().map(|bucket| bucket["waits"].as_u64().unwrap()).sum();
+    assert!(counted > 0 && counted.abs_diff(hot["waits"].as_u64().unwrap()) <= counted / 2, "{hot:#}");
+    let ends: Vec<u64> = buckets.iter().map(|bucket| bucket["up_to_ns"].as_u64().unwrap()).collect();
+    assert!(ends.is_sorted() && ends.iter().any(|end| *end >= 1_000_000), "it is held for 1 ms: {hot:#}");
+    let spin = Fixture::start(&Build::new("profil_spin.c").variant(Variant::Default).path(), &[]);
+    let other = dir.path().join("profile.html");
+    let answer = tool().run(&["report", &spin.pid().to_string(), "-o", other.to_str().unwrap(), "--profile", "1s"]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let may_sample = !answer.stderr.contains("perf events are not permitted");
+    if !have(part("contention_and_a_profile"), "chromium") {
+        return;
+    }
+    let mut browser = Browser::open(&file, WINDOW, false);
+    browser.until("document.documentElement.dataset.shown === 'yes'");
+    let at = hot["address"].as_str().unwrap();
+    browser.run(&format!("document.getElementById('c{at}').click()"));
+    assert_eq!(
+        browser
+            .run(&format!("document.getElementById('c{at}').nextSibling.querySelectorAll('.histogram rect').length")),
+        buckets.len()
+    );
+    assert_eq!(browser.complaints, Vec::<String>::new());
+    if !may_sample {
+        return testkit::skip(part("a flame graph"), answer.stderr.trim());
+    }
+    let mut browser = Browser::open(&other, WINDOW, true);
+    browser.until("document.documentElement.dataset.shown === 'yes'");
+    let widest = "Math.max(...[...document.querySelectorAll('.flame')].slice(1).map((it) => it.querySelector('rect').width.baseVal.value))";
+    let count = browser.run("document.querySelectorAll('.flame').length");
+    assert!(count.as_u64().is_some_and(|count| count > 3), "{count}");
+    assert!(browser.run(widest).as_f64().is_some());
+    // The narrowest frame becomes as wide as all, and back.
+    browser.run("[...document.querySelectorAll('.flame')].at(-1).dispatchEvent(new MouseEvent('click'))");
+    assert!(browser.run(widest).as_f64().is_some_and(|wide| wide > 1100.0));
+    browser.run("document.querySelector('.flame').dispatchEvent(new MouseEvent('click'))");
+    assert_eq!(browser.run("document.querySelectorAll('.flame').length"), count);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+/// What cannot be measured is said, and the rest is written.
+#[test]
+fn a_measurement_that_cannot_be_made() {
+    let dumpable = Dumpable::start(&Build::new("deadlocks.c").variant(Variant::Default).path(), &["abba"]);
+    let Some(core) = dumpable.gcore(part("a_measurement_that_cannot_be_made")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.html");
+    for option in ["--contend", "--profile"] {
+        let answer = tool().run(&["report", &core.name(), "-o", file.to_str().unwrap(), option, "1s"]);
+        assert_eq!(answer.code, Some(2));
+        assert!(answer.stderr.contains(&format!("{option} needs a running process")), "{}", answer.stderr);
+        assert!(!file.exists());
+    }
 }

@@ -61,10 +61,23 @@ pub enum Command {
     /// Exit status: 1 if threads certainly hang for ever, 0 if not, 2 if a target could not be looked at; --fail-on
     /// changes that. Of several targets: 1, then 3, then 2, then 0, whichever applies first.
     Why(WhyArgs),
+    /// Watch a process on the whole terminal: its threads, what they wait for, its locks and tasks
+    ///
+    /// What is wrong is at the top as soon as it is confirmed. Below are the threads with what each does with its time, as `stats`
+    /// measures it, what it waits for and who holds that; the locks; the tasks (goroutines) of programs that have any; and the
+    /// waits of the selected thread. `?` lists the keys.
+    ///
+    /// Without a process: the processes that `why` without a target finds; Enter goes into one.
+    ///
+    /// Nothing acts on the process. Where output is not a terminal, use `threads` and `why`.
+    Top(TopArgs),
     /// Write one HTML file: the answer of `why`, a graph of the waits, threads, stacks, locks
     ///
     /// The file needs nothing but a browser: it loads nothing, and can be sent and opened years later. The data is in it, too, as
-    /// `tglass why --json` prints it. Nothing acts on the process.
+    /// `tglass why --json` prints it.
+    ///
+    /// Nothing acts on the process, unless --contend is given: that measures as `tglass contend` does, for which the agent is
+    /// injected. The look comes first, then the profile, then the measurement of locks.
     Report(ReportArgs),
     /// Keep all that a process shows in a small file, to be opened later
     ///
@@ -281,6 +294,34 @@ pub struct WhyArgs {
     pub json: bool,
 }
 
+/// A process, or none.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub struct OneProcessArgs {
+    /// Process: its ID or its name [default: a list of processes]
+    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    process: Option<TargetWord>,
+    /// Process ID, in place of the argument
+    #[arg(short, long, value_name = "PID", value_parser = id)]
+    pid: Option<i32>,
+}
+
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    #[command(flatten)]
+    which: OneProcessArgs,
+    /// Time between two looks (`1s`, `500ms`; from 10ms to 1 day); looks that take long are made less often
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+}
+
+impl TopArgs {
+    /// The process, however it was named.
+    pub fn word(&self) -> Option<TargetWord> {
+        self.which.process.clone().or(self.which.pid.map(TargetWord::Pid))
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(
     override_usage = "tglass report [OPTIONS] -o <FILE> <PID|CORE|NAME>\n       tglass report [OPTIONS] -o <FILE> -p <PID>"
@@ -294,6 +335,12 @@ pub struct ReportArgs {
     /// Repeat looks for this long where nothing is certain at once [default: 300ms]; 0 means one look
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
+    /// Also measure for this long which locks threads wait for, as `contend` does; this acts on the process (see docs/track.md)
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub contend: Option<Duration>,
+    /// Also profile the process for this long, as `profil` does, and show a flame graph; nothing is stopped
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub profile: Option<Duration>,
     #[command(flatten)]
     pub files: CoreFileArgs,
 }

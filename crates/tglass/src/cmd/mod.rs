@@ -22,6 +22,7 @@ mod stats;
 mod suspend;
 mod target;
 mod threads;
+mod top;
 mod tsd;
 mod why;
 
@@ -42,6 +43,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 fn carry_out(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Snap(args) => snap::run(&args),
         Command::Diff(args) => diff::run(&args),

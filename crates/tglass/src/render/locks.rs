@@ -51,7 +51,7 @@ fn counts(object: &SyncObject) -> [Cell; 3] {
 }
 
 /// `task 18`, `task 18 (send)`
-fn task(one: &TaskRef) -> String {
+pub(super) fn task(one: &TaskRef) -> String {
     // The future of block_on has no number.
     let name = if one.task == 0 { "block_on".to_owned() } else { format!("task {}", one.task) };
     match one.channel_use {

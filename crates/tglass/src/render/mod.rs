@@ -21,6 +21,7 @@ mod table;
 mod target;
 pub mod tasks;
 pub mod threads;
+pub mod top;
 pub mod tsd;
 pub mod why;
 

@@ -149,7 +149,7 @@ mod tests {
                     let plain = anstream::adapter::strip_str(&screen).to_string();
                     assert!(plain.chars().all(|c| c == '\n' || may_print(c)), "{plain:?}");
                 }
-                let page = super::super::report::page(&snapshot, took);
+                let page = super::super::report::page(&snapshot, &Default::default(), took);
                 assert_eq!(page.is_ok(), snapshot.verdict.is_some());
             }
         }

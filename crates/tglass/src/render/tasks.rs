@@ -199,6 +199,17 @@ fn row(task: &Task, names: &mut Names, cells: &mut Cells) {
     });
 }
 
+/// What one task waits for, or the call that its thread has taken it into.
+pub(super) fn waits(task: &Task) -> Option<String> {
+    let mut out = String::new();
+    match &task.wait {
+        Some(wait) => reason(&mut out, wait, &mut Names::default()),
+        None if is_in_call(task) => out += task.status,
+        None => return None,
+    }
+    Some(out)
+}
+
 /// `text` as it may be shown, made once of each.
 fn safe_once<'n>(texts: &'n mut HashMap<usize, String>, text: &str) -> &'n str {
     texts.entry(text.as_ptr().addr()).or_insert_with(|| safe(text))
@@ -244,7 +255,7 @@ fn reason(out: &mut String, wait: &TaskWait, names: &mut Names) {
 }
 
 /// `main.serve (server.go:12)`
-fn place(frame: &Frame) -> String {
+pub(super) fn place(frame: &Frame) -> String {
     let function = frame.function.as_deref().map_or_else(|| frame.pc.to_string(), safe);
     match (&frame.file, frame.line) {
         (Some(file), Some(line)) => format!("{function} ({}:{line})", safe(file.rsplit('/').next().unwrap_or(file))),

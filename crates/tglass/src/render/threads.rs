@@ -60,11 +60,12 @@ fn row(thread: &Thread) -> Vec<Cell> {
         (None, Some(addr)) => Some(addr.to_string()),
         (None, None) => None,
     };
+    let state = state_of(thread);
     vec![
         or_dash(thread.lwp.map(|lwp| lwp.to_string())),
         or_dash(thread.id.map(|id| id.to_string())),
         or_dash(thread.name.as_deref().map(safe)),
-        state(thread),
+        Cell::styled(state.0, state.1),
         or_dash(thread.priority.map(|priority| priority.to_string())),
         or_dash(thread.cpu.map(|cpu| seconds(cpu.user_ms + cpu.system_ms))),
         or_dash(waits(thread)),
@@ -73,7 +74,7 @@ fn row(thread: &Thread) -> Vec<Cell> {
 }
 
 /// What a thread waits for: a lock, who is at the other end of a descriptor, or the call that it is in.
-fn waits(thread: &Thread) -> Option<String> {
+pub(super) fn waits(thread: &Thread) -> Option<String> {
     let outside = || Some(other_end(thread.syscall.as_ref()?, thread.waits_outside.as_deref()?));
     thread.waits_for.as_ref().map(waits_for).or_else(|| outside()?).or_else(|| thread.syscall.as_ref().map(call))
 }
@@ -132,7 +133,8 @@ fn is_stopped_besides(thread: &Thread) -> bool {
     thread.stop.is_some() && !matches!(thread.state, ThreadState::Stopped | ThreadState::StoppedAsleep)
 }
 
-fn state(thread: &Thread) -> Cell {
+/// The state in words, and how it looks.
+pub(super) fn state_of(thread: &Thread) -> (String, anstyle::Style) {
     let mut text = thread.state.word().replace('_', " ");
     if thread.exiting {
         text += " (exiting)";
@@ -150,7 +152,7 @@ fn state(thread: &Thread) -> Cell {
         ThreadState::Zombie => DIM,
         ThreadState::Sleep => anstyle::Style::new(),
     };
-    Cell::styled(text, style)
+    (text, style)
 }
 
 /// `mutex left < 4711`: what it waits for, and who holds that.

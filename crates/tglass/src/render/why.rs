@@ -48,7 +48,8 @@ pub fn text(snapshot: &Snapshot, took: Duration, settable: Option<RemoteAddr>, w
     fit::wrapped(out + &gaps::text(&snapshot.gaps), width)
 }
 
-fn heading(kind: FindingKind) -> &'static str {
+/// How a finding is headed.
+pub(super) fn heading(kind: FindingKind) -> &'static str {
     match kind {
         FindingKind::Deadlock => "DEADLOCK",
         FindingKind::SelfDeadlock => "SELF-DEADLOCK",

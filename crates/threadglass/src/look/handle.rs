@@ -2,15 +2,15 @@
 
 use super::Stacks;
 use super::threads::{Collected, collect_threads};
-use super::waits::{add_descriptors, collect};
+use super::waits::{add_descriptors, collect, name_objects};
 use crate::Lwp;
-use crate::model::{Libc, Snapshot};
+use crate::model::{Libc, Snapshot, SyncObject, Thread};
 use crate::runtimes::Types;
 use crate::runtimes::glibc::Layout;
 use crate::symbols::{DataNames, LockVariable, Objects, Symbolizer};
 use crate::target::{LwpFacts, Target, TargetError};
 use crate::unwind::Space;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What is looked for.
@@ -107,6 +107,28 @@ impl<'t> Look<'t> {
         let mut stacks = Stacks::new(self);
         stacks.read(&snapshot.threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
         stacks.finish(snapshot);
+    }
+
+    /// The same for those of `lwps` alone. Why others have none is not said.
+    pub fn add_stacks_of(&self, snapshot: &mut Snapshot, lwps: &BTreeSet<Lwp>) {
+        let is_wanted = |thread: &&Thread| thread.lwp.is_some_and(|lwp| lwps.contains(&lwp));
+        let threads: Vec<Thread> = snapshot.threads.iter().filter(is_wanted).cloned().collect();
+        if threads.is_empty() {
+            return;
+        }
+        let mut stacks = Stacks::new(self).without_libc_lines();
+        stacks.read(&threads, &mut snapshot.gaps).report(&mut snapshot.gaps);
+        stacks.finish(snapshot);
+    }
+
+    /// Adds the descriptors of the calls that the threads of `snapshot` are in.
+    pub fn add_descriptors(&self, snapshot: &mut Snapshot) {
+        add_descriptors(self.target, &mut snapshot.threads);
+    }
+
+    /// Names those objects of `snapshot` that are `wanted` and have no name yet, and the waits for them.
+    pub fn add_names(&self, snapshot: &mut Snapshot, wanted: &dyn Fn(&SyncObject) -> bool) {
+        name_objects(self, snapshot, wanted);
     }
 
     /// Names for addresses of its code.

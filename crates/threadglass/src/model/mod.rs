@@ -52,7 +52,7 @@ pub use sync::{
 };
 pub use sync_stats::{
     BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncStats,
-    WaitSite,
+    WaitBucket, WaitSite,
 };
 pub use task::{
     ChannelUse, SharedFrame, SharedFrames, SharedText, Task, TaskGroup, TaskHolds, TaskRef, TaskRuntimeInfo,

@@ -162,3 +162,30 @@ pub struct Snapshot {
     /// What could not be seen.
     pub gaps: Vec<Gap>,
 }
+
+impl Snapshot {
+    /// The same look at the same target, with these threads alone and nothing else that was seen.
+    pub fn of_threads(&self, threads: Vec<Thread>) -> Self {
+        let (task_runtimes, tasks, task_groups, objects, findings) = Default::default();
+        let (verdict, groups, strangers, runtimes, gaps) = Default::default();
+        Self {
+            schema: self.schema,
+            target: self.target.clone(),
+            taken_at_ms: self.taken_at_ms,
+            pause_us: self.pause_us,
+            longest_pause_us: self.longest_pause_us,
+            looks: self.looks,
+            threads,
+            task_runtimes,
+            tasks,
+            task_groups,
+            objects,
+            verdict,
+            findings,
+            groups,
+            strangers,
+            runtimes,
+            gaps,
+        }
+    }
+}

@@ -125,8 +125,20 @@ pub struct Contention {
     pub p50_ns: u64,
     /// 99 of 100 were no longer, to a factor of two.
     pub p99_ns: u64,
+    /// How many waits were how long, the shortest first; without lengths that no wait had.
+    pub histogram: Vec<WaitBucket>,
     /// Who waited where, for the first pairs that were seen.
     pub sites: Vec<WaitSite>,
+}
+
+/// Waits of about the same length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+pub struct WaitBucket {
+    /// None of them was longer, nor shorter than half of that; of the last bucket that there can be they may be longer.
+    pub up_to_ns: u64,
+    /// How many.
+    pub waits: u64,
 }
 
 /// Where a thread called from that waited, and where the one that made it wait.

@@ -3,7 +3,7 @@
 use super::scale::Scale;
 use crate::model::{
     BarrierStats, CondStats, Contention, HoldTime, LockStats, RwlockStats, SemaphoreStats, SideStats, SyncKind,
-    SyncStats, WaitSite,
+    SyncStats, WaitBucket, WaitSite,
 };
 use crate::{InnerTid, RemoteAddr};
 use table::Kind;
@@ -98,7 +98,15 @@ fn contention(extra: &ExtraView, scale: &Scale) -> Option<Contention> {
     let mut sites: Vec<WaitSite> = sites.collect();
     sites.sort_by_key(|site| std::cmp::Reverse(site.time_ns));
     let percentile = |part| scale.ns(percentile(&extra.histogram, waits, part));
-    Some(Contention { p50_ns: percentile(50), p99_ns: percentile(99), sites })
+    let buckets = extra.histogram.iter().enumerate().filter(|(_, waits)| **waits > 0);
+    let bucket = |(at, waits): (usize, &u32)| WaitBucket { up_to_ns: scale.ns(end_of(at)), waits: u64::from(*waits) };
+    let histogram = buckets.map(bucket).collect();
+    Some(Contention { p50_ns: percentile(50), p99_ns: percentile(99), histogram, sites })
+}
+
+/// The upper end of a bucket.
+fn end_of(bucket: usize) -> u64 {
+    1 << (bucket + 7)
 }
 
 /// The upper end of the bucket in which `part` percent of the waits have ended.
@@ -109,7 +117,7 @@ pub(super) fn percentile(histogram: &[u32], waits: u64, part: u64) -> u64 {
         seen += u64::from(*count);
         seen >= wanted
     });
-    1 << (bucket.unwrap_or(histogram.len() - 1) + 7)
+    end_of(bucket.unwrap_or(histogram.len() - 1))
 }
 
 #[cfg(test)]

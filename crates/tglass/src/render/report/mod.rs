@@ -10,17 +10,25 @@ use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde::Serialize;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
-use threadglass::model::{Certainty, Snapshot, VerdictKind};
+use threadglass::model::{Certainty, ContentionReport, Profile, Snapshot, VerdictKind};
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
 
-/// The whole file.
-pub fn page(snapshot: &Snapshot, took: Duration) -> Result<String> {
+/// What was measured besides.
+#[derive(Default)]
+pub struct Measured {
+    pub contention: Option<ContentionReport>,
+    pub profile: Option<Profile>,
+}
+
+/// The whole file. The look took `took`.
+pub fn page(snapshot: &Snapshot, measured: &Measured, took: Duration) -> Result<String> {
     let verdict = snapshot.verdict.as_ref().context("the look gave no verdict")?;
     let headline = threads::headline(snapshot, snapshot.threads.len(), took);
     let headline = anstream::adapter::strip_str(&headline).to_string();
@@ -44,6 +52,8 @@ pub fn page(snapshot: &Snapshot, took: Duration) -> Result<String> {
             "CSS" => CSS.to_owned(),
             "JS" => JS.to_owned(),
             "DATA" => packed(snapshot).ok()?,
+            "CONTENTION" => measured.contention.as_ref().map_or_else(|| Ok(String::new()), packed).ok()?,
+            "PROFILE" => measured.profile.as_ref().map_or_else(|| Ok(String::new()), packed).ok()?,
             _ => return None,
         })
     })
@@ -70,10 +80,10 @@ fn class(kind: VerdictKind) -> &'static str {
     }
 }
 
-/// The snapshot as JSON, compressed, in letters.
-fn packed(snapshot: &Snapshot) -> Result<String> {
+/// A value as JSON, compressed, in letters.
+fn packed(value: &impl Serialize) -> Result<String> {
     let mut pack = GzEncoder::new(Vec::new(), Compression::default());
-    json::compact(&mut pack, snapshot)?;
+    json::compact(&mut pack, value)?;
     Ok(BASE64_STANDARD.encode(pack.finish()?))
 }
 

@@ -7,7 +7,7 @@ use super::history::{History, tell_passing};
 use super::knot::Spot;
 use super::libc_work::add_lookups;
 use super::look::{has_not_moved, object};
-use super::names::LockNamer;
+use super::names::{LockNamer, name_objects};
 use super::outside::{add_kinds, follow};
 use super::owners::Owners;
 use super::pools::add_starving;
@@ -236,15 +236,7 @@ fn name_most_wanted(look: &Look<'_>, snapshot: &mut Snapshot) {
         snapshot.objects.iter().map(|object| (object.waiters.len(), object.address)).collect();
     wanted.sort_unstable_by_key(|(waiters, address)| (std::cmp::Reverse(*waiters), *address));
     let wanted: BTreeSet<RemoteAddr> = wanted.into_iter().take(NAMED).map(|(_, address)| address).collect();
-    LockNamer::new(look).name(snapshot, &look.facts(), &|object| wanted.contains(&object.address));
-    let names = snapshot.objects.iter().filter(|object| wanted.contains(&object.address));
-    let names: HashMap<RemoteAddr, &String> =
-        names.filter_map(|object| Some((object.address, object.name.as_ref()?))).collect();
-    for waits in snapshot.threads.iter_mut().filter_map(|thread| thread.waits_for.as_mut()) {
-        if waits.name.is_none() {
-            waits.name = names.get(&waits.address).map(|name| (*name).clone());
-        }
-    }
+    name_objects(look, snapshot, &|object| wanted.contains(&object.address));
 }
 
 /// For how long the threads that are shown and asleep have not run, in milliseconds.

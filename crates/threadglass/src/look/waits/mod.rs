@@ -53,6 +53,7 @@ pub use explain::{USUAL_TIME, explain, explain_for, explain_whole};
 pub(crate) use glance::glance;
 pub(crate) use look::has_not_moved;
 pub use look_at::look_at;
+pub(crate) use names::name_objects;
 pub(crate) use net::{Net, Stuck};
 pub use outside::add_other_ends;
 pub(crate) use outside::{circles_of, waits_of};

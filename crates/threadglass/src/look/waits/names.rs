@@ -122,6 +122,23 @@ impl<'a> LockNamer<'a> {
     }
 }
 
+/// Names those objects that are `wanted` and have no name yet, for the threads that wait for them or hold them, too.
+pub(crate) fn name_objects(look: &Look<'_>, snapshot: &mut Snapshot, wanted: &dyn Fn(&SyncObject) -> bool) {
+    LockNamer::new(look).name(snapshot, &look.facts(), wanted);
+    let names = snapshot.objects.iter().filter(|object| wanted(object));
+    let names: HashMap<RemoteAddr, &String> =
+        names.filter_map(|object| Some((object.address, object.name.as_ref()?))).collect();
+    let name = |known: &mut Option<String>, address: RemoteAddr| {
+        if known.is_none() {
+            *known = names.get(&address).map(|name| (*name).clone());
+        }
+    };
+    for thread in &mut snapshot.threads {
+        thread.waits_for.iter_mut().for_each(|waits| name(&mut waits.name, waits.address));
+        thread.holds.iter_mut().for_each(|held| name(&mut held.name, held.address));
+    }
+}
+
 /// The name of a function without the types of its arguments: `Pool::take` of `Pool::take(int, char const*) const`.
 fn without_arguments(function: &str) -> &str {
     let Some(before) = function.trim_end_matches(" const").strip_suffix(')') else { return function };

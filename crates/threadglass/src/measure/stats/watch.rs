@@ -21,8 +21,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const PERIOD: Duration = Duration::from_millis(20);
 /// And of one that is.
 const SHORTEST: Duration = Duration::from_millis(5);
-/// A sample may take this part of the time between two.
+/// A sample may take this part of the time between two, unless less is wanted.
 const SHARE: u32 = 10;
+/// The part that it may take where the watch goes on for long, and is not what the user waits for.
+const GENTLE_SHARE: u32 = 300;
 
 /// What is found out about a process before it is watched.
 #[derive(Debug)]
@@ -42,6 +44,7 @@ pub struct Watch<'a> {
     meter: Meter,
     /// `None` where it may not be read what threads are blocked in.
     locks: Option<Locks<'a>>,
+    share: u32,
     ended: bool,
 }
 
@@ -59,7 +62,12 @@ impl<'a> Watch<'a> {
             .then(|| Locks::new(Survey::new(&Look::new(live), look.libc(), &look.snapshot.threads)));
         let mut meter = Meter::new(tasks, Depth::Calls).map_err(failed)?;
         meter.count_tasks(live);
-        Ok(Self { live, look, meter, locks, ended: false })
+        Ok(Self { live, look, meter, locks, share: SHARE, ended: false })
+    }
+
+    /// The same with fewer samples where there are many threads: for who watches all day.
+    pub fn gently(self) -> Self {
+        Self { share: GENTLE_SHARE, ..self }
     }
 
     /// Whether the process has ended.
@@ -70,6 +78,15 @@ impl<'a> Watch<'a> {
     /// Watches for `interval`, which begins where the last one ended; for less if we are asked to stop or the
     /// process ends.
     pub fn interval(&mut self, interval: Duration, interrupt: &Interrupt) -> Result<Stats, TargetError> {
+        self.interval_by(interval, |time| interrupt.wait(time).is_some())
+    }
+
+    /// The same; `wait` waits for a time, and says whether the interval is to end with it.
+    pub fn interval_by(
+        &mut self,
+        interval: Duration,
+        mut wait: impl FnMut(Duration) -> bool,
+    ) -> Result<Stats, TargetError> {
         self.meter.restart();
         if let Some(locks) = &mut self.locks {
             locks.forget();
@@ -81,14 +98,14 @@ impl<'a> Watch<'a> {
         loop {
             let left = interval.saturating_sub(started.elapsed());
             let nap = period.min(left);
-            let asked = interrupt.wait(nap).is_some();
+            let asked = wait(nap);
             let before = own_cpu();
             self.ended = self.meter.sample().is_err();
             if self.ended {
                 break;
             }
             self.tally(&mut tallies, started.elapsed());
-            period = usual.max(own_cpu().saturating_sub(before) * SHARE);
+            period = usual.max(own_cpu().saturating_sub(before) * self.share);
             if nap == left || asked {
                 break;
             }
