@@ -54,7 +54,7 @@ fn a_whole_file_answers() {
     let snap = open(snapshot()).expect("a snapshot");
     snap.check().expect("nothing has happened to it");
     for part in Part::ALL.into_iter().filter(|part| *part != Part::Data) {
-        let answer = snap.answer(part).expect(part.name());
+        let answer = snap.answer(part).unwrap_or_else(|error| panic!("{}: {error}", part.name()));
         assert_eq!(answer.pause_us, 0);
         assert!(!answer.threads.is_empty(), "{part:?}");
         assert_eq!(answer.target.snapshot.as_ref().map(|file| file.path.as_str()), Some("test"));
