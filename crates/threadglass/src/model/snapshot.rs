@@ -1,6 +1,6 @@
 //! A look at a whole target.
 
-use super::words::{self, Word};
+use super::words::Word;
 use super::{
     Finding, Gap, LanguageRuntime, SignalSet, Stranger, SyncObject, Task, TaskGroup, TaskRuntimeInfo, Thread, Verdict,
     WaitGroup,
@@ -127,7 +127,7 @@ pub struct SnapshotFile {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Snapshot {
     /// [`SCHEMA`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::words::known"))]
     pub schema: Word,
     /// Which process.
     pub target: TargetInfo,

@@ -1,6 +1,6 @@
 //! Synchronization objects: what threads wait for, and who holds it.
 
-use super::words::{self, Word, words};
+use super::words::{Word, words};
 use super::{Evidence, TaskRef};
 use crate::{InnerTid, Lwp, Pid, PthreadId, RemoteAddr};
 
@@ -422,7 +422,7 @@ pub struct WaitsFor {
     /// Its name.
     pub name: Option<String>,
     /// What it waits for in words, where functions on its stack tell more than the kind: `to receive from a channel ..`.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::maybe_known"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::words::maybe_known"))]
     pub how: Option<Word>,
     /// Of a rwlock: what it wants.
     pub side: Option<Side>,

@@ -1,6 +1,6 @@
 //! Tasks: what a runtime of its own schedules on threads, such as a goroutine.
 
-use super::words::{self, Word, words};
+use super::words::{Word, words};
 use super::{Direction, Evidence, Frame, OutsideWait, Side, Stack, StackEnd, SyncKind, ThreadState, ThreadType};
 use crate::{Lwp, RemoteAddr};
 use std::collections::BTreeMap;
@@ -228,7 +228,7 @@ pub struct TaskHolds {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct Task {
     /// The runtime that it is of: `Go`.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::words::known"))]
     pub runtime: Word,
     /// The number that the runtime has for it.
     pub id: u64,
@@ -238,7 +238,7 @@ pub struct Task {
     /// Its state: `run` is runnable without a thread, `active` on one.
     pub state: ThreadState,
     /// The state in the words of its runtime.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::words::known"))]
     pub status: Word,
     /// The thread that runs it now.
     pub carried_by: Option<Lwp>,
@@ -281,7 +281,7 @@ pub struct Task {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TaskGroup {
     /// The runtime that they are of.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::words::known"))]
     pub runtime: Word,
     /// Their ids.
     pub tasks: Vec<u64>,
@@ -317,7 +317,7 @@ pub struct TaskScheduler {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TaskRuntimeInfo {
     /// The runtime: `Go`.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::words::known"))]
     pub name: Word,
     /// Its version, where the program tells it.
     pub version: Option<String>,

@@ -1,6 +1,6 @@
 //! Thread-specific data of a whole target.
 
-use super::words::{self, Word};
+use super::words::Word;
 use super::{Gap, TargetInfo};
 use crate::{Lwp, PthreadId, RemoteAddr};
 
@@ -45,7 +45,7 @@ pub struct ThreadValues {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 pub struct TsdSnapshot {
     /// [`super::SCHEMA`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "words::known"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::words::known"))]
     pub schema: Word,
     /// Which process.
     pub target: TargetInfo,
