@@ -123,17 +123,17 @@ impl Finder<'_> {
 
     /// Which of `places` are lists of a scheduler: those at whose ends there are tasks of it.
     fn decide(&self, mut places: Vec<Place>, found: &mut BTreeMap<u64, Scheduler>) {
-        // Where tasks come and go all the time, those at the ends may be gone before they are read.
-        for _ in 0..TRIES {
-            places = self.decide_once(places, found);
+        // Where tasks come and go all the time, those at the ends may be gone before they are read. In the end half of them do.
+        for least in (0..TRIES as i64).rev() {
+            places = self.decide_once(places, least.min(1), found);
             if places.is_empty() || (self.is_over)() {
                 break;
             }
         }
     }
 
-    /// Gives the places that have parts, and may be lists of a scheduler that was not found.
-    fn decide_once(&self, places: Vec<Place>, found: &mut BTreeMap<u64, Scheduler>) -> Vec<Place> {
+    /// Gives the places that have parts, and may be lists of a scheduler that was not found. `least`: the score that is enough.
+    fn decide_once(&self, places: Vec<Place>, least: i64, found: &mut BTreeMap<u64, Scheduler>) -> Vec<Place> {
         let read = read_each(self.memory, places.iter().map(|place| (place.list, place.bytes())));
         // Place, its list, whether it is the last task and not the first.
         let mut ends: Vec<(usize, RemoteAddr, bool)> = Vec::new();
@@ -181,7 +181,7 @@ impl Finder<'_> {
         for (index, place) in places.iter().enumerate().filter(|(index, _)| may_be.contains(index)) {
             let score = scores[index];
             let is_best = found.get(&place.scheduler).is_none_or(|known| known.score < score);
-            if is_best && score > 0 {
+            if is_best && score >= least {
                 let lists = (0..place.shards).map(|shard| place.list.offset((shard * SHARD + place.first) as u64));
                 let (at, lists) = (RemoteAddr(place.scheduler), lists.collect());
                 found.insert(place.scheduler, Scheduler { at, lists, is_sharded: true, score });
