@@ -478,7 +478,7 @@ impl<'s> Search<'s> {
         let mut named = vec![false; part.len()];
         self.executed_once(thread, frames, part);
         let waiting = usize::from(self.is_queued(thread));
-        for frame in frames.iter().skip(waiting) {
+        for frame in self.of_program(thread, frames).iter().skip(waiting) {
             let chosen: Vec<usize> = (0..part.len()).filter(|index| frame.about[*index] && !named[*index]).collect();
             if chosen.is_empty() {
                 continue;
@@ -545,6 +545,18 @@ impl<'s> Search<'s> {
                 let (frame, handler) = (frame.place.pc, frame.handler);
                 self.found.push(Clue { object: lock.address, lwp: thread.lwp, grade, frame, handler });
             }
+        }
+    }
+
+    /// The frames without those that have called the thread's start routine: what libc does at the end of a thread releases no
+    /// lock, and where that code has no table it seems to return and to call the start routine anew.
+    fn of_program<'f>(&mut self, thread: &RestingThread, frames: &'f [FrameState]) -> &'f [FrameState] {
+        let Some(start) = thread.start else { return frames };
+        let begins =
+            |frame: &FrameState| self.code.function(frame.place.lookup().0).is_some_and(|(begin, _)| begin == start.0);
+        match frames.iter().rposition(begins) {
+            Some(outermost) => &frames[..=outermost],
+            None => frames,
         }
     }
 
