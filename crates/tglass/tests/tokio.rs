@@ -265,7 +265,7 @@ fn the_version_and_executors_that_are_not_read() {
 #[test]
 fn built_in_other_ways() {
     if std::env::var_os("TG_TOKIO_ALL").is_none() {
-        return;
+        return testkit::skip("built_in_other_ways", "four release builds take minutes: `make test-matrix` runs it");
     }
     for (optimised, debug, keeps, lto) in [
         (true, "2", Keeps::All, true),

@@ -59,7 +59,7 @@ fn assert_given_back(terminal: &Terminal) {
 
 #[test]
 fn a_deadlock() {
-    if !have(part("a_deadlock"), "tmux") {
+    if !have("a_deadlock", "tmux") {
         return;
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
@@ -92,7 +92,7 @@ fn a_deadlock() {
 
 #[test]
 fn a_stack_a_filter_and_an_order() {
-    if !have(part("a_stack_a_filter_and_an_order"), "tmux") {
+    if !have("a_stack_a_filter_and_an_order", "tmux") {
         return;
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
@@ -131,7 +131,7 @@ fn a_stack_a_filter_and_an_order() {
 
 #[test]
 fn contention() {
-    if !have(part("contention"), "tmux") {
+    if !have("contention", "tmux") {
         return;
     }
     let program = Build::new("track_contended.c").variant(Variant::Default).path();
@@ -161,7 +161,7 @@ fn contention() {
 
 #[test]
 fn goroutines() {
-    if !have(part("goroutines"), "tmux") {
+    if !have("goroutines", "tmux") {
         return;
     }
     for go in Go::all("goroutines") {
@@ -192,7 +192,7 @@ fn goroutines() {
 
 #[test]
 fn the_whole_machine() {
-    if !have(part("the_whole_machine"), "tmux") {
+    if !have("the_whole_machine", "tmux") {
         return;
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
@@ -220,7 +220,7 @@ fn the_whole_machine() {
 
 #[test]
 fn signals_give_the_terminal_back() {
-    if !have(part("signals_give_the_terminal_back"), "tmux") {
+    if !have("signals_give_the_terminal_back", "tmux") {
         return;
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
@@ -267,7 +267,7 @@ fn a_screen_that_panics() {
 
 #[test]
 fn a_panic_gives_the_terminal_back() {
-    if !have(part("a_panic_gives_the_terminal_back"), "tmux") {
+    if !have("a_panic_gives_the_terminal_back", "tmux") {
         return;
     }
     let terminal = Terminal::new(100, 30, &[]);
@@ -300,7 +300,7 @@ fn without_a_terminal() {
 
 #[test]
 fn without_colours() {
-    if !have(part("without_colours"), "tmux") {
+    if !have("without_colours", "tmux") {
         return;
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
@@ -321,7 +321,7 @@ fn without_colours() {
 
 #[test]
 fn names_cannot_drive_the_terminal() {
-    if !have(part("names_cannot_drive_the_terminal"), "tmux") {
+    if !have("names_cannot_drive_the_terminal", "tmux") {
         return;
     }
     let fixture = fixture("names.c", &[]).settled();
@@ -338,7 +338,7 @@ fn names_cannot_drive_the_terminal() {
 
 #[test]
 fn a_process_that_ends() {
-    if !have(part("a_process_that_ends"), "tmux") {
+    if !have("a_process_that_ends", "tmux") {
         return;
     }
     let mut fixture = fixture("deadlocks.c", &["abba"]).settled();
@@ -357,7 +357,7 @@ fn a_process_that_ends() {
 
 #[test]
 fn a_snapshot_is_saved() {
-    if !have(part("a_snapshot_is_saved"), "tmux") {
+    if !have("a_snapshot_is_saved", "tmux") {
         return;
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
@@ -386,7 +386,7 @@ fn a_snapshot_is_saved() {
 
 #[test]
 fn the_mouse_and_other_sizes() {
-    if !have(part("the_mouse_and_other_sizes"), "tmux") {
+    if !have("the_mouse_and_other_sizes", "tmux") {
         return;
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
@@ -428,7 +428,7 @@ fn the_mouse_and_other_sizes() {
 /// The target goes on all the time, and nothing is done to it.
 #[test]
 fn nothing_is_touched() {
-    if !have(part("nothing_is_touched"), "tmux") || !have(part("nothing_is_touched"), "strace") {
+    if !have("nothing_is_touched", "tmux") || !have("nothing_is_touched", "strace") {
         return;
     }
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
@@ -451,7 +451,7 @@ fn nothing_is_touched() {
 
 #[test]
 fn threads_that_run_are_measured() {
-    if !have(part("threads_that_run_are_measured"), "tmux") {
+    if !have("threads_that_run_are_measured", "tmux") {
         return;
     }
     let fixture = fixture("profil_spin.c", &[]);
