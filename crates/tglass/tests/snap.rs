@@ -347,6 +347,38 @@ fn two_snapshots_tell_what_moved() {
     assert!(text.contains("1 thread stands") && text.contains("ran"), "{text}");
 }
 
+/// Goroutines that stay are where they were, and have waited all the time as soon as a garbage collection has seen them wait; others
+/// have come and gone.
+#[test]
+fn goroutines_that_stay_and_others_that_come_and_go() {
+    for go in Go::all("snap::goroutines_that_stay_and_others_that_come_and_go").into_iter().take(1) {
+        let dir = tempfile::tempdir().unwrap();
+        let fixture = Fixture::start(&go.build("go_short", &[]), &[]);
+        let names = ["one", "two"].map(|name| dir.path().join(name).display().to_string() + ".tgsnap");
+        let staying = fixture.truth()["stays"].as_u64().expect("how many stay") as usize;
+        let number = |diff: &Value, change: &str, function: &str| -> usize {
+            let is_there = |group: &&Value| {
+                let place = if group["after"].is_null() { &group["before"] } else { &group["after"] };
+                let frames = place["frames"].as_array().expect("frames");
+                group["change"] == change && frames.iter().any(|frame| frame["function"] == function)
+            };
+            let groups = diff["tasks"].as_array().expect("tasks").iter().filter(is_there);
+            groups.map(|group| group["tasks"].as_array().expect("ids").len()).sum()
+        };
+        eventually("a garbage collection should come before the first of two snapshots", || {
+            names.iter().for_each(|name| drop(take(fixture.pid(), name.as_ref(), &[])));
+            let diff = tool().run(&["diff", &names[0], &names[1], "--json"]).json();
+            let [stand, stay] = ["stands", "same_place"].map(|change| number(&diff, change, "main.stays"));
+            assert_eq!(stand + stay, staying, "{diff:#}");
+            let of_others = ["new", "ended"].map(|change| number(&diff, change, "main.comes"));
+            stand == staying && of_others.iter().all(|number| *number > 0)
+        });
+        let text = tool().run(&["diff", &names[0], &names[1]]).text();
+        let said = ["tasks waited all the time", &format!("  {staying} tasks of Go: "), "main.stays", "tasks ended"];
+        assert!(said.iter().all(|said| text.contains(said)), "{text}");
+    }
+}
+
 #[test]
 fn a_hang_that_stays_and_one_that_is_new() {
     let dir = tempfile::tempdir().unwrap();

@@ -7,7 +7,8 @@ use std::time::Duration;
 use threadglass::Lwp;
 use threadglass::look::library_of;
 use threadglass::model::{
-    DiffSide, FindingChange, LockChange, LockDiff, LockUse, SnapshotDiff, ThreadChange, ThreadDiff, ThreadPlace,
+    DiffSide, FindingChange, LockChange, LockDiff, LockUse, SnapshotDiff, TaskChange, TaskDiff, TaskPlace,
+    ThreadChange, ThreadDiff, ThreadPlace,
 };
 
 /// Threads of one sort, and locks, that are listed.
@@ -37,6 +38,9 @@ pub fn text(diff: &SnapshotDiff, all: bool, width: Option<usize>) -> String {
     }
     for change in ThreadChange::ALL {
         out += &threads(diff, change, most(THREADS), width);
+    }
+    for change in TaskChange::ALL {
+        out += &tasks(diff, change, most(THREADS), width);
     }
     out += &locks(diff, most(LOCKS));
     for file in diff.files.iter().take(most(LOCKS)) {
@@ -144,6 +148,53 @@ fn place_text(place: &ThreadPlace, width: Option<usize>) -> String {
     };
     let mut out = format!("      {}\n", fit::cut_to(waits, width.map(|width| width.saturating_sub(6))));
     let own = place.frames.iter().filter(|frame| library_of(frame).is_none());
+    for frame in own.take(FRAMES) {
+        out += &format!("{}\n", fit::cut_to(format!("      {}", super::stacks::line(frame)), width));
+    }
+    out
+}
+
+fn tasks(diff: &SnapshotDiff, change: TaskChange, most: usize, width: Option<usize>) -> String {
+    let groups: Vec<&TaskDiff> = diff.tasks.iter().filter(|group| group.change == change).collect();
+    let number: usize = groups.iter().map(|group| group.tasks.len()).sum();
+    let noun = if number == 1 { "task" } else { "tasks" };
+    let heading = match change {
+        _ if number == 0 => return String::new(),
+        TaskChange::Stands => format!("{number} {noun} waited all the time"),
+        TaskChange::SamePlace => format!("{number} {noun} where they were: they may have run in between"),
+        TaskChange::Moved => format!("{number} {noun} elsewhere"),
+        TaskChange::New => format!("{number} {noun} new"),
+        TaskChange::Ended => format!("{number} {noun} ended"),
+    };
+    let mut out = format!("{}\n", paint(BOLD, &heading));
+    for group in groups.iter().take(most) {
+        let ids: Vec<String> = group.tasks.iter().take(6).map(super::tasks::number_of).collect();
+        let more = if group.tasks.len() > ids.len() { " .." } else { "" };
+        let stood = group.stood_ms.map(|ms| format!(": for at least {}", apart(ms))).unwrap_or_default();
+        let number = if group.tasks.len() == 1 { "task".to_owned() } else { format!("{} tasks", group.tasks.len()) };
+        out += &format!("  {number} of {}: {}{more}{stood}\n", group.runtime, ids.join(" "));
+        match (&group.before, &group.after) {
+            (Some(before), Some(after)) => {
+                out += &task_place("was: ", before, width);
+                out += &task_place("is: ", after, width);
+            }
+            (before, after) => {
+                out += &after.as_ref().or(before.as_ref()).map_or_else(String::new, |it| task_place("", it, width))
+            }
+        }
+    }
+    if let Some(rest @ [_, ..]) = groups.get(most..) {
+        let number: usize = rest.iter().map(|group| group.tasks.len()).sum();
+        out += &format!("  .. and {number} more (--all lists them)\n");
+    }
+    out + "\n"
+}
+
+/// Why a task waits, and the first frames of the program.
+fn task_place(label: &str, place: &TaskPlace, width: Option<usize>) -> String {
+    let what = place.reason.as_deref().map_or_else(|| place.state.word().to_owned(), safe);
+    let mut out = format!("      {label}{what}\n");
+    let own = place.frames.iter().filter(|frame| super::tasks::is_of_program(frame));
     for frame in own.take(FRAMES) {
         out += &format!("{}\n", fit::cut_to(format!("      {}", super::stacks::line(frame)), width));
     }

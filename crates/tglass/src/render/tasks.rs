@@ -23,7 +23,7 @@ const OBJECTS: usize = 3;
 pub fn text(snapshot: &Snapshot, all: usize, took: Duration, width: Option<usize>) -> String {
     let mut out = headline(snapshot, all, took);
     if !snapshot.tasks.is_empty() {
-        out += &list(&snapshot.tasks, width);
+        list(&mut out, &snapshot.tasks, width);
     }
     fit::wrapped(out + &gaps::text(&snapshot.gaps), width)
 }
@@ -107,10 +107,10 @@ impl Cells {
         self.ends.push(ends);
     }
 
-    /// The lines in columns, each in the style that `style` gives it.
-    fn text(&self, style: impl Fn(usize) -> Option<anstyle::Style>, width: Option<usize>) -> String {
+    /// Adds the lines in columns to `out`, each in the style that `style` gives it.
+    fn add_to(&self, out: &mut String, style: impl Fn(usize) -> Option<anstyle::Style>, width: Option<usize>) {
         let wide: usize = self.widths.iter().map(|width| width + 2).sum();
-        let mut out = String::with_capacity(self.ends.len() * (wide + 1));
+        out.reserve(self.ends.len() * (wide + 1));
         let mut rest = self.text.as_str();
         for (number, ends) in self.ends.iter().enumerate() {
             let (cells, after) = rest.split_at(ends[HEADINGS.len() - 1] as usize);
@@ -121,19 +121,18 @@ impl Cells {
                 let cell = &cells[from..*end as usize];
                 from = *end as usize;
                 let pad = column.saturating_sub(fit::columns(cell));
-                blanks(&mut out, if right { pad + 2 } else { 2 });
-                out += cell;
-                blanks(&mut out, if right { 0 } else { pad });
+                blanks(out, if right { pad + 2 } else { 2 });
+                *out += cell;
+                blanks(out, if right { 0 } else { pad });
             }
             out.truncate(start + out[start..].trim_end_matches(' ').len());
             let style = style(number);
             if style.is_some() || width.is_some() {
                 let text = fit::cut_to(out.split_off(start), width);
-                out += &style.map_or_else(|| text.clone(), |style| paint(style, &text));
+                *out += &style.map_or_else(|| text.clone(), |style| paint(style, &text));
             }
             out.push('\n');
         }
-        out
     }
 }
 
@@ -147,9 +146,9 @@ fn blanks(out: &mut String, number: usize) {
     }
 }
 
-fn list(tasks: &[Task], width: Option<usize>) -> String {
+fn list(out: &mut String, tasks: &[Task], width: Option<usize>) {
     let mut names = Names::default();
-    let mut cells = Cells { text: String::with_capacity(tasks.len() * 64), ..Cells::default() };
+    let mut cells = Cells { text: String::with_capacity(tasks.len() * 96), ..Cells::default() };
     cells.ends.reserve(tasks.len() + 1);
     cells.line(|number, out| *out += HEADINGS[number]);
     tasks.iter().for_each(|task| row(task, &mut names, &mut cells));
@@ -159,7 +158,7 @@ fn list(tasks: &[Task], width: Option<usize>) -> String {
         Some(ThreadState::Run) => Some(FAIR),
         Some(_) => None,
     };
-    cells.text(style, width)
+    cells.add_to(out, style, width);
 }
 
 /// Names of functions and reasons as they are shown, by where they are: most tasks share theirs with others.
@@ -171,7 +170,8 @@ struct Names {
 
 fn row(task: &Task, names: &mut Names, cells: &mut Cells) {
     cells.line(|column, out| match column {
-        0 => *out += &called(task),
+        0 if is_root(task) => *out += ROOT,
+        0 => drop(write!(out, "{}", task.id)),
         1 => *out += task.state.word(),
         2 => match task.carried_by.or(task.bound_to.filter(|_| is_root(task))) {
             Some(carrier) => drop(write!(out, "{carrier}")),
@@ -220,9 +220,8 @@ fn is_root(task: &Task) -> bool {
     task.id == 0 && task.bound_to.is_some()
 }
 
-fn called(task: &Task) -> String {
-    if is_root(task) { "block_on".to_owned() } else { task.id.to_string() }
-}
+/// What a future of `block_on` is called.
+const ROOT: &str = "block_on";
 
 /// Whether its thread has taken it into a system call.
 fn is_in_call(task: &Task) -> bool {
@@ -272,8 +271,8 @@ fn heading(group: &TaskGroup) -> String {
 }
 
 /// The number of a task; the future of `block_on` has none.
-fn number_of(id: &u64) -> String {
-    if *id == 0 { "block_on".to_owned() } else { id.to_string() }
+pub(super) fn number_of(id: &u64) -> String {
+    if *id == 0 { ROOT.to_owned() } else { id.to_string() }
 }
 
 /// `: chan receive, the oldest for 5m02s`
@@ -296,8 +295,7 @@ pub fn groups(snapshot: &Snapshot, width: Option<usize>) -> String {
     let mut out = format!("{}\n", paint(DIM, "what the tasks do:"));
     for group in of_program().take(GROUPS) {
         out += &format!("  {:>4}  {}{}\n", group.tasks.len(), group.state.word(), what(group));
-        let is_own = |frame: &&Frame| frame.function.as_deref().is_some_and(|name| !is_of_runtime(name));
-        for frame in group.frames.iter().filter(is_own).take(GROUP_FRAMES) {
+        for frame in group.frames.iter().filter(|frame| is_of_program(frame)).take(GROUP_FRAMES) {
             out += &(fit::cut_to(format!("          {}", super::stacks::line(frame)), width) + "\n");
         }
     }
@@ -328,12 +326,16 @@ pub fn member(task: &Task, width: Option<usize>) -> String {
         let how = if held.evidence == Evidence::Inferred { " (inferred)" } else { "" };
         out += &format!("    holds the {} {}{side}{how}\n", held.kind.word(), held.address);
     }
-    let is_own = |frame: &&Frame| frame.function.as_deref().is_some_and(|name| !is_of_runtime(name));
-    for frame in task.frames.iter().filter(is_own).take(MEMBER_FRAMES) {
+    for frame in task.frames.iter().filter(|frame| is_of_program(frame)).take(MEMBER_FRAMES) {
         out += &(fit::cut_to(format!("      {}", super::stacks::line(frame)), width) + "\n");
     }
     out.push('\n');
     out
+}
+
+/// Whether a frame is one of the program's own.
+pub(super) fn is_of_program(frame: &Frame) -> bool {
+    frame.function.as_deref().is_some_and(|name| !is_of_runtime(name))
 }
 
 /// Whether a function is of the runtime, so that its caller tells more.

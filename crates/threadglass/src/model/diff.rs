@@ -2,7 +2,8 @@
 
 use super::words::{Word, words};
 use super::{
-    Certainty, FindingKind, Frame, Gap, SnapshotFile, SyncKind, SyncState, TargetInfo, ThreadState, Verdict, WaitsFor,
+    Certainty, FindingKind, Frame, Gap, SharedFrame, SharedFrames, SharedText, SnapshotFile, SyncKind, SyncState,
+    TargetInfo, ThreadState, Verdict, WaitsFor,
 };
 use crate::{Lwp, RemoteAddr};
 
@@ -24,6 +25,8 @@ pub struct SnapshotDiff {
     pub findings: Vec<FindingDiff>,
     /// The threads of both: those that stand first, longest first.
     pub threads: Vec<ThreadDiff>,
+    /// The tasks of both, those of which the same can be said together: those that stand first, the largest groups first.
+    pub tasks: Vec<TaskDiff>,
     /// Locks that were held or waited for in one of them.
     pub locks: Vec<LockDiff>,
     /// Files of code that one of them has and the other has not, or has otherwise.
@@ -130,6 +133,56 @@ pub struct ThreadDiff {
     pub before: Option<ThreadPlace>,
     /// Where it is; `None` if it has ended.
     pub after: Option<ThreadPlace>,
+}
+
+words! {
+    /// What became of a task.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema), serde(rename_all = "snake_case"))]
+    pub enum TaskChange {
+        /// It has waited since before the earlier one: its runtime has noted since when.
+        Stands = "stands",
+        /// It is where it was. It may have stood there, or have come back: runtimes do not count how often tasks run.
+        SamePlace = "same place",
+        /// It is elsewhere.
+        Moved = "moved",
+        /// It was made in between.
+        New = "new",
+        /// It has ended in between.
+        Ended = "ended",
+    }
+}
+
+/// Where a task was.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct TaskPlace {
+    /// Its state.
+    pub state: ThreadState,
+    /// Why it waits, or what it does on its thread, in the words of its runtime.
+    pub reason: Option<SharedText>,
+    /// Its stack, or the chain of what it awaits, the innermost frame first.
+    pub frames: SharedFrames,
+}
+
+/// Tasks that were at one place in the earlier one, and are at one place in the later one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, schemars::JsonSchema))]
+pub struct TaskDiff {
+    /// What became of them.
+    pub change: TaskChange,
+    /// The runtime that they are of.
+    pub runtime: Word,
+    /// Their ids.
+    pub tasks: Vec<u64>,
+    /// Where the first of them was made.
+    pub created_by: Option<SharedFrame>,
+    /// For how long each of them had waited when the later one was taken, at least, in milliseconds, if they stand.
+    pub stood_ms: Option<u64>,
+    /// Where they were; `None` where that is the same as later, or they are new.
+    pub before: Option<TaskPlace>,
+    /// Where they are; `None` if they have ended.
+    pub after: Option<TaskPlace>,
 }
 
 words! {

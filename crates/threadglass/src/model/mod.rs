@@ -27,8 +27,8 @@ mod words;
 
 pub use contention::{Contended, ContentionReport, HeldIn, HolderDid, InjectionReport, Sampled, WaitStack};
 pub use diff::{
-    DiffSide, FindingChange, FindingDiff, LockChange, LockDiff, LockUse, SnapshotDiff, ThreadChange, ThreadDiff,
-    ThreadPlace,
+    DiffSide, FindingChange, FindingDiff, LockChange, LockDiff, LockUse, SnapshotDiff, TaskChange, TaskDiff, TaskPlace,
+    ThreadChange, ThreadDiff, ThreadPlace,
 };
 pub use doctor::{Check, CheckVerdict, Doctor};
 pub use evidence::{Evidence, Gap};

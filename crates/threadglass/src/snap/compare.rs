@@ -6,7 +6,7 @@
 
 use super::counters::Counters;
 use super::objects::MappedFile;
-use super::{Part, Snap, SnapError};
+use super::{Part, Snap, SnapError, tasks};
 use crate::model::{
     DiffSide, Finding, FindingChange, FindingDiff, Gap, LockChange, LockDiff, LockUse, SCHEMA, Snapshot, SnapshotDiff,
     SyncObject, Thread, ThreadChange, ThreadDiff, ThreadPlace,
@@ -55,10 +55,6 @@ pub fn compare(one: &Snap, other: &Snap) -> Result<SnapshotDiff, CompareError> {
         let why = "one of the snapshots has no counters of the kernel for them";
         gaps.push(Gap { lwps: unknown.collect(), ..Gap::whole("whether threads have run", why) });
     }
-    if stacks.iter().flatten().any(|snapshot| !snapshot.tasks.is_empty()) {
-        let what = "what moved among tasks (goroutines)";
-        gaps.push(Gap::whole(what, "their runtime does not count how often they run"));
-    }
     let [verdict_before, verdict_after] = [&why[0], &why[1]].map(|it| it.as_ref().and_then(|it| it.verdict.clone()));
     let side = |snap: &Snap, threads: usize, verdict| DiffSide { snapshot: snap.file(), threads, verdict };
     Ok(SnapshotDiff {
@@ -69,10 +65,16 @@ pub fn compare(one: &Snap, other: &Snap) -> Result<SnapshotDiff, CompareError> {
         apart_ms,
         findings: findings(&why),
         threads,
+        tasks: tasks::changes(stacks_span(&stacks, &locks), &stacks),
         locks: lock_changes(&locks),
         files: files(&before.about().files, &after.about().files),
         gaps,
     })
+}
+
+/// From before the stacks of the earlier one were read until after those of the later one were: the locks come next.
+fn stacks_span([before, _]: &[Option<Snapshot>; 2], [_, after]: &[Option<Snapshot>; 2]) -> Option<u64> {
+    after.as_ref()?.taken_at_ms.checked_sub(before.as_ref()?.taken_at_ms)
 }
 
 /// What shows that two snapshots are not of one process.

@@ -18,6 +18,7 @@ mod objects;
 mod packed;
 mod redact;
 mod take;
+mod tasks;
 
 pub use compare::{CompareError, compare};
 pub use error::{SnapError, SnapFault};
