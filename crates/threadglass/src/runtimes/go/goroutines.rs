@@ -2,11 +2,10 @@
 //! has ended stays in the list, and is used again.
 
 use super::offsets::Layout;
-use super::records;
 use crate::RemoteAddr;
 use crate::memory::{Memory, ReadError, u32_at};
 use crate::model::Stack;
-use crate::runtimes::IN_SYSTEM_CALL;
+use crate::runtimes::{IN_SYSTEM_CALL, records};
 
 /// Goroutines that are read. More than this no machine has memory for.
 const MAX: u64 = 8 << 20;
@@ -169,12 +168,17 @@ pub(super) fn read_as<T>(
     make: impl Fn(Goroutine) -> T,
 ) -> Vec<T> {
     let mut found = Vec::with_capacity(addresses.len());
-    records::read(memory, layout.g.size, addresses, |index, bytes| {
-        let goroutine = Goroutine::decode(addresses[index], bytes, layout);
-        // Where goroutines came and went, most of the list are those that have ended.
-        if goroutine.status != Status::None {
-            found.push(make(goroutine));
-        }
-    });
+    records::read(
+        memory,
+        addresses,
+        |_| layout.g.size,
+        |index, bytes| {
+            let goroutine = Goroutine::decode(addresses[index], bytes, layout);
+            // Where goroutines came and went, most of the list are those that have ended.
+            if goroutine.status != Status::None {
+                found.push(make(goroutine));
+            }
+        },
+    );
     found
 }

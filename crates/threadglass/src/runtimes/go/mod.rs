@@ -16,7 +16,6 @@ mod offsets;
 mod program;
 mod queues;
 mod reader;
-mod records;
 mod stacks;
 mod waits;
 

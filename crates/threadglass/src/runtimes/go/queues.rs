@@ -1,10 +1,11 @@
 //! Queues in which goroutines wait: of channels, of semaphores, of condition variables.
 
 use super::offsets::Layout;
-use super::records;
 use crate::RemoteAddr;
 use crate::by_number::ByAddress;
-use crate::memory::{Memory, PAGE, u64_at};
+use crate::memory::{Memory, u64_at};
+use crate::runtimes::pages::Pages;
+use crate::runtimes::records;
 use std::collections::HashSet;
 
 /// Roots of the table of semaphores, and bytes of each.
@@ -50,36 +51,25 @@ impl Entry {
     }
 }
 
-/// Pages with entries of long lists, which lie side by side more often than not: read one by one they would take as many system
-/// calls.
-#[derive(Default)]
-struct Pages {
-    known: ByAddress<Vec<u8>>,
+/// Entries of long lists that are read one by one.
+struct Chain<'m> {
+    memory: &'m dyn Memory,
+    layout: &'m Layout,
+    pages: Pages,
 }
 
-impl Pages {
-    /// Entries that are read with as many calls at one time: not even a page is saved.
-    const MANY: usize = 8;
-    const MOST: usize = 4096;
-
-    /// The entries at `addresses`; `None` where they cannot be read.
-    fn entries(&mut self, memory: &dyn Memory, layout: &Layout, addresses: &[u64]) -> Vec<Option<Entry>> {
-        match addresses.len() {
-            ..Self::MANY => addresses.iter().map(|address| self.entry(memory, layout, *address)).collect(),
-            _ => entries(memory, layout, addresses),
-        }
+impl<'m> Chain<'m> {
+    fn new(memory: &'m dyn Memory, layout: &'m Layout) -> Self {
+        Self { memory, layout, pages: Pages::new(layout.sudog.size) }
     }
 
-    fn entry(&mut self, memory: &dyn Memory, layout: &Layout, address: u64) -> Option<Entry> {
-        let page = address / PAGE as u64 * PAGE as u64;
-        if self.known.len() >= Self::MOST {
-            self.known.clear();
+    /// The entries at `addresses`; `None` where they cannot be read.
+    fn entries(&mut self, addresses: &[u64]) -> Vec<Option<Entry>> {
+        if addresses.len() >= Pages::MANY {
+            return entries(self.memory, self.layout, addresses);
         }
-        // An entry may begin in one page and end in the next one.
-        let read = || memory.read_up_to(RemoteAddr(page), PAGE + layout.sudog.size).unwrap_or_default();
-        let bytes = self.known.entry(page).or_insert_with(read);
-        let from = (address - page) as usize;
-        Entry::decode(address, bytes.get(from..from + layout.sudog.size)?, layout)
+        self.pages.read(self.memory, addresses.iter().copied());
+        addresses.iter().map(|address| Entry::decode(*address, self.pages.bytes(*address), self.layout)).collect()
     }
 }
 
@@ -89,9 +79,14 @@ fn entries(memory: &dyn Memory, layout: &Layout, addresses: &[u64]) -> Vec<Optio
     order.sort_unstable_by_key(|index| addresses[*index as usize]);
     let sorted: Vec<u64> = order.iter().map(|index| addresses[*index as usize]).collect();
     let mut found = vec![None; addresses.len()];
-    records::read(memory, layout.sudog.size, &sorted, |index, bytes| {
-        found[order[index] as usize] = Entry::decode(sorted[index], bytes, layout);
-    });
+    records::read(
+        memory,
+        &sorted,
+        |_| layout.sudog.size,
+        |index, bytes| {
+            found[order[index] as usize] = Entry::decode(sorted[index], bytes, layout);
+        },
+    );
     found
 }
 
@@ -121,14 +116,14 @@ pub(super) fn of_goroutines(memory: &dyn Memory, layout: &Layout, waiting: &[(u6
 pub(super) fn semaphores(memory: &dyn Memory, layout: &Layout, table: RemoteAddr) -> ByAddress<u64> {
     let Ok(roots) = memory.read_vec(table, ROOTS * ROOT_SIZE) else { return ByAddress::default() };
     let mut left: Vec<u64> = roots.chunks_exact(ROOT_SIZE).filter_map(|root| u64_at(root, TREE)).collect();
-    let mut pages = Pages::default();
+    let mut chain = Chain::new(memory, layout);
     let mut seen = ByAddress::default();
     let mut found = ByAddress::default();
     let mut rounds = 0;
     while !left.is_empty() && seen.len() < MAX_ENTRIES && rounds < MAX_LIST {
         rounds += 1;
         left.retain(|address| *address != 0 && seen.insert(*address, ()).is_none());
-        let read = pages.entries(memory, layout, &left);
+        let read = chain.entries(&left);
         left.clear();
         for entry in read.into_iter().flatten() {
             // The tree's two branches, and those that wait for the same semaphore.
@@ -144,9 +139,9 @@ pub(super) fn semaphores(memory: &dyn Memory, layout: &Layout, table: RemoteAddr
 /// The goroutines in the list that begins with the entry `first`.
 pub(super) fn list(memory: &dyn Memory, layout: &Layout, first: u64) -> HashSet<u64> {
     let (mut at, mut seen, mut found) = (first, HashSet::new(), HashSet::new());
-    let mut pages = Pages::default();
+    let mut chain = Chain::new(memory, layout);
     while at != 0 && seen.insert(at) && seen.len() < MAX_LIST {
-        let Some(entry) = pages.entries(memory, layout, &[at]).pop().flatten() else { break };
+        let Some(entry) = chain.entries(&[at]).pop().flatten() else { break };
         found.insert(entry.goroutine);
         at = entry.next;
     }

@@ -4,9 +4,11 @@ use super::header::{ALIGNMENT, Decoded, FIRST_READ, Header};
 use super::roots::is_data;
 use super::vtables::Vtables;
 use crate::RemoteAddr;
+use crate::by_number::ByAddress;
 use crate::memory::{Memory, Slot, read_each, u64_at};
 use crate::proc::MapEntry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use crate::runtimes::pages::Pages;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What is read where a pointer leads, to see whether that is a scheduler.
 const SCHEDULER: usize = 2048;
@@ -56,6 +58,7 @@ impl Scheduler {
 #[derive(Debug, Default)]
 pub(super) struct FoundTasks {
     pub(super) schedulers: Vec<Scheduler>,
+    /// By address.
     pub(super) tasks: Vec<Header>,
     /// Lists that changed faster than they could be followed.
     pub(super) torn: usize,
@@ -91,13 +94,14 @@ impl Finder<'_> {
             }
             wanted = next.into_iter().collect();
         }
-        let mut tasks = HashMap::new();
         for scheduler in schedulers.into_values() {
-            self.follow(&scheduler, &mut tasks, &mut found);
+            self.follow(&scheduler, &mut found);
             found.schedulers.push(scheduler);
         }
-        found.tasks = tasks.into_values().collect();
-        found.tasks.sort_unstable_by_key(|task| (task.id, task.at));
+        // A list that was followed again has most of its tasks twice. What was seen last counts: the place may have been used again.
+        found.tasks.reverse();
+        found.tasks.sort_by_key(|task| task.at);
+        found.tasks.dedup_by_key(|task| task.at);
         found
     }
 
@@ -225,10 +229,10 @@ impl Finder<'_> {
     }
 
     /// Follows the lists of a scheduler, all at the same time: one call for the next task of each.
-    fn follow(&self, scheduler: &Scheduler, tasks: &mut HashMap<RemoteAddr, Header>, found: &mut FoundTasks) {
+    fn follow(&self, scheduler: &Scheduler, found: &mut FoundTasks) {
         let mut left: Vec<RemoteAddr> = scheduler.lists.clone();
         for _ in 0..TRIES {
-            left = self.follow_once(scheduler, &left, tasks, &mut found.is_cut);
+            left = self.follow_once(scheduler, &left, &mut found.tasks, &mut found.is_cut);
             if left.is_empty() {
                 return;
             }
@@ -245,7 +249,7 @@ impl Finder<'_> {
         &self,
         scheduler: &Scheduler,
         lists: &[RemoteAddr],
-        tasks: &mut HashMap<RemoteAddr, Header>,
+        tasks: &mut Vec<Header>,
         is_cut: &mut bool,
     ) -> Vec<RemoteAddr> {
         let shards = scheduler.lists.len() as u64;
@@ -253,23 +257,29 @@ impl Finder<'_> {
         let mut open: Vec<Followed> =
             lists.iter().zip(&ends).filter_map(|(list, ends)| Followed::new(*list, ends)).collect();
         let (mut torn, mut whole) = (Vec::new(), Vec::new());
-        let mut visited: HashSet<u64> = HashSet::new();
+        let mut visited: ByAddress<()> = ByAddress::default();
+        let mut pages = Pages::new(FIRST_READ);
         while !open.is_empty() {
             if tasks.len() >= MAX_TASKS || (self.is_over)() {
                 *is_cut = true;
                 return Vec::new();
             }
-            let read = self.read_tasks(&open.iter().map(|list| RemoteAddr(list.at)).collect::<Vec<_>>());
+            let read = if open.len() < Pages::MANY {
+                pages.read(self.memory, open.iter().map(|list| list.at));
+                open.iter().map(|list| self.task_of(RemoteAddr(list.at), pages.bytes(list.at))).collect()
+            } else {
+                self.read_tasks(&open.iter().map(|list| RemoteAddr(list.at)).collect::<Vec<_>>())
+            };
             let mut still = Vec::with_capacity(open.len());
             for (mut followed, task) in open.into_iter().zip(read) {
                 let fits =
                     |task: &Header| task.scheduler == scheduler.at.0 && task.next == followed.after && task.owner != 0;
                 // A task that is taken out, or put before, while we read does not fit to the one behind it.
-                let Some(task) = task.filter(|task| fits(task) && visited.insert(followed.at)) else {
+                let Some(task) = task.filter(|task| fits(task) && visited.insert(followed.at, ()).is_none()) else {
                     torn.push(followed.list);
                     continue;
                 };
-                tasks.insert(task.at, task);
+                tasks.push(task);
                 let part = *followed.part.get_or_insert(task.id % shards);
                 followed.is_one_part &= scheduler.is_sharded && part == task.id % shards;
                 if task.previous == 0 {

@@ -10,13 +10,14 @@ use super::stacks::{self, Doing, RootFuture, SeenStacks};
 use super::types::{KnownType, Types, Workers};
 use super::vtables::Vtables;
 use super::{objects, version, waits};
-use crate::memory::Slot;
 use crate::model::{
     Frame, Gap, SharedFrames, SharedText, StackEnd, Task, TaskRuntimeInfo, TaskScheduler, ThreadState, ThreadType,
 };
+use crate::runtimes::records;
 use crate::runtimes::tasks::{SeenTasks, TaskContext, TaskScope};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Tasks whose futures are read at one time.
@@ -70,6 +71,19 @@ pub(super) fn read<'t>(context: &TaskContext<'t>) -> Option<SeenTasks<'t>> {
     let names = Names::new(context.objects);
     let reader = Reader { context, types: &types, finder: &finder, names, stacks, pointers };
     Some(reader.seen(found))
+}
+
+/// What was read of some tasks.
+struct Cells {
+    bytes: Vec<u8>,
+    places: Vec<Range<usize>>,
+}
+
+impl Cells {
+    /// The bytes of one; none if it could not be read, or was not to be.
+    fn of(&self, index: usize) -> &[u8] {
+        &self.bytes[self.places[index].clone()]
+    }
 }
 
 struct Reader<'r> {
@@ -168,8 +182,8 @@ impl Reader<'_> {
         let first = self.read_cells(part, &sizes);
         let second = self.read_cells(part, &sizes);
         // The second read has the header, too.
-        let unread: Vec<RemoteAddr> =
-            part.iter().zip(&second).filter(|(_, cell)| cell.is_empty()).map(|(task, _)| task.at).collect();
+        let unread = part.iter().enumerate().filter(|(index, _)| second.of(*index).is_empty());
+        let unread: Vec<RemoteAddr> = unread.map(|(_, task)| task.at).collect();
         let mut unread = self.finder.read_tasks(&unread).into_iter();
         let mut now = |task: &Header, cell: &[u8]| match cell.is_empty() {
             true => unread.next().flatten(),
@@ -178,16 +192,18 @@ impl Reader<'_> {
         let futures = FutureReader { types: self.types, memory: self.context.target };
         for (index, (before, kind)) in part.iter().zip(of).enumerate() {
             // A task that has ended meanwhile is none any more.
-            let Some(now) = now(before, &second[index]).filter(|now| now.is_same(before) && !now.state.is_complete())
+            let Some(now) = now(before, second.of(index)).filter(|now| now.is_same(before) && !now.state.is_complete())
             else {
                 continue;
             };
-            let is_whole = first[index].len() == sizes[index] && sizes[index] > 0;
+            let is_whole = !first.of(index).is_empty();
             let is_still = is_whole && before.state.is_same(now.state) && {
                 let place = kind.cell.as_ref().and_then(|cell| futures.place(cell)).unwrap_or_default();
-                let part =
-                    |cell: &[u8]| cell.get(place.start.min(cell.len())..place.end.min(cell.len())).map(<[u8]>::to_vec);
-                part(&first[index]) == part(&second[index])
+                let [first, second] = [&first, &second].map(|read| {
+                    let cell = read.of(index);
+                    cell.get(place.start.min(cell.len())..place.end.min(cell.len()))
+                });
+                first == second
             };
             *moving += usize::from(is_whole && !is_still && !now.state.is_running());
             let cell = kind.cell.as_ref().filter(|_| is_still);
@@ -195,8 +211,8 @@ impl Reader<'_> {
             // A thread whose stack was seen does not run.
             let is_blocked = carried_by.is_some_and(|lwp| self.stacks.is_in(lwp, now.vtable.poll) == Some(true));
             let facts = match now.state.is_running() {
-                false => cell.and_then(|cell| futures.read(cell, before.at, &first[index])),
-                true if is_blocked => cell.and_then(|cell| futures.read_guards(cell, before.at, &first[index])),
+                false => cell.and_then(|cell| futures.read(cell, before.at, first.of(index))),
+                true if is_blocked => cell.and_then(|cell| futures.read_guards(cell, before.at, first.of(index))),
                 true => None,
             };
             let (mut state, status) = state_of(now.state);
@@ -251,22 +267,20 @@ impl Reader<'_> {
         }
     }
 
-    fn read_cells(&self, part: &[Header], sizes: &[usize]) -> Vec<Vec<u8>> {
-        let mut cells: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0; *size]).collect();
-        let mut slots: Vec<Slot<'_>> = part
-            .iter()
-            .zip(&mut cells)
-            .filter(|(_, cell)| !cell.is_empty())
-            .map(|(task, cell)| Slot::new(task.at, cell))
-            .collect();
-        self.context.target.read_many(&mut slots);
-        let whole: Vec<bool> = slots.iter().map(Slot::is_whole).collect();
-        let mut whole = whole.into_iter();
-        for cell in cells.iter_mut().filter(|cell| !cell.is_empty()) {
-            if whole.next() != Some(true) {
-                cell.clear();
-            }
-        }
+    fn read_cells(&self, part: &[Header], sizes: &[usize]) -> Cells {
+        let wanted: Vec<usize> = (0..part.len()).filter(|index| sizes[*index] > 0).collect();
+        let addresses: Vec<u64> = wanted.iter().map(|index| part[*index].at.0).collect();
+        let mut cells = Cells { bytes: Vec::with_capacity(sizes.iter().sum()), places: vec![0..0; part.len()] };
+        records::read(
+            self.context.target,
+            &addresses,
+            |number| sizes[wanted[number]],
+            |number, bytes| {
+                let from = cells.bytes.len();
+                cells.bytes.extend_from_slice(bytes);
+                cells.places[wanted[number]] = from..cells.bytes.len();
+            },
+        );
         cells
     }
 
