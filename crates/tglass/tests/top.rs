@@ -7,8 +7,12 @@
 mod screen;
 
 use testkit::{
-    Build, Fixture, Go, PROMPT, Signal, Terminal, Tool, Value, Variant, eventually, have, part, serde_json, signal,
+    Build, Dumpable, Fixture, Go, PROMPT, Signal, Terminal, Tool, Value, Variant, eventually, have, part, serde_json,
+    signal,
 };
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_tglass");
 
@@ -382,6 +386,80 @@ fn a_snapshot_is_saved() {
     save();
     terminal
         .shows("it is not written over", |screen| screen.contains("cannot write") && screen.contains("choose another"));
+}
+
+/// What was saved is shown later as it was, when the process has ended; so is a core.
+#[test]
+fn snapshots_and_cores() {
+    if !have("snapshots_and_cores", "tmux") {
+        return;
+    }
+    let mut fixture = fixture("deadlocks.c", &["abba"]).settled();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("seen.tgsnap");
+    let terminal = top(120, 24, &fixture.pid().to_string());
+    terminal.shows("threads", |screen| screen.contains("[1 Threads") && screen.contains("DEADLOCK"));
+    terminal.text("s");
+    terminal.shows("the prompt", |screen| screen.contains(&format!("tglass-{}.tgsnap", fixture.pid())));
+    terminal.keys(&["C-u"]);
+    terminal.text(file.to_str().unwrap());
+    terminal.keys(&["Enter"]);
+    terminal.shows("it is saved", |screen| screen.contains("saved ") && screen.contains(" threads to "));
+    let member = |fixture: &Fixture| fixture.truth()["findings"][0]["threads"][0].as_i64().expect("a thread");
+    let stuck = member(&fixture);
+    fixture.kill();
+    check_still(&file, "snapshot of ", stuck);
+    let dumpable = Dumpable::start(&Build::new("deadlocks.c").variant(Variant::Default).path(), &["abba"]);
+    let stuck = member(&dumpable.fixture);
+    if let Some(core) = dumpable.gcore(part("a core of gdb")) {
+        check_still(core.path(), "core of ", stuck);
+    }
+}
+
+/// The deadlock of a core or of a snapshot, on the screen.
+fn check_still(path: &Path, what: &str, stuck: i64) {
+    let terminal = top(120, 40, path.to_str().unwrap());
+    terminal.shows("what it shows", |screen| {
+        screen.contains(what)
+            && screen.contains("DEADLOCK (certain)")
+            && row(screen, &format!("!{stuck}")).is_some_and(|row| row.contains("mutex"))
+    });
+    // Stacks are there without another look, and nothing is said to be looked at.
+    terminal.text("/");
+    terminal.text(&stuck.to_string());
+    terminal.keys(&["Enter", "Home", "Enter"]);
+    let screen = terminal.shows("its stack", |screen| screen.contains("#0 ") && screen.contains("circle is closed"));
+    assert!(!screen.contains("every ") && !screen.contains("ENDED"), "{screen}");
+    terminal.text("s");
+    terminal.shows("it can be saved as JSON", |screen| screen.contains(".json_"));
+    terminal.keys(&["Escape", "q"]);
+    assert_given_back(&terminal);
+}
+
+fn own_uid() -> u32 {
+    std::fs::metadata("/proc/self").expect("our own process").uid()
+}
+
+/// Only some of all processes.
+#[test]
+fn processes_of_one_user() {
+    if !have("processes_of_one_user", "tmux") {
+        return;
+    }
+    let terminal = top(100, 24, "--user 4294967294");
+    terminal.shows("that there is none", |screen| screen.contains("no process matches"));
+    terminal.keys(&["q"]);
+    assert_given_back(&terminal);
+    let fixture = fixture("deadlocks.c", &["abba"]).settled();
+    let terminal = top(100, 24, &format!("--user {}", own_uid()));
+    terminal.text("/");
+    terminal.text(&format!("{} ", fixture.pid()));
+    terminal.keys(&["Enter"]);
+    terminal.shows("the process", |screen| row(screen, &fixture.pid().to_string()).is_some());
+    terminal.keys(&["q"]);
+    assert_given_back(&terminal);
+    let answer = tool().run(&["top", "--user", "0", "1"]);
+    assert!(answer.code == Some(2) && answer.stderr.contains("cannot be used with"), "{}", answer.stderr);
 }
 
 #[test]

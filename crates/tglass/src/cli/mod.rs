@@ -3,7 +3,7 @@
 pub mod values;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,13 +61,14 @@ pub enum Command {
     /// Exit status: 1 if threads certainly hang for ever, 0 if not, 2 if a target could not be looked at; --fail-on
     /// changes that. Of several targets: 1, then 3, then 2, then 0, whichever applies first.
     Why(WhyArgs),
-    /// Watch a process on the whole terminal: hangs, threads, waits, locks, tasks
+    /// Show a process on the whole terminal, again and again: hangs, threads, waits, locks, tasks
     ///
     /// What is wrong is at the top as soon as it is confirmed. Below are the threads with what each does with its time, as `stats`
     /// measures it, what it waits for and who holds that; the locks; the tasks (goroutines) of programs that have any; and the
     /// waits of the selected thread. `?` lists the keys.
     ///
-    /// Without a process: the processes that `why` without a target finds; Enter goes into one.
+    /// Without a target: the processes that `why` without a target finds; Enter goes into one. A core file or a snapshot is shown as it
+    /// is.
     ///
     /// Nothing acts on the process. Where output is not a terminal, use `threads` and `why`.
     Top(TopArgs),
@@ -262,7 +263,8 @@ pub struct CoreFileArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "tglass why [OPTIONS] <PID|CORE|NAME>...\n       tglass why [OPTIONS] -p <PID>...\n       tglass why [--all] [--user <USER>] [--cgroup <PATH>] [--container <ID>]"
+    override_usage = "tglass why [OPTIONS] <PID|CORE|NAME>...\n       tglass why [OPTIONS] -p <PID>...\n       tglass why [--all] [--user <USER>] [--cgroup <PATH>] [--container <ID>]",
+    group = ArgGroup::new(NAMED).args(["targets", "pids"]).multiple(true)
 )]
 pub struct WhyArgs {
     /// Process IDs, paths of core files or snapshots (`./123` if the file name is a number), or names of processes; all processes of the
@@ -294,32 +296,21 @@ pub struct WhyArgs {
     pub json: bool,
 }
 
-/// A process, or none.
 #[derive(Debug, Args)]
-#[group(multiple = false)]
-pub struct OneProcessArgs {
-    /// Process: its ID or its name [default: a list of processes]
-    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
-    process: Option<TargetWord>,
-    /// Process ID, in place of the argument
-    #[arg(short, long, value_name = "PID", value_parser = id)]
-    pid: Option<i32>,
-}
-
-#[derive(Debug, Args)]
+#[command(
+    override_usage = "tglass top [OPTIONS] <PID|CORE|NAME>\n       tglass top [OPTIONS] -p <PID>\n       tglass top [OPTIONS] [--user <USER>] [--cgroup <PATH>] [--container <ID>]",
+    group = ArgGroup::new(NAMED).args(["target", "pid"]).multiple(true)
+)]
 pub struct TopArgs {
     #[command(flatten)]
-    which: OneProcessArgs,
+    pub which: WhichArgs,
     /// Time between two looks (`1s`, `500ms`; from 10ms to 1 day); looks that take long are made less often
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
-}
-
-impl TopArgs {
-    /// The process, however it was named.
-    pub fn word(&self) -> Option<TargetWord> {
-        self.which.process.clone().or(self.which.pid.map(TargetWord::Pid))
-    }
+    #[command(flatten)]
+    pub among: AmongArgs,
+    #[command(flatten)]
+    pub files: CoreFileArgs,
 }
 
 #[derive(Debug, Args)]
@@ -385,20 +376,30 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
-/// Which processes `why` looks at where no target is given.
+/// What stands for a target, however it is named: the arguments that are for the whole machine exclude that.
+const NAMED: &str = "named";
+
+/// Which processes `why` looks at where no target is given, and which of them it lists.
 #[derive(Debug, Args)]
 pub struct MachineArgs {
     /// Without a target: also list processes that are idle or wait for another one
-    #[arg(long, conflicts_with_all = ["targets", "pids"])]
+    #[arg(long, conflicts_with = NAMED)]
     pub all: bool,
+    #[command(flatten)]
+    pub among: AmongArgs,
+}
+
+/// Which of all processes.
+#[derive(Clone, Debug, Args)]
+pub struct AmongArgs {
     /// Without a target: only processes of this user (a name or a number)
-    #[arg(long, value_name = "USER", conflicts_with_all = ["targets", "pids"])]
+    #[arg(long, value_name = "USER", conflicts_with = NAMED)]
     pub user: Option<String>,
     /// Without a target: only processes in this control group or below (`/system.slice/nginx.service`)
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["targets", "pids"])]
+    #[arg(long, value_name = "PATH", conflicts_with = NAMED)]
     pub cgroup: Option<String>,
     /// Without a target: only processes of this container (a part of its ID, as in the path of its control group)
-    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "pids"])]
+    #[arg(long, value_name = "ID", conflicts_with = NAMED)]
     pub container: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! `tglass why` without a target: the whole machine.
 
-use crate::cli::{FailOn, MachineArgs};
+use crate::cli::{AmongArgs, FailOn};
 use crate::render;
 use anyhow::{Result, bail};
 use nix::unistd::User;
@@ -9,16 +9,16 @@ use threadglass::Pid;
 use threadglass::look::{self, MachineOptions};
 use threadglass::model::{Certainty, Machine, VerdictKind};
 
-/// Looks at the processes that `args` choose.
-pub fn look(args: &MachineArgs) -> Result<Machine> {
-    let user = args.user.as_deref().map(uid_of).transpose()?;
+/// Looks at those processes that `among` chooses; `all` lists also those with nothing to tell.
+pub fn look(among: &AmongArgs, all: bool) -> Result<Machine> {
+    let user = among.user.as_deref().map(uid_of).transpose()?;
     let wanted = |pid: Pid| {
         user.is_none_or(|user| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|it| it.uid() == user))
-            && args.cgroup.iter().all(|group| is_in_group(pid, |path| path.starts_with(group.trim_end_matches('/'))))
-            && args.container.iter().all(|id| is_in_group(pid, |path| path.contains(id.as_str())))
+            && among.cgroup.iter().all(|group| is_in_group(pid, |path| path.starts_with(group.trim_end_matches('/'))))
+            && among.container.iter().all(|id| is_in_group(pid, |path| path.contains(id.as_str())))
     };
-    let machine = look::machine(&MachineOptions { wanted: Some(&wanted), all: args.all });
-    if machine.processes == 0 && (user.is_some() || args.cgroup.is_some() || args.container.is_some()) {
+    let machine = look::machine(&MachineOptions { wanted: Some(&wanted), all });
+    if machine.processes == 0 && (user.is_some() || among.cgroup.is_some() || among.container.is_some()) {
         bail!("no process matches (check --user, --cgroup or --container)");
     }
     Ok(machine)

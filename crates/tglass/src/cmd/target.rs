@@ -13,7 +13,7 @@ use threadglass::snap::{self, Snap};
 use threadglass::target::{Core, CoreOptions, Live, Target, TargetError};
 
 /// How the name of a snapshot usually ends.
-const SNAPSHOT: &str = "tgsnap";
+pub const SNAPSHOT: &str = "tgsnap";
 
 /// What is said of a name that no process has.
 const IS_DIRECTORY: &str = "a directory is not a core file (give a PID, or the path of a core file or snapshot)";

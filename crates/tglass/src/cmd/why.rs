@@ -50,7 +50,7 @@ impl Outcome {
 pub fn run(args: &WhyArgs) -> Result<ExitCode> {
     let words = args.words();
     if words.is_empty() {
-        let machine = machine::look(&args.machine)?;
+        let machine = machine::look(&args.machine.among, args.machine.all)?;
         match args.json {
             true => super::print_json(&machine)?,
             false => super::print(&render::machine::text(&machine, super::width(args.wide)))?,

@@ -1,5 +1,6 @@
 //! What keys and the mouse do.
 
+use crate::cmd::target::SNAPSHOT;
 use crate::render::top::list::Hit;
 use crate::render::top::state::{Page, Prompt, PromptKind, State, Tab};
 use crate::render::top::{areas, tab_places};
@@ -166,7 +167,9 @@ fn process_command(state: &mut State, code: KeyCode) -> Action {
         KeyCode::Char('g') => state.page = Some(Page::Gaps),
         KeyCode::Char('w') => process.graph = !process.graph,
         KeyCode::Char('s') => {
-            let text = format!("tglass-{}.json", process.pid);
+            // What stands on the screen is one look, and not all that a snapshot has.
+            let stands = state.frozen || process.stands();
+            let text = format!("tglass-{}.{}", process.pid, if stands { "json" } else { SNAPSHOT });
             state.prompt = Some(Prompt { kind: PromptKind::Save, text });
         }
         _ => {}

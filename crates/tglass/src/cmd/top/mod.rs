@@ -9,10 +9,11 @@ mod screen;
 mod updates;
 mod watch;
 
-use super::{machine, target};
-use crate::cli::{MachineArgs, TopArgs};
-use crate::render;
+use super::machine;
+use super::target::{Opened, WhichTarget};
+use crate::cli::{AmongArgs, CoreFileArgs, TopArgs};
 use crate::render::top::state::{LookState, ProcessState, State, Tab, Times};
+use crate::{remedy, render};
 use anyhow::{Result, bail};
 use keys::Action;
 use nix::sys::signal::Signal;
@@ -24,8 +25,9 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use threadglass::look::TaskScope;
+use threadglass::look::{self, TaskScope};
 use threadglass::model::Snapshot;
+use threadglass::snap::Part;
 use threadglass::{Lwp, Pid};
 use updates::{Seen, Update};
 use watch::{Session, Wanted};
@@ -36,11 +38,11 @@ const SHARE_OF_MACHINE: u32 = 25;
 
 pub fn run(args: &TopArgs) -> Result<ExitCode> {
     check_terminal()?;
-    let pid = args.word().map(|word| target::process(Some(word), "top")).transpose()?;
-    if let Some(pid) = pid {
-        // What cannot be looked at at all is said before the screen is taken.
-        threadglass::target::Live::open(pid)?;
-    }
+    // What cannot be looked at at all is said before the screen is taken.
+    let shown = match args.which.word() {
+        Some(word) => Some(Shown::open(WhichTarget::of(Some(word))?, &args.files)?),
+        None => None,
+    };
     let (sender, receiver) = channel();
     updates::watch_signals(sender.clone())?;
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -54,11 +56,34 @@ pub fn run(args: &TopArgs) -> Result<ExitCode> {
         has_machine: false,
     };
     updates::watch_input(top.sender.clone())?;
-    match pid {
-        Some(pid) => top.watch(pid)?,
-        None => top.watch_machine()?,
+    match shown {
+        Some(Shown::Process(pid)) => top.watch(pid)?,
+        Some(Shown::Still(snapshot)) => top.state.process = Some(ProcessState::still(*snapshot)),
+        None => top.watch_machine(args.among.clone())?,
     }
     top.run(&receiver)
+}
+
+/// What is shown first.
+enum Shown {
+    Process(Pid),
+    /// What a core file or a snapshot tells.
+    Still(Box<Snapshot>),
+}
+
+impl Shown {
+    fn open(which: WhichTarget, files: &CoreFileArgs) -> Result<Self> {
+        let mut snapshot = match (which.open(files)?, which) {
+            (_, WhichTarget::Process(pid)) => return Ok(Self::Process(pid)),
+            (Opened::Target(core), _) => {
+                let _look = core.limits().begin();
+                look::explain_whole(&*core, Duration::ZERO)?
+            }
+            (Opened::Snapshot(snap), _) => snap.answer(Part::Report)?,
+        };
+        remedy::of_gaps(&mut snapshot.gaps);
+        Ok(Self::Still(Box::new(snapshot)))
+    }
 }
 
 /// Whether the screen can be drawn at all.
@@ -136,6 +161,7 @@ impl Top {
                 self.take_seen(seen);
             }
             Update::Machine(machine) if !self.state.frozen => self.state.machine.seen = Some(*machine),
+            Update::NoMachine(why) => self.state.machine.failed = Some(why),
             Update::Saved(result) => {
                 self.state.message = Some(match result {
                     Ok((path, threads)) => (format!("saved {threads} threads to {}", path.display()), false),
@@ -182,14 +208,16 @@ impl Top {
     }
 
     /// Begins to look at all processes.
-    fn watch_machine(&mut self) -> Result<()> {
+    fn watch_machine(&mut self, among: AmongArgs) -> Result<()> {
         self.has_machine = true;
         let sender = self.sender.clone();
         thread::Builder::new().name("tg-machine".to_owned()).spawn(move || {
             loop {
                 let begun = Instant::now();
-                let args = MachineArgs { all: true, user: None, cgroup: None, container: None };
-                let Ok(machine) = machine::look(&args) else { return };
+                let machine = match machine::look(&among, true) {
+                    Ok(machine) => machine,
+                    Err(error) => return drop(sender.send(Update::NoMachine(remedy::of_error(&error)))),
+                };
                 let took = Duration::from_micros(machine.survey_us + machine.locks_us);
                 if sender.send(Update::Machine(Box::new(machine))).is_err() {
                     return;
@@ -212,7 +240,7 @@ impl Top {
             Action::Redraw => self.screen.redraw()?,
             Action::Open(pid) => match threadglass::target::Live::open(pid) {
                 Ok(_) => self.watch(pid)?,
-                Err(error) => self.state.message = Some((crate::remedy::of_error(&error.into()), true)),
+                Err(error) => self.state.message = Some((remedy::of_error(&error.into()), true)),
             },
             Action::Back if self.has_machine => {
                 self.session = None;
@@ -226,7 +254,8 @@ impl Top {
             Action::Save(path) => {
                 let Some(process) = &self.state.process else { return Ok(false) };
                 // What stands still on the screen is what is meant; else how it is now, with everything.
-                let shown = process.look.as_ref().filter(|_| self.state.frozen || process.ended.is_some());
+                let stands = self.state.frozen || process.stands();
+                let shown = process.look.as_ref().filter(|_| stands);
                 let shown: Option<Snapshot> = shown.map(|look| look.snapshot.clone());
                 self.state.message = Some((format!("saving to {path} .."), false));
                 save::begin(process.pid, shown, path.into(), self.sender.clone())?;
@@ -277,6 +306,6 @@ fn wanted(process: &ProcessState, state: &State) -> Wanted {
             Tab::Tasks => Some(TaskScope::Waits),
             Tab::Threads | Tab::Locks => None,
         },
-        pause: state.frozen || process.ended.is_some(),
+        pause: state.frozen || process.stands(),
     }
 }

@@ -18,7 +18,7 @@ const OF_PROCESS: [(&str, &str); 21] = [
     ("r", "sort the other way round"),
     ("g", "what could not be seen, and why"),
     ("space", "freeze the screen, and go on"),
-    ("s", "save a snapshot as JSON, as `tglass why --json` prints it"),
+    ("s", "save a snapshot, as `tglass snap` does (or JSON: NAME.json)"),
     ("m", "give the mouse back to the terminal, or take it"),
     ("Esc", "back: filter, then all processes"),
     ("Ctrl-Z", "stop; `fg` goes on"),

@@ -144,6 +144,7 @@ fn bar(buffer: &mut Buffer, area: Rect, text: &str, look: Look, colour: bool) {
 fn machine_head(machine: &MachineState, areas: Areas, buffer: &mut Buffer, frozen: bool) {
     let frozen = if frozen { "  FROZEN" } else { "" };
     let text = match &machine.seen {
+        _ if machine.failed.is_some() => safe(machine.failed.as_deref().unwrap_or_default()),
         None => "looking at all processes ..".to_owned(),
         Some(seen) => {
             let not_seen = match seen.not_seen {
@@ -170,6 +171,7 @@ fn process_head(process: &ProcessState, areas: Areas, buffer: &mut Buffer, (colo
     let state = match (&process.ended, &process.look) {
         (Some(_), _) => "  ENDED".to_owned(),
         (None, None) => "  looking ..".to_owned(),
+        (None, Some(_)) if process.still.is_some() => format!("  {}", process.still.as_deref().unwrap_or_default()),
         (None, Some(_)) if frozen => "  FROZEN (space goes on)".to_owned(),
         (None, Some(look)) => {
             format!("  every {:.1} s, {:.0} ms of CPU time", look.every.as_secs_f64(), look.took.as_secs_f64() * 1e3)

@@ -1,5 +1,6 @@
 //! What the screen of `top` shows: plain data. `cmd/top` keeps it up to date, the views draw it.
 
+use super::super::snapshot::utc;
 use super::list::{List, Rows};
 use super::{locks, processes, tasks, threads};
 use ratatui_core::layout::Rect;
@@ -101,6 +102,8 @@ impl State {
 #[derive(Default)]
 pub struct MachineState {
     pub seen: Option<Machine>,
+    /// Why nothing more is seen.
+    pub failed: Option<String>,
     pub list: List,
 }
 
@@ -115,6 +118,8 @@ pub struct ProcessState {
     pub explained: Option<Snapshot>,
     /// Why nothing more is seen.
     pub ended: Option<String>,
+    /// Of what does not change: what it is.
+    pub still: Option<String>,
     lists: [List; 3],
 }
 
@@ -196,8 +201,29 @@ impl ProcessState {
             times: Times::default(),
             explained: None,
             ended: None,
+            still: None,
             lists: Default::default(),
         }
+    }
+
+    /// What a core file or a snapshot tells, in full.
+    pub fn still(snapshot: Snapshot) -> Self {
+        let what = match &snapshot.target.snapshot {
+            Some(file) => format!("taken {}", utc(file.taken_at_ms)),
+            None => "does not change".to_owned(),
+        };
+        let none = Duration::ZERO;
+        Self {
+            explained: Some(snapshot.clone()),
+            look: Some(LookState::new(snapshot.clone(), BTreeMap::new(), none, none)),
+            still: Some(what),
+            ..Self::new(snapshot.target.pid)
+        }
+    }
+
+    /// Whether nothing more is to come.
+    pub fn stands(&self) -> bool {
+        self.ended.is_some() || self.still.is_some()
     }
 
     /// The rows of the list that is shown, and where the user is in it.
