@@ -111,6 +111,11 @@ pub(crate) fn rests(call: &Syscall) -> bool {
     matches!(outside(call), Outside::Timer | Outside::Signal)
 }
 
+/// Whether a thread in `call` goes on after a time.
+pub(super) fn sleeps(call: &Syscall) -> bool {
+    outside(call) == Outside::Timer
+}
+
 /// Whether a thread in `call` waits for a child.
 pub(crate) fn waits_for_child(call: &Syscall) -> bool {
     outside(call) == Outside::Child

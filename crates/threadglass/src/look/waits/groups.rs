@@ -2,7 +2,7 @@
 
 use super::calls;
 use super::libc_work::helper;
-use super::verdict::spinning;
+use super::verdict::{name_of, spinning};
 use super::words::{came, label};
 use crate::look::own_frames;
 use crate::model::{
@@ -43,8 +43,13 @@ pub(super) fn groups(snapshot: &Snapshot, ages: &HashMap<Lwp, u64>) -> Vec<WaitG
     for thread in snapshot.threads.iter().filter(|thread| thread.state != ThreadState::Zombie) {
         groups.entry(manner(thread, &objects)).or_default().push(thread);
     }
-    let mut groups: Vec<WaitGroup> =
-        groups.into_iter().map(|(manner, threads)| group(manner, &threads, &objects, ages)).collect();
+    let with_holder = |(manner, threads): (Manner, Vec<&Thread>)| {
+        let mut group = group(manner, &threads, &objects, ages);
+        let object = group.object.and_then(|address| objects.get(&address));
+        group.what += &object.map_or_else(String::new, |object| held_by(object, &snapshot.threads));
+        group
+    };
+    let mut groups: Vec<WaitGroup> = groups.into_iter().map(with_holder).collect();
     groups.sort_by_cached_key(|group| {
         (group.idle, std::cmp::Reverse(group.threads.len()), std::cmp::Reverse(group.oldest_ms), group.threads.clone())
     });
@@ -186,6 +191,21 @@ fn what(
     match helper(first) {
         Some(helper) => format!("{stop}{doing}; {helper}"),
         None => format!("{stop}{doing}"),
+    }
+}
+
+/// `, held by worker (4711)`
+fn held_by(object: &SyncObject, threads: &[Thread]) -> String {
+    // Of a join the name says whose end it is.
+    if object.kind == SyncKind::Join {
+        return String::new();
+    }
+    let name = |lwp: Lwp| threads.iter().find(|thread| thread.lwp == Some(lwp)).map(name_of);
+    let lwps: Vec<Lwp> = object.holders.iter().filter_map(|holder| holder.lwp).collect();
+    match lwps.as_slice() {
+        [] => String::new(),
+        [one] => name(*one).map_or_else(String::new, |name| format!(", held by {name}")),
+        many => format!(", held by {} threads", many.len()),
     }
 }
 

@@ -26,6 +26,7 @@ mod partners;
 mod place;
 mod pools;
 mod relatives;
+mod remaining;
 mod reread;
 #[cfg(feature = "profile")]
 mod sampled_spin;

@@ -2,6 +2,7 @@
 
 use super::calls;
 use super::groups::is_idle;
+use super::remaining;
 use super::words::count;
 use crate::Lwp;
 use crate::look::own_frames;
@@ -36,10 +37,13 @@ fn first(snapshot: &Snapshot) -> Verdict {
         finding.kind.is_unwoken() && !(is_pool(finding) && finding.certainty == Certainty::Possible)
     };
     let hang = found(&|finding| finding.kind.is_hang() && finding.certainty > Certainty::Possible);
-    if let Some(finding) = hang.or_else(|| found(&|finding| finding.kind.is_hang() && stop_of(snapshot).is_none())) {
+    // A circle that only may be one says less than that nobody is left, if that is for certain.
+    let nobody_certain = found(&|finding| nobody(finding) && finding.certainty == Certainty::Certain);
+    let possible = || found(&|finding| finding.kind.is_hang() && stop_of(snapshot).is_none());
+    if let Some(finding) = hang.or_else(|| possible().filter(|_| nobody_certain.is_none())) {
         return of_hang(&finding);
     }
-    if let Some(finding) = found(&nobody) {
+    if let Some(finding) = nobody_certain.or_else(|| found(&nobody)) {
         let hanging = |it: &Finding| it.threads.iter().chain(&it.behind).copied().collect::<Vec<_>>();
         let threads: BTreeSet<_> = snapshot.findings.iter().filter(nobody).flat_map(hanging).collect();
         let starves = found(&is_pool).filter(|pool| *pool != finding).map(|pool| format!("; {}", pool.text));
@@ -228,7 +232,7 @@ fn of_running(snapshot: &Snapshot, running: &[&Thread]) -> Verdict {
 }
 
 /// `worker (4711)`
-fn name_of(thread: &Thread) -> String {
+pub(super) fn name_of(thread: &Thread) -> String {
     match (&thread.name, thread.lwp) {
         (Some(name), Some(lwp)) => format!("{name} ({lwp})"),
         (Some(name), None) => name.clone(),
@@ -407,7 +411,8 @@ fn of_waiting(snapshot: &Snapshot) -> Verdict {
     }
     let all = snapshot.threads.iter().all(|thread| is_idle(thread) || thread.state == ThreadState::Zombie);
     let who = if all { "all threads wait for work" } else { "no thread runs" };
-    of(VerdictKind::Idle, Certainty::Certain, format!("{who}: {what}"))
+    let left = remaining::text(snapshot).map_or_else(String::new, |left| format!("; {left}"));
+    of(VerdictKind::Idle, Certainty::Certain, format!("{who}: {what}{left}"))
 }
 
 #[cfg(test)]

@@ -85,9 +85,9 @@ pub(super) fn describe_unwoken(target: &dyn Target, snapshot: &mut Snapshot, fac
 
 /// Circles with semaphores, which anybody may post: but all threads wait for ever, so nobody will.
 fn raise_semaphores(findings: &mut [Finding], objects: &HashMap<RemoteAddr, &SyncObject>) {
-    let has_one_holder = |address: &RemoteAddr| objects.get(address).is_some_and(|object| object.holders.len() == 1);
+    let is_held = |address: &RemoteAddr| objects.get(address).is_some_and(|object| !object.holders.is_empty());
     for finding in findings.iter_mut().filter(|finding| finding.kind.is_hang()) {
-        if finding.certainty == Certainty::Possible && finding.objects.iter().all(has_one_holder) {
+        if finding.certainty == Certainty::Possible && finding.objects.iter().all(is_held) {
             finding.certainty = Certainty::Likely;
         }
     }
