@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use testkit::{Build, Fixture, Variant, skip};
+use testkit::{Build, Fixture, RUST_ON_MUSL, Variant, has_rust_on_musl, skip};
 use threadglass::model::{Certainty, VerdictKind};
 use threadglass::target::Live;
 use threadglass::{Pid, look};
@@ -13,6 +13,11 @@ use parking_lot as _;
 /// Looks at each family; `make soak` takes a thousand.
 fn looks() -> usize {
     std::env::var("TG_FAMILY_LOOKS").ok().and_then(|number| number.parse().ok()).unwrap_or(20)
+}
+
+/// Whether this family is to be looked at: `TG_FAMILIES` names some, separated by commas.
+fn is_asked_for(family: &str) -> bool {
+    std::env::var("TG_FAMILIES").map_or(true, |list| list.split(',').any(|name| name == family))
 }
 
 /// Families of `word_locks.cc`, with the library each needs.
@@ -35,6 +40,9 @@ const FAMILIES: [(&str, Option<&str>); 14] = [
 
 /// Single looks at a busy program: none is certain of a hang, and one in a thousand may take one to be likely.
 fn look_at(family: &str, program: &Path) {
+    if !is_asked_for(family) {
+        return;
+    }
     let mut fixture = Fixture::start(program, &["busy"]);
     let live = Live::open(Pid(fixture.pid())).unwrap();
     let (mut likely, mut waiters, mut rounds) = (Vec::new(), 0, 0);
@@ -52,6 +60,7 @@ fn look_at(family: &str, program: &Path) {
         waiters += snapshot.objects.iter().map(|object| object.waiters.len()).sum::<usize>();
         if look % 100 == 0 {
             fixture.goes_on(&mut rounds);
+            eprintln!("{family}: look {look}, {waiters} waiters, {} likely", likely.len());
         }
         look += 1;
     }
@@ -67,7 +76,7 @@ fn look_at(family: &str, program: &Path) {
 
 #[test]
 fn of_c_and_cxx() {
-    for (family, library) in FAMILIES {
+    for (family, library) in FAMILIES.into_iter().filter(|(family, _)| is_asked_for(family)) {
         let path = library.map(|name| PathBuf::from("/usr/lib/x86_64-linux-gnu").join(name));
         if let Some(path) = path.as_ref().filter(|path| !path.exists()) {
             skip(testkit::part(family), &format!("{} is not installed", path.display()));
@@ -84,6 +93,13 @@ fn of_c_and_cxx() {
 #[test]
 fn of_rust() {
     look_at("Rust", &Build::new("busy_rust.rs").path());
+}
+
+#[test]
+fn of_rust_on_musl() {
+    if has_rust_on_musl("of_rust_on_musl") {
+        look_at("Rust on musl", &Build::new("busy_rust.rs").flags(&["--target", RUST_ON_MUSL]).path());
+    }
 }
 
 #[test]

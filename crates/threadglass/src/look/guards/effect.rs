@@ -34,7 +34,8 @@ pub(super) fn word_of(wanted: &WantedLock) -> LockWord {
     runtimes::of(wanted.family).lock_word(wanted.kind, wanted.family)
 }
 
-/// Whether `atomic`, of which not all is known, may take `wanted`: it is a lock of that kind, or that one.
+/// Whether `atomic`, of which not all is known, may take `wanted`: it is a lock of that kind, or that one. An exchange of which
+/// neither the place nor the numbers are known is no sign of it: libraries are full of these (allocators with masks of blocks).
 pub(super) fn may_take(wanted: &WantedLock, atomic: &Atomic) -> bool {
     let word = word_of(wanted);
     // Called by name, where that is not linked in.
@@ -42,7 +43,7 @@ pub(super) fn may_take(wanted: &WantedLock, atomic: &Atomic) -> bool {
     atomic.addr.is_none_or(|addr| addr == wanted.address.0.wrapping_add(word.at))
         && is_inlined
         && matches!(atomic.change, Change::Exchange(..))
-        && change_of(&word, atomic.change).is_none_or(Ordering::is_gt)
+        && change_of(&word, atomic.change).map_or(atomic.addr.is_some(), Ordering::is_gt)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::explore::{Explorer, LockUse, MAX_LOCKS};
 use super::lsda::{MAX_LSDA, landing_pad};
 use super::machine::{Machine, Value};
 use super::pages::Pages;
-use super::recover::{argument, block_before, set_up};
+use super::recover::{argument, block_before, is_for_futex, set_up};
 use super::relevance::{References, is_near};
 use super::{Clue, Grade, RestingThread, WantedLock, shape};
 use crate::arch::Registers;
@@ -345,10 +345,17 @@ impl<'s> Search<'s> {
             }
         });
         space.remember(&registers, &Arc::new(Walk { places, end }));
-        if let Some((frame, futex)) = frames.first_mut().zip(thread.futex)
-            && self.passes_on(frame)
-        {
-            self.recover(frame, SECOND_ARGUMENT, futex.0);
+        if let Some(futex) = thread.futex {
+            match frames.as_mut_slice() {
+                // The function that passes the call on is the program's own, as far as can be seen.
+                [inner, frame, ..] if inner.place.exact && !frame.place.exact && inner.caller.is_some() => {
+                    if self.block(frame).is_some_and(|block| is_for_futex(&block)) {
+                        self.recover(frame, SECOND_ARGUMENT, futex.0);
+                    }
+                }
+                [frame, ..] if self.passes_on(frame) => self.recover(frame, SECOND_ARGUMENT, futex.0),
+                _ => {}
+            }
         }
         // The function by which the thread waits was given what the thread waits for.
         let taker = frames.iter().take(TAKERS).position(|frame| self.takes(frame));

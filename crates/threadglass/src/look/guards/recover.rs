@@ -1,14 +1,17 @@
 //! A register of a thread that was not stopped, from what it gave to the kernel.
 //!
 //! Rust's locks wait by libc's `syscall`, a function that saves no register. The word's address
-//! is known, and the code before the call says in which register it still is. Likewise of a function that takes the lock
-//! for which the thread waits.
+//! is known, and the code before the call says in which register it still is. Where the program contains libc, that function
+//! is one frame more, and is known by its first argument. Likewise of a function that takes the lock for which the thread
+//! waits.
 
 use super::code::{Code, MAX_FUNCTION};
 use super::machine::Machine;
 use super::pages::Pages;
 use crate::arch::insn::register::STACK_POINTER;
+use crate::arch::insn::table::FIRST_ARGUMENT;
 use crate::arch::insn::{Insn, Op, Operand, table};
+use crate::arch::syscall;
 
 /// Instructions before the call that are looked at.
 const REACH: usize = 24;
@@ -35,6 +38,15 @@ pub(super) fn argument(block: &[(u64, Insn)], which: usize) -> Option<(u8, i64)>
         }
     };
     (is_preserved(register) && !changed.contains(&register)).then_some((register, distance))
+}
+
+/// Whether the call at the end of `block` is given the number of the system call by which threads sleep on a word: then the
+/// function passes its arguments on to the kernel, as `syscall` does.
+pub(super) fn is_for_futex(block: &[(u64, Insn)]) -> bool {
+    let Some((_, before)) = block.split_last() else { return false };
+    let sets = |insn: &&Insn| matches!(insn.dst, Operand::Reg(to) if usize::from(to) == FIRST_ARGUMENT);
+    let last = before.iter().rev().take(REACH).map(|(_, insn)| insn).find(sets);
+    last.is_some_and(|insn| insn.op == Op::Mov && insn.src == Operand::Imm(syscall::FUTEX))
 }
 
 /// The instructions of the function from `start` that lead straight to the call before `back`; that is the last.
