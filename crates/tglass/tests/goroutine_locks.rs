@@ -59,6 +59,7 @@ fn goroutines_that_wait_for_each_other() {
                 ("three", "task_deadlock", "likely"),
                 ("self", "task_deadlock", "likely"),
                 ("reader", "task_deadlock", "likely"),
+                ("often", "task_deadlock", "likely"),
                 ("group", "task_deadlock", "likely"),
                 ("channel", "task_deadlock", "possible"),
                 ("ever", "task_deadlock", "likely"),
@@ -105,6 +106,24 @@ fn circles_through_c() {
                 it["kind"] == "task_deadlock" && it["certainty"] == "likely" && is_all
             })
         });
+        // C calls Go back while it has its mutex: the stack goes on below the frames of C.
+        let program = go.build("go_back", &["CGO_ENABLED=1"]);
+        let fixture = Fixture::start(&program, &[]);
+        let stuck = fixture.truth()["stuck"].as_array().expect("numbers").clone();
+        eventually("the circle through a call from C should be told", || {
+            findings(&fixture).iter().any(|it| {
+                let tasks = it["tasks"].as_array().expect("tasks");
+                it["kind"] == "task_deadlock" && tasks.len() == 2 && stuck.iter().all(|id| tasks.contains(id))
+            })
+        });
+        let snapshot = tool().run(&["threads", &fixture.pid().to_string(), "--stacks", "--json"]).json();
+        let task = snapshot["tasks"].as_array().expect("tasks").iter().find(|task| task["id"] == stuck[0]);
+        let frames = task.expect("the goroutine that C called back")["frames"].as_array().expect("frames");
+        let names: Vec<&str> = frames.iter().filter_map(|frame| frame["function"].as_str()).collect();
+        let place =
+            |name: &str| names.iter().position(|other| *other == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
+        assert!(place("main.calledByC") < place("main.callsC") && names.last() == Some(&"runtime.goexit"), "{names:?}");
+        let program = go.build("go_cgo", &["CGO_ENABLED=1"]);
         // The thread that took the mutex of C may run the goroutine that waits for that by now.
         let fixture = Fixture::start(&program, &["free"]);
         eventually("a deadlock should be possible", || {

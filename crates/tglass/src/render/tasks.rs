@@ -5,6 +5,7 @@ use super::{BOLD, DIM, FAIR, GOOD, fit, gaps, paint, safe};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
+use threadglass::look::{is_of_library, name_of_task};
 use threadglass::model::{
     Evidence, Frame, Side, Snapshot, StackEnd, Task, TaskGroup, TaskWait, ThreadState, ThreadType,
 };
@@ -16,6 +17,8 @@ const GROUPS: usize = 12;
 const GROUP_FRAMES: usize = 2;
 /// Frames of a task that a finding is about.
 const MEMBER_FRAMES: usize = 8;
+/// Tasks of one group whose waits are compared.
+const COMPARED: usize = 1024;
 /// Objects of one wait that are listed.
 const OBJECTS: usize = 3;
 
@@ -32,7 +35,7 @@ pub fn text(snapshot: &Snapshot, all: usize, took: Duration, width: Option<usize
 pub fn stacks(snapshot: &Snapshot, all: usize, took: Duration, width: Option<usize>) -> String {
     let mut out = headline(snapshot, all, took);
     for group in &snapshot.task_groups {
-        out += &heading(group);
+        out += &heading(group, snapshot);
         out += &frames(group, width);
         out.push('\n');
     }
@@ -243,7 +246,10 @@ fn reason(out: &mut String, wait: &TaskWait, names: &mut Names) {
         }
     }
     for (number, object) in wait.objects.iter().take(OBJECTS).enumerate() {
-        let _ = write!(out, "{} {}", if number == 0 { "" } else { "," }, object.address);
+        // A semaphore is what Go calls nearly all that is waited for.
+        let kind = if wait.reason.starts_with("sema") { object.kind.word() } else { "" };
+        let (between, blank) = (if number == 0 { "" } else { "," }, if kind.is_empty() { "" } else { " " });
+        let _ = write!(out, "{between}{blank}{kind} {}", object.address);
         for (number, holder) in object.held_by.iter().take(OBJECTS).enumerate() {
             let _ = write!(out, "{} {}", if number == 0 { ", held by" } else { "," }, number_of(holder));
         }
@@ -263,10 +269,10 @@ pub(super) fn place(frame: &Frame) -> String {
 }
 
 /// `196 tasks: 18 19 ..  sleep: chan receive, the oldest for 5m02s`
-fn heading(group: &TaskGroup) -> String {
+fn heading(group: &TaskGroup, snapshot: &Snapshot) -> String {
     let ids: Vec<String> = group.tasks.iter().take(LISTED).map(number_of).collect();
     let more = if group.tasks.len() > LISTED { " .." } else { "" };
-    let state = format!("  {}{}", group.state.word(), what(group));
+    let state = format!("  {}{}", group.state.word(), what(group, snapshot));
     format!("{}: {}{more}{}\n", paint(BOLD, &tasks(group.tasks.len())), ids.join(" "), paint(DIM, &state))
 }
 
@@ -275,15 +281,36 @@ pub(super) fn number_of(id: &u64) -> String {
     if *id == 0 { ROOT.to_owned() } else { id.to_string() }
 }
 
-/// `: chan receive, the oldest for 5m02s`
-fn what(group: &TaskGroup) -> String {
-    let reason = group.reason.as_deref().map(|reason| format!(": {}", safe(reason))).unwrap_or_default();
+/// `: chan receive 0xc000080120, the oldest for 5m02s`
+fn what(group: &TaskGroup, snapshot: &Snapshot) -> String {
+    let plain = || group.reason.as_deref().map(safe);
+    let reason = common_wait(group, snapshot).or_else(plain).map(|reason| format!(": {reason}")).unwrap_or_default();
     let oldest = match (group.oldest_ms, group.tasks.len()) {
         (Some(ms), 1) => format!(", for {}", duration(ms)),
         (Some(ms), _) => format!(", the oldest for {}", duration(ms)),
         (None, _) => String::new(),
     };
     format!("{reason}{oldest}")
+}
+
+/// What all tasks of a group wait for, if that is the same.
+fn common_wait(group: &TaskGroup, snapshot: &Snapshot) -> Option<String> {
+    if group.tasks.len() > COMPARED {
+        return None;
+    }
+    let of = |id: &u64| {
+        let index = snapshot.tasks.binary_search_by_key(id, |task| task.id).ok()?;
+        snapshot.tasks[index].wait.as_ref()
+    };
+    let (first, rest) = group.tasks.split_first()?;
+    let wait = of(first)?;
+    let at = |wait: &TaskWait| -> Vec<_> { wait.objects.iter().map(|object| (object.address, object.kind)).collect() };
+    let is_same = |other: &TaskWait| other.descriptor == wait.descriptor && at(other) == at(wait);
+    rest.iter().all(|id| of(id).is_some_and(is_same)).then(|| {
+        let mut out = String::new();
+        reason(&mut out, wait, &mut Names::default());
+        out
+    })
 }
 
 /// What the tasks do, by groups: the part of `why` that is about them.
@@ -294,8 +321,8 @@ pub fn groups(snapshot: &Snapshot, width: Option<usize>) -> String {
     }
     let mut out = format!("{}\n", paint(DIM, "what the tasks do:"));
     for group in of_program().take(GROUPS) {
-        out += &format!("  {:>4}  {}{}\n", group.tasks.len(), group.state.word(), what(group));
-        for frame in group.frames.iter().filter(|frame| is_of_program(frame)).take(GROUP_FRAMES) {
+        out += &format!("  {:>4}  {}{}\n", group.tasks.len(), group.state.word(), what(group, snapshot));
+        for frame in telling(&group.frames) {
             out += &(fit::cut_to(format!("          {}", super::stacks::line(frame)), width) + "\n");
         }
     }
@@ -305,15 +332,27 @@ pub fn groups(snapshot: &Snapshot, width: Option<usize>) -> String {
     out + "\n"
 }
 
+/// The frames of a group that are shown: the innermost one that tells something, and the program's own that led there.
+fn telling(frames: &[Frame]) -> Vec<&Frame> {
+    let mut shown: Vec<&Frame> = frames.iter().filter(|frame| is_of_program(frame)).collect();
+    let is_own = |frame: &&Frame| frame.function.as_deref().is_some_and(|name| !is_of_library(name));
+    if let Some(own) = shown.iter().position(is_own).filter(|own| *own >= GROUP_FRAMES) {
+        shown.swap(GROUP_FRAMES - 1, own);
+    }
+    shown.truncate(GROUP_FRAMES);
+    shown
+}
+
 /// One task of a finding: what it does, who runs it, what it holds, and the frames of the program.
 pub fn member(task: &Task, width: Option<usize>) -> String {
-    let name = task.start_function.as_deref().map(|name| format!(" ({})", safe(name))).unwrap_or_default();
-    let mut out = format!("  {}\n", paint(BOLD, &format!("task {}{name}", task.id)));
+    let mut out = format!("  {}\n", paint(BOLD, &safe(&name_of_task(task))));
     let carried = task.carried_by.map(|lwp| format!(" on thread {lwp}")).unwrap_or_default();
     match &task.wait {
         Some(wait) => {
             let since = wait.since_ms.map(|ms| format!(", for at least {}", duration(ms))).unwrap_or_default();
-            out += &format!("    waits: {}{since}\n", safe(&wait.reason));
+            let mut what = String::new();
+            reason(&mut what, wait, &mut Names::default());
+            out += &format!("    waits: {what}{since}\n");
         }
         None => out += &format!("    {}{carried}\n", task.status),
     }

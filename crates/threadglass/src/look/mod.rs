@@ -19,6 +19,7 @@ pub use handle::{Look, Names, Scope};
 pub use lists::{ThreadList, list_locks, list_threads};
 pub use machine::{MachineOptions, machine};
 pub(crate) use stacks::{Moving, Stacks};
+pub use tasks::{is_of_library, name_of_task};
 pub use threads::thread_data;
 pub use waits::{USUAL_TIME, add_other_ends, explain, explain_for, explain_whole, look_at};
 

@@ -43,7 +43,7 @@ pub(crate) use recipe::empty_plan;
 pub use tasks::TaskScope;
 pub(crate) use tasks::{
     CopiedStack, IN_SYSTEM_CALL, SeenTasks, TaskCall, TaskCode, TaskContext, TaskFrame, TaskStand, TaskUse,
-    ThreadPlace, has_any as has_tasks, is_among_threads, read as tasks_of, running as running_tasks,
+    ThreadPlace, has_any as has_tasks, is_among_threads, needs_no_libc, read as tasks_of, running as running_tasks,
 };
 pub use threads::LibcLayout;
 pub(crate) use threads::ThreadRecord;

@@ -108,6 +108,12 @@ pub(crate) fn has_any(
     wanted.any(|runtime| runtime.is_in_program(target).unwrap_or_else(|| context(*runtime)))
 }
 
+/// Whether the program of `target` was made with a runtime of tasks that needs no C library. Without one, its threads are the
+/// runtime's own, and have neither ids nor locks of libc.
+pub(crate) fn needs_no_libc(target: &dyn Target) -> bool {
+    ALL.iter().any(|runtime| runtime.is_in_program(target) == Some(true))
+}
+
 /// The code of tasks, for who follows it from where they stand. All registers but a few are lost at each call there.
 pub(crate) trait TaskCode {
     /// Begin and end of the function around `pc`.

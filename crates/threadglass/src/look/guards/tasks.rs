@@ -216,10 +216,10 @@ impl Search<'_> {
             let pending = self.pending(frame, &machine, wanted, debts, acts);
             for (at, lock) in wanted.iter().enumerate() {
                 let ahead = ahead[at];
-                // A frame that goes on to take the lock has given it up for a while; one that waits for it may have put off its
-                // release before.
-                let is_pending =
-                    pending[at] && !ahead.takes && (!is_first || !waits(at) || self.has_taken(task, frame, lock));
+                // A frame that goes on to take the lock may have given it up for a while, or reads again; one that waits for it may
+                // have put off its release before. The way to where it stands tells.
+                let is_doubtful = ahead.takes || is_first && waits(at);
+                let is_pending = pending[at] && (!is_doubtful || self.has_taken(task, frame, lock));
                 let before = debts[at];
                 if ahead.takes {
                     self.will_take.insert((index, from + at));

@@ -3,12 +3,15 @@
 mod groups;
 mod guards;
 mod knot;
+mod own;
 mod polls;
 mod stuck;
 mod verdict;
 mod wakers;
 
+pub use own::is_of_library;
 pub(in crate::look) use stuck::add_stuck;
+pub use stuck::called as name_of_task;
 pub(in crate::look) use verdict::verdict;
 
 use super::{Look, Names, Scope};

@@ -1,12 +1,13 @@
 //! Tasks that cannot go on: circles of tasks, locks that were given to who does not ask for them, workers that block.
 
 use super::knot::{Block, Knot, Node, is_blocked_poll};
+use super::own::is_of_library;
 use super::{guards, polls};
 use crate::look::waits::{count, has_not_moved};
 use crate::look::{Look, facts_now};
 use crate::model::{
     Certainty, ChannelUse, Evidence, Finding, FindingKind, Member, Side, Snapshot, SyncKind, Task, TaskHolds, TaskWait,
-    Thread,
+    TaskWaitsFor, Thread, ThreadState,
 };
 use crate::runtimes::{TaskScope, is_among_threads};
 use crate::target::LwpFacts;
@@ -65,9 +66,20 @@ pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
     };
     let mut still: Vec<Finding> = found.into_iter().filter(is_confirmed).collect();
     // What tasks hold is known now.
+    let circles = still.iter().filter(|finding| finding.kind == FindingKind::TaskDeadlock);
+    let in_circles: BTreeSet<RemoteAddr> = circles.flat_map(|finding| finding.objects.iter().copied()).collect();
     let explained: BTreeSet<RemoteAddr> = still.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
-    let is_explained = |finding: &Finding| finding.objects.first().is_some_and(|object| explained.contains(object));
-    snapshot.findings.retain(|finding| finding.kind != FindingKind::HolderUnknown || !is_explained(finding));
+    let is_explained = |finding: &Finding| match finding.kind {
+        FindingKind::HolderUnknown => finding.objects.first().is_some_and(|object| explained.contains(object)),
+        // Of a thread that runs the tasks of a circle, in its own words.
+        FindingKind::LongChain => {
+            finding.tasks.is_empty()
+                && !finding.objects.is_empty()
+                && finding.objects.iter().all(|object| in_circles.contains(object))
+        }
+        _ => false,
+    };
+    snapshot.findings.retain(|finding| !is_explained(finding));
     // The same circle, as its threads show it.
     let is_told = |finding: &Finding| {
         let is_part = |told: &Finding| finding.threads.iter().all(|lwp| told.threads.contains(lwp));
@@ -242,7 +254,7 @@ impl<'s> Stuck<'s> {
         let (certain, rest) = match (block.kind, block.channel_use) {
             (SyncKind::Channel, how) => {
                 let act = if how == Some(ChannelUse::Send) { "receive" } else { "send" };
-                let only = if itself { "itself".to_owned() } else { others(&who(next), block.by.len()) };
+                let only = if itself { "the task itself".to_owned() } else { others(&who(next), block.by.len()) };
                 (Certainty::Possible, format!("where only {only} is seen to {act}"))
             }
             (SyncKind::Cond, _) => (Certainty::Possible, format!("which only {} is seen to signal", who(next))),
@@ -327,7 +339,7 @@ impl<'s> Stuck<'s> {
             let for_ever = if knot.is_for_ever(root) { ", which nobody can end" } else { "" };
             let doing = match &task.wait {
                 Some(_) => format!("while it waits: {}{for_ever}", waiting_at(task)),
-                None => format!("and is in {}", task_status(task)),
+                None => format!("and is in {}{}", task_status(task), self.call_of(task)),
             };
             let is_unpolled = |held: &&TaskHolds| held.address == block.object && held.unpolled;
             let has = match task.holds.iter().find(is_unpolled) {
@@ -341,6 +353,16 @@ impl<'s> Stuck<'s> {
             Finding { objects: vec![block.object], tasks: vec![task.id], ..finding }
         };
         roots.into_iter().take(MAX_CIRCLES).map(root).collect()
+    }
+
+    /// The system call that a task is in: `: waitid, the child is cat (pid 12)`.
+    fn call_of(&self, task: &Task) -> String {
+        let Some(thread) = task.carried_by.and_then(|lwp| self.thread(lwp)) else { return String::new() };
+        let Some(call) = thread.syscall.as_ref().filter(|_| thread.state == ThreadState::Sleep) else {
+            return String::new();
+        };
+        let end = thread.waits_outside.as_ref().map(|end| format!(", {}", end.text)).unwrap_or_default();
+        format!(": {}{end}", call.name)
     }
 
     /// Threads that are blocked on a lock that a task holds while it waits.
@@ -414,12 +436,14 @@ impl<'s> Stuck<'s> {
 }
 
 /// `task 3 (app::transfer)`
-pub(super) fn called(task: &Task) -> String {
+pub fn called(task: &Task) -> String {
     let what = match task.bound_to.filter(|_| task.id == 0) {
         Some(lwp) => format!("the future of block_on in thread {lwp}"),
         None => format!("task {}", task.id),
     };
     match task.start_function.as_deref() {
+        // What the program's own first function is called from.
+        Some("runtime.main") => format!("{what} (main.main)"),
         Some(name) => format!("{what} ({name})"),
         None => what,
     }
@@ -469,7 +493,18 @@ pub(super) fn waiting_at(task: &Task) -> String {
     let descriptor = wait.and_then(|wait| wait.descriptor).map(|number| format!(" on descriptor {number}"));
     let place = place(task).map(|place| format!(", at {place}")).unwrap_or_default();
     let end = wait.and_then(|wait| wait.outside.as_ref()).map(|end| format!(": {}", end.text)).unwrap_or_default();
-    format!("{reason}{}{place}{end}", descriptor.unwrap_or_default())
+    let unheld = wait
+        .and_then(unheld_lock)
+        .filter(|_| !is_among_threads(task.runtime))
+        .map(|lock| format!(", for {} that no task is seen to hold", object(lock.kind, lock.address)));
+    format!("{reason}{}{place}{end}{}", descriptor.unwrap_or_default(), unheld.unwrap_or_default())
+}
+
+/// The lock that a wait is for, if no holder of it is known.
+fn unheld_lock(wait: &TaskWait) -> Option<&TaskWaitsFor> {
+    let [lock] = wait.objects.as_slice() else { return None };
+    let is_lock = matches!(lock.kind, SyncKind::Mutex | SyncKind::Rwlock | SyncKind::Once);
+    (is_lock && lock.held_by.is_empty()).then_some(lock)
 }
 
 /// What a task does that does not wait.
@@ -482,24 +517,7 @@ fn task_status(task: &Task) -> String {
 
 /// Where the innermost await or call of the program itself is.
 pub(super) fn place(task: &Task) -> Option<String> {
-    const FOREIGN: [&str; 15] = [
-        "tokio::",
-        "core::",
-        "futures_",
-        "runtime.",
-        "sync.",
-        "internal/",
-        "syscall.",
-        "net.",
-        "net/",
-        "os.",
-        "io.",
-        "bufio.",
-        "time.",
-        "crypto/",
-        "database/",
-    ];
-    let is_own = |function: &str| !FOREIGN.iter().any(|start| function.starts_with(start));
+    let is_own = |function: &str| !is_of_library(function);
     let frame = task.frames.iter().find(|frame| frame.function.as_deref().is_some_and(is_own))?;
     let file = frame.file.as_deref()?;
     Some(format!("{}:{}", file.rsplit('/').next().unwrap_or(file), frame.line?))

@@ -81,7 +81,18 @@ fn behind_lock(snapshot: &Snapshot) -> Option<Verdict> {
         0 => String::new(),
         number => format!("; tasks wait for {} as well", count(number, "other lock", "other locks")),
     };
-    let text = format!("{waiting} for {what}, which does not record who holds it{others}");
+    let runs = |task: &Task| task.kind == ThreadType::User && task.state == ThreadState::Active;
+    let holder = if snapshot.gaps.iter().any(|gap| gap.what == UNFOLLOWED) {
+        "which does not record who holds it, and not all tasks were followed"
+    } else if snapshot.tasks.iter().any(runs) {
+        "which no task that waits is seen to hold: one that runs may have it"
+    } else {
+        "which no task is seen to hold: the one that took it may have ended, or gone on, without releasing it"
+    };
+    let at =
+        |task: &&Task| task.wait.iter().flat_map(|wait| &wait.objects).any(|object| object.address == lock.address);
+    let place = snapshot.tasks.iter().find(at).and_then(place).map(|place| format!(" at {place}")).unwrap_or_default();
+    let text = format!("{waiting} for {what}{place}, {holder}{others}");
     Some(of(VerdictKind::Unknown, Certainty::Possible, text))
 }
 
@@ -110,17 +121,24 @@ fn unseen(tasks: &[&Task]) -> String {
     };
     let senders = waits(|object| object.channel_use == Some(ChannelUse::Send));
     let waiters = waits(|object| object.kind == SyncKind::WaitGroup);
-    let say = |tasks: &[&Task], what: &str| {
-        let first = tasks.first()?;
-        let at = place(first).map(|place| format!(" at {place}")).unwrap_or_default();
-        let others = match tasks.len() - 1 {
-            0 => String::new(),
-            number => format!(" and {}", count(number, "other", "others")),
-        };
-        Some(format!("; nobody is seen who would {what} {}{at}{others}", called(first)))
-    };
-    let texts = [say(&senders, "receive from"), say(&waiters, "leave the waitgroup that is awaited by")];
+    let say = |tasks: &[&Task], what: &str| Some(format!("; nobody is seen who would {what} {}", first_of(tasks)?));
+    // Who waits for no channel at all has forgotten to make one. An empty select is how others wait on purpose.
+    let is_of_none = |task: &&&Task| task.wait.as_ref().is_some_and(|wait| wait.reason.contains("nil chan"));
+    let of_none: Vec<&Task> = tasks.iter().filter(is_of_none).copied().collect();
+    let for_ever = first_of(&of_none).map(|who| format!("; nobody can ever wake {who}: the channel is nil"));
+    let texts = [say(&senders, "receive from"), say(&waiters, "leave the waitgroup that is awaited by"), for_ever];
     texts.into_iter().flatten().collect()
+}
+
+/// `task 7 (main.run) at run.go:12 and 3 others`
+fn first_of(tasks: &[&Task]) -> Option<String> {
+    let first = tasks.first()?;
+    let at = place(first).map(|place| format!(" at {place}")).unwrap_or_default();
+    let others = match tasks.len() - 1 {
+        0 => String::new(),
+        number => format!(" and {}", count(number, "other", "others")),
+    };
+    Some(format!("{}{at}{others}", called(first)))
 }
 
 /// `12 tasks in chan receive, 3 in IO wait, ..`

@@ -9,7 +9,7 @@ use crate::Lwp;
 use crate::look::Look;
 use crate::model::{Gap, Libc, SCHEMA, Snapshot, Stop, StopKind, TargetInfo, Thread};
 use crate::runtimes::glibc::{Layout, LayoutError};
-use crate::runtimes::{LibcLayout, ThreadRecord, musl};
+use crate::runtimes::{self, LibcLayout, ThreadRecord, musl};
 use crate::target::{Identity, Library, LwpFacts, Target, TargetError};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -89,7 +89,7 @@ pub(crate) fn collect_threads(look: &Look<'_>) -> Result<Collected, TargetError>
         Some(Err(error)) => {
             musl = MuslThreads::find(target, &facts.values().cloned().collect::<Vec<_>>())
                 .filter(|_| error == LayoutError::NoGlibc);
-            if musl.is_none() {
+            if musl.is_none() && !(error == LayoutError::NoGlibc && runtimes::needs_no_libc(target)) {
                 gaps.push(Gap::whole(
                     "thread ids, stacks, start functions, thread-specific data",
                     describe_libc(target, &error),

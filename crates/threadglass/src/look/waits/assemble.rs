@@ -38,7 +38,7 @@ pub(crate) fn collect(look: &Look<'_>, scope: Scope, names: Names, extra: &[Clas
         // The threads' gap says why.
         return Ok(snapshot);
     }
-    if libc.is_none() {
+    if libc.is_none() && !runtimes::needs_no_libc(target) {
         let why = "without glibc or musl only the word of memory is known that a thread waits on";
         snapshot.gaps.push(Gap::whole("kinds and holders of locks", why));
     }

@@ -20,7 +20,10 @@ use super::watch::RunningThreads;
 use super::words::{NO_CPU, describe_unwoken, owner_died};
 use crate::host::Host;
 use crate::look::{Look, Names, Scope, Stacks, TaskScope, facts_now, library_of, tasks};
-use crate::model::{Certainty, Finding, FindingKind, Gap, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread};
+use crate::model::{
+    Certainty, Finding, FindingKind, Gap, LanguageRuntime, Member, Snapshot, SyncKind, SyncObject, SyncState, Thread,
+    ThreadState,
+};
 use crate::runtimes::{self, Context};
 use crate::symbols::MappedObject;
 use crate::target::{LwpFacts, Target, TargetError};
@@ -126,9 +129,17 @@ fn explain_to(target: &dyn Target, time: Duration, extent: Extent) -> Result<Sna
     if let Some(of_tasks) = tasks::verdict(&snapshot, &verdict) {
         verdict = of_tasks;
     }
-    for runtime in snapshot.runtimes.iter().filter(|runtime| !verdict.text.contains(&runtime.unseen)) {
-        snapshot.gaps.push(Gap::whole(runtime.unseen.clone(), format!("only {} itself knows", runtime.name)));
-    }
+    // Of a language whose tasks are read, only of those that run something is not seen.
+    let is_seen = |runtime: &LanguageRuntime| {
+        let mut tasks = snapshot.tasks.iter().filter(|task| task.runtime == runtime.name).peekable();
+        tasks.peek().is_some() && tasks.all(|task| task.state != ThreadState::Active || !task.frames.is_empty())
+    };
+    let unseen =
+        snapshot.runtimes.iter().filter(|runtime| !verdict.text.contains(&runtime.unseen) && !is_seen(runtime));
+    let unseen =
+        unseen.map(|runtime| Gap::whole(runtime.unseen.clone(), format!("only {} itself knows", runtime.name)));
+    let unseen: Vec<Gap> = unseen.collect();
+    snapshot.gaps.extend(unseen);
     let throttled = target.throttled_us().zip(throttled).map(|(now, then)| now.saturating_sub(then) / 1000);
     if let Some(ms @ 1..) = throttled {
         verdict.text +=

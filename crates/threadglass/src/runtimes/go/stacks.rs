@@ -167,7 +167,12 @@ impl<'m> Stacks<'m> {
     /// The address by which the frame at `pc` is looked up: that of its call, unless it made none.
     fn place(&self, inner: u32, pc: u64) -> u64 {
         let is_exact = inner == ROOT || self.nodes[inner as usize].facts.is_some_and(|facts| facts.is_interrupt);
-        if is_exact { pc } else { pc.wrapping_sub(1) }
+        // Below a call from C lies the beginning of a function that nothing called: the runtime put it there when it left the stack.
+        if is_exact || self.functions.bounds(pc).is_some_and(|(entry, _)| entry == pc) {
+            pc
+        } else {
+            pc.wrapping_sub(1)
+        }
     }
 
     /// The frames of a stack, the innermost first: program counters with the addresses that they are looked up by.
