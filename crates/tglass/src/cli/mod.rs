@@ -168,16 +168,19 @@ pub enum Command {
     Set(SetArgs),
     /// Check what can be seen from here, and say how to fix what cannot
     Doctor(DoctorArgs),
-    /// Start a small program that deadlocks, and explain it
+    /// Start a small program that hangs, and explain it
+    ///
+    /// Each scene is a program of tglass itself with something wrong, and the command that tells what. The program ends when the
+    /// command ends.
     Demo(DemoArgs),
     /// Print the JSON Schema of what `--json` prints
     Schema(SchemaArgs),
     /// Print a man page (`man tglass`, `man threads` ..) or completions for a shell
     #[command(hide = true)]
     Generate(GenerateArgs),
-    /// The program that `demo` looks at
+    /// A program that `demo` looks at
     #[command(hide = true)]
-    DemoChild,
+    DemoChild(DemoChildArgs),
 }
 
 /// A target as a user names it.
@@ -739,9 +742,44 @@ pub struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
+    /// What to show
+    #[arg(value_enum, default_value_t)]
+    pub scene: Scene,
+    /// List the scenes, each with the command that explains it
+    #[arg(long, exclusive = true)]
+    pub list: bool,
+    /// Leave the program running for this long, to try other commands on it; Ctrl-C ends it
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "json")]
+    pub stay: Option<Duration>,
     /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `demo` can show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scene {
+    /// Two threads with two mutexes, and three that queue behind them
+    #[default]
+    Deadlock,
+    /// Threads that wait for a lock which another one keeps too long
+    Contention,
+    /// A pool of threads whose workers all wait for tasks that nobody is left to run
+    Starvation,
+    /// Five philosophers with five locks of Rust
+    Philosophers,
+    /// Two processes that wait for each other at their pipes
+    Pipes,
+    /// Goroutines that wait for each other (needs `go` to build the program)
+    Go,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoChildArgs {
+    /// Name of the program
+    pub name: String,
+    /// Whoever started it
+    pub parent: u32,
 }
 
 #[derive(Debug, Args)]

@@ -60,7 +60,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Schema(args) => schema::run(&args),
-        Command::DemoChild => demo::child(),
+        Command::DemoChild(args) => demo::child(&args),
         Command::Generate(args) => generate::run(args),
     }
 }
