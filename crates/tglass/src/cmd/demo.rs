@@ -58,11 +58,15 @@ impl Scene {
                 "Next: `tglass why PID` for a process that hangs, `tglass threads PID` for any process,\n\
                  `tglass doctor` if permission is denied, `tglass demo --list` for more of this.\n"
             }
-            Self::Contention => "Next: `tglass stats PID` tells which threads wait for locks, `tglass top PID` watches them.\n",
+            Self::Contention => {
+                "Next: `tglass stats PID` tells which threads wait for locks, `tglass top PID` watches them.\n"
+            }
             Self::Starvation => "Next: `tglass threads PID --stacks` shows all stacks, equal ones once.\n",
             Self::Philosophers => "Next: `tglass locks PID` lists the locks with holders and waiters.\n",
             Self::Pipes => "Next: `tglass why` without a PID finds the processes of a machine that hang.\n",
-            Self::Go => "Next: `tglass threads PID` lists the goroutines, `tglass threads PID --stacks` their stacks.\n",
+            Self::Go => {
+                "Next: `tglass threads PID` lists the goroutines, `tglass threads PID --stacks` their stacks.\n"
+            }
         }
     }
 }
@@ -97,7 +101,10 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
             Scene::Contention => "is slow",
             _ => "hangs",
         };
-        super::print(&format!("Started a small program that {what}, pid {pid}. This is `tglass {}`:\n\n", words.join(" ")))?;
+        super::print(&format!(
+            "Started a small program that {what}, pid {pid}. This is `tglass {}`:\n\n",
+            words.join(" ")
+        ))?;
     }
     let status = look.status().context("cannot start tglass again")?;
     // 1 is the answer that it hangs.
