@@ -12,7 +12,7 @@ SOAK_ROUNDS ?= 1000
 SOAK_KILLS ?= 200
 SOAK_SECONDS ?= 60
 
-.PHONY: all build lint test test-matrix soak bench fuzz install uninstall clean
+.PHONY: all build lint test test-matrix soak bench fuzz install uninstall dist deb rpm publish-check clean
 
 all: build
 
@@ -83,6 +83,21 @@ install:
 # Removes what `make install` with the same PREFIX and DESTDIR has installed.
 uninstall:
 	scripts/uninstall "$(DESTDIR)$(PREFIX)"
+
+# target/dist/tglass: one static program for every distribution and container.
+dist:
+	scripts/dist
+
+# Packages for Debian and its relatives, and for Fedora and its relatives; each is tried in fresh roots where that is possible.
+deb:
+	scripts/package deb
+
+rpm:
+	scripts/package rpm
+
+# What would be refused by crates.io.
+publish-check:
+	$(CARGO) publish --workspace --dry-run
 
 clean:
 	$(CARGO) clean

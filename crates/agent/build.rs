@@ -9,7 +9,8 @@ fn main() {
     let var = |name: &str| std::env::var_os(name).map(PathBuf::from).unwrap_or_default();
     let here = var("CARGO_MANIFEST_DIR");
     let out = var("OUT_DIR");
-    let (inside, table) = (here.join("inside"), here.join("../table/src"));
+    // Where crate table says that its source is.
+    let (inside, table) = (here.join("inside"), var("DEP_THREADGLASS_TABLE_SOURCE"));
     for watched in [&inside, &table] {
         println!("cargo::rerun-if-changed={}", watched.display());
     }
@@ -35,9 +36,15 @@ fn main() {
     );
 }
 
+/// The kind of program that the agent goes into: one with glibc, also where the tool itself is a static program of musl.
+fn goes_into(target: &str) -> String {
+    target.replace("-musl", "-gnu")
+}
+
 fn compile(source: &Path, output: &Path, more: &[&str]) {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let target = std::env::var("TARGET").unwrap_or_default();
+    let built_for = std::env::var("TARGET").unwrap_or_default();
+    let target = goes_into(&built_for);
     let mut command = Command::new(rustc);
     command
         .args(["--edition=2024", "-Copt-level=3", "-Cpanic=abort", "-Ccodegen-units=1", "-Cforce-unwind-tables=yes"])
@@ -48,8 +55,9 @@ fn compile(source: &Path, output: &Path, more: &[&str]) {
         .args(more)
         .arg("-o")
         .args([output, source]);
-    // A linker or other tool that the user has chosen for the whole build does for this part too.
-    if let Some(linker) = std::env::var_os("RUSTC_LINKER") {
+    // A linker or other tool that the user has chosen for the whole build does for this part too, unless it is one for
+    // another C library.
+    if let Some(linker) = std::env::var_os("RUSTC_LINKER").filter(|_| target == built_for) {
         let mut option = std::ffi::OsString::from("-Clinker=");
         option.push(linker);
         command.arg(option);

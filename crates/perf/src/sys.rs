@@ -36,10 +36,10 @@ pub(crate) struct Attr {
 const _: () = assert!(size_of::<Attr>() == 128);
 
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
-const IOC_ENABLE: libc::c_ulong = 0x2400;
-const IOC_DISABLE: libc::c_ulong = 0x2401;
-const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
-const IOC_ID: libc::c_ulong = 0x8008_2407;
+const IOC_ENABLE: u32 = 0x2400;
+const IOC_DISABLE: u32 = 0x2401;
+const IOC_SET_OUTPUT: u32 = 0x2405;
+const IOC_ID: u32 = 0x8008_2407;
 
 /// One event.
 #[derive(Debug)]
@@ -60,9 +60,10 @@ impl Event {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }
 
-    fn ioctl(&self, request: libc::c_ulong, argument: libc::c_ulong) -> io::Result<()> {
+    fn ioctl(&self, request: u32, argument: libc::c_ulong) -> io::Result<()> {
+        // The type of requests is another one in each C library; the kernel takes 32 bits.
         // SAFETY: the requests of this file take a number, or (IOC_ID) the address of a u64 that outlives the call.
-        match unsafe { libc::ioctl(self.0.as_raw_fd(), request, argument) } {
+        match unsafe { libc::ioctl(self.0.as_raw_fd(), request as libc::Ioctl, argument) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }

@@ -6,13 +6,16 @@ mod cmd;
 mod remedy;
 mod render;
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
+use clap_complete::CompleteEnv;
 use std::io::Write;
 use std::process::ExitCode;
 use threadglass::model::terminal::{may_print, safe};
 
 fn main() -> ExitCode {
+    // A shell asks what could follow; then that is answered, and nothing else is done.
+    CompleteEnv::with_factory(cli::Cli::command).var(cmd::complete::VARIABLE).complete();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
@@ -28,9 +31,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line that was meant, if the first word is a target without a command.
+fn meant(error: &clap::Error) -> Option<String> {
+    let word = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => word,
+        _ => return None,
+    };
+    let is_target = word.parse::<u32>().is_ok() || std::path::Path::new(word).is_file();
+    is_target.then(|| format!("`{word}` is not a command (for a look at it: `tglass why {word}`)"))
+}
+
 /// Help and version go where they belong. A value that cannot be is said in one line; what is wrong
 /// with the command itself deserves clap's usage below it.
 fn refuse(error: &clap::Error) -> ExitCode {
+    if let Some(line) = meant(error) {
+        let _ = writeln!(anstream::stderr(), "tglass: {}", safe(&line));
+        return ExitCode::from(2);
+    }
     let text = error.render().to_string();
     match (error.kind(), text.lines().next()) {
         (ErrorKind::ValueValidation, Some(line)) => {

@@ -30,7 +30,13 @@ pub fn of_error(error: &anyhow::Error) -> String {
             .or_else(track)
             .or_else(inject)
     });
-    said(format!("{error:#}"), remedy)
+    said(format!("{error:#}"), remedy) + if is_denial(error) { "; see `tglass help permissions`" } else { "" }
+}
+
+/// Whether a process may not be looked into. The library's reasons are parts of sentences, so it is told by their words.
+fn is_denial(error: &anyhow::Error) -> bool {
+    let text = format!("{error:#}");
+    ["CAP_SYS_PTRACE", "kernel.yama.ptrace_scope", "the process is protected"].iter().any(|word| text.contains(word))
 }
 
 /// Says in each gap what to do about it.
@@ -111,5 +117,8 @@ mod tests {
         let gone = anyhow::Error::from(ControlError::NoThread(Pid(7), Lwp(9))).context("cannot");
         assert_eq!(text(gone), "cannot: process 7 has no thread 9 (`tglass threads 7` lists its threads)");
         assert_eq!(text(anyhow::anyhow!("no")), "no");
+        let denied =
+            threadglass::target::TargetError::NoLocks { pid: Pid(7), why: "run with CAP_SYS_PTRACE".to_owned() };
+        assert!(text(denied.into()).ends_with("CAP_SYS_PTRACE; see `tglass help permissions`"));
     }
 }

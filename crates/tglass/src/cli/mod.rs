@@ -2,8 +2,10 @@
 
 pub mod values;
 
+use crate::cmd::complete;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,8 +28,10 @@ use values::{StateChoice, address, duration, id, interval, kinds, lock_word, num
 /// Exit status: 0 if the command could look, 1 if threads certainly hang for ever (`why`), 2 if the command could not
 /// look, 3 if threads likely hang for ever (`why --fail-on likely`).
 #[derive(Debug, Parser)]
-#[command(name = "tglass", version, max_term_width = 100, propagate_version = true)]
-#[command(after_help = "New here? Run `tglass demo`. Permission denied? Run `tglass doctor PID`.")]
+#[command(name = "tglass", version, max_term_width = 100, propagate_version = true, disable_help_subcommand = true)]
+#[command(
+    after_help = "New here? Run `tglass demo`. Permission denied? Run `tglass doctor PID`, or read `tglass help permissions`."
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -168,16 +172,21 @@ pub enum Command {
     Set(SetArgs),
     /// Check what can be seen from here, and say how to fix what cannot
     Doctor(DoctorArgs),
-    /// Start a small program that deadlocks, and explain it
+    /// Start a small program that hangs, and explain it
+    ///
+    /// Each scene is a program of tglass itself with something wrong, and the command that tells what. The program ends when the
+    /// command ends.
     Demo(DemoArgs),
+    /// Print the help of a command, or about a subject: permissions, containers, cores
+    Help(HelpArgs),
     /// Print the JSON Schema of what `--json` prints
     Schema(SchemaArgs),
     /// Print a man page (`man tglass`, `man threads` ..) or completions for a shell
     #[command(hide = true)]
     Generate(GenerateArgs),
-    /// The program that `demo` looks at
+    /// A program that `demo` looks at
     #[command(hide = true)]
-    DemoChild,
+    DemoChild(DemoChildArgs),
 }
 
 /// A target as a user names it.
@@ -205,10 +214,10 @@ pub enum LockWord {
 #[group(required = true, multiple = false)]
 pub struct ProcessArgs {
     /// Process: its ID or its name
-    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(value_name = "PID|NAME", add = ArgValueCompleter::new(complete::processes), value_parser = OsStringValueParser::new().try_map(target_word))]
     process: Option<TargetWord>,
     /// Process ID, in place of the argument
-    #[arg(short, long, value_name = "PID", value_parser = id)]
+    #[arg(short, long, value_name = "PID", add = ArgValueCompleter::new(complete::pids), value_parser = id)]
     pid: Option<i32>,
 }
 
@@ -236,10 +245,10 @@ pub struct TargetArgs {
 #[group(multiple = false)]
 pub struct WhichArgs {
     /// Process ID, path of a core file or snapshot (`./123` if the file name is a number), or name of a process
-    #[arg(value_name = "PID|CORE|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(value_name = "PID|CORE|NAME", add = ArgValueCompleter::new(complete::targets), value_parser = OsStringValueParser::new().try_map(target_word))]
     target: Option<TargetWord>,
     /// Process ID, in place of the argument
-    #[arg(short, long, value_name = "PID", value_parser = id)]
+    #[arg(short, long, value_name = "PID", add = ArgValueCompleter::new(complete::pids), value_parser = id)]
     pid: Option<i32>,
 }
 
@@ -269,10 +278,10 @@ pub struct CoreFileArgs {
 pub struct WhyArgs {
     /// Process IDs, paths of core files or snapshots (`./123` if the file name is a number), or names of processes; all processes of the
     /// machine if none is given
-    #[arg(value_name = "PID|CORE|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(value_name = "PID|CORE|NAME", add = ArgValueCompleter::new(complete::targets), value_parser = OsStringValueParser::new().try_map(target_word))]
     pub targets: Vec<TargetWord>,
     /// Process ID, in place of or beside the arguments
-    #[arg(short = 'p', long = "pid", value_name = "PID", value_parser = id)]
+    #[arg(short = 'p', long = "pid", value_name = "PID", add = ArgValueCompleter::new(complete::pids), value_parser = id)]
     pub pids: Vec<i32>,
     /// Repeat looks for this long where nothing is certain at once [default: 300ms]; 0 means one look
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
@@ -360,10 +369,10 @@ pub struct SnapArgs {
 #[derive(Debug, Args)]
 pub struct DiffArgs {
     /// A snapshot, or a process
-    #[arg(value_name = "BEFORE", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(value_name = "BEFORE", add = ArgValueCompleter::new(complete::targets), value_parser = OsStringValueParser::new().try_map(target_word))]
     pub before: TargetWord,
     /// Another one
-    #[arg(value_name = "AFTER", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(value_name = "AFTER", add = ArgValueCompleter::new(complete::targets), value_parser = OsStringValueParser::new().try_map(target_word))]
     pub after: TargetWord,
     /// List all threads and locks
     #[arg(long)]
@@ -499,11 +508,11 @@ pub struct LocksArgs {
 #[derive(Debug, Args)]
 pub struct ContendArgs {
     /// Process: its ID or its name
-    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(value_name = "PID|NAME", add = ArgValueCompleter::new(complete::processes), value_parser = OsStringValueParser::new().try_map(target_word))]
     #[arg(required_unless_present_any = ["command", "pid"], conflicts_with = "command")]
     pub process: Option<TargetWord>,
     /// Process ID, in place of the argument
-    #[arg(short, long, value_name = "PID", value_parser = id, conflicts_with_all = ["process", "command"])]
+    #[arg(short, long, value_name = "PID", add = ArgValueCompleter::new(complete::pids), value_parser = id, conflicts_with_all = ["process", "command"])]
     pub pid: Option<i32>,
     /// How long to measure (`10s`, `500ms`) [default: until Ctrl-C or the end of the program]
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
@@ -581,11 +590,11 @@ pub struct StatsArgs {
 #[derive(Debug, Args)]
 pub struct ProfilArgs {
     /// Process: its ID or its name
-    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(value_name = "PID|NAME", add = ArgValueCompleter::new(complete::processes), value_parser = OsStringValueParser::new().try_map(target_word))]
     #[arg(required_unless_present_any = ["command", "pid"], conflicts_with = "command")]
     pub process: Option<TargetWord>,
     /// Process ID, in place of the argument
-    #[arg(short, long, value_name = "PID", value_parser = id, conflicts_with_all = ["process", "command"])]
+    #[arg(short, long, value_name = "PID", add = ArgValueCompleter::new(complete::pids), value_parser = id, conflicts_with_all = ["process", "command"])]
     pub pid: Option<i32>,
     /// Command to run and profile to its end; the profile goes to standard error
     #[arg(last = true, value_name = "CMD")]
@@ -647,13 +656,13 @@ pub struct ProfilArgs {
 #[command(override_usage = "tglass suspend [OPTIONS] <PID|NAME> <LWP>\n       tglass suspend [OPTIONS] -p <PID> <LWP>")]
 pub struct SuspendArgs {
     /// Process: its ID or its name (left out with -p)
-    #[arg(value_name = "PID|NAME", required = true)]
+    #[arg(value_name = "PID|NAME", add = ArgValueCompleter::new(complete::processes), required = true)]
     pub process: OsString,
     /// LWP of the thread, as `tglass threads` shows it
     #[arg(value_name = "LWP", required_unless_present = "pid")]
     pub lwp: Option<OsString>,
     /// Process ID, in place of the first argument
-    #[arg(short, long, value_name = "PID", value_parser = id)]
+    #[arg(short, long, value_name = "PID", add = ArgValueCompleter::new(complete::pids), value_parser = id)]
     pub pid: Option<i32>,
     /// Resume the thread after this time (`300ms`, `2s`, `0.5s`) [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
@@ -669,7 +678,7 @@ pub struct SuspendArgs {
                             tglass set [OPTIONS] --undo <PID|NAME|JOURNAL>")]
 pub struct SetArgs {
     /// Process: its ID or its name (left out with -p); with --undo also the path of a journal
-    #[arg(value_name = "PID|NAME", required_unless_present = "pid")]
+    #[arg(value_name = "PID|NAME", add = ArgValueCompleter::new(complete::processes), required_unless_present = "pid")]
     pub process: Option<OsString>,
     /// Address of the lock as `tglass locks` shows it, or the name of its variable (`log_lock`, `Session::lock`)
     #[arg(value_name = "ADDRESS|NAME", allow_negative_numbers = true, required_unless_present_any = ["undo", "pid"])]
@@ -678,7 +687,7 @@ pub struct SetArgs {
     #[arg(value_name = "VALUE", allow_negative_numbers = true, required_unless_present_any = ["undo", "pid"])]
     pub value: Option<OsString>,
     /// Process ID, in place of the first argument
-    #[arg(short, long, value_name = "PID", value_parser = id)]
+    #[arg(short, long, value_name = "PID", add = ArgValueCompleter::new(complete::pids), value_parser = id)]
     pub pid: Option<i32>,
     /// Kind of the lock, if it is not known otherwise
     #[arg(long, value_name = "KIND", value_parser = kinds(), conflicts_with = "undo")]
@@ -727,10 +736,10 @@ fn process_first<const N: usize>(
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Process to check as well: its ID or its name
-    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    #[arg(value_name = "PID|NAME", add = ArgValueCompleter::new(complete::processes), value_parser = OsStringValueParser::new().try_map(target_word))]
     pub process: Option<TargetWord>,
     /// Process ID, in place of the argument
-    #[arg(short, long, value_name = "PID", value_parser = id, conflicts_with = "process")]
+    #[arg(short, long, value_name = "PID", add = ArgValueCompleter::new(complete::pids), value_parser = id, conflicts_with = "process")]
     pub pid: Option<i32>,
     /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
@@ -739,9 +748,51 @@ pub struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
+    /// What to show
+    #[arg(value_enum, default_value_t)]
+    pub scene: Scene,
+    /// List the scenes, each with the command that explains it
+    #[arg(long, exclusive = true)]
+    pub list: bool,
+    /// Leave the program running for this long, to try other commands on it; Ctrl-C ends it
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "json")]
+    pub stay: Option<Duration>,
     /// Print JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `demo` can show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scene {
+    /// Two threads with two mutexes, and three that queue behind them
+    #[default]
+    Deadlock,
+    /// Threads that wait for a lock which another one keeps too long
+    Contention,
+    /// A pool of threads whose workers all wait for tasks that nobody is left to run
+    Starvation,
+    /// Five philosophers with five locks of Rust
+    Philosophers,
+    /// Two processes that wait for each other at their pipes
+    Pipes,
+    /// Goroutines that wait for each other (needs `go` to build the program)
+    Go,
+}
+
+#[derive(Debug, Args)]
+pub struct HelpArgs {
+    /// A command, or `permissions`, `containers` or `cores`
+    #[arg(value_name = "COMMAND|SUBJECT", add = ArgValueCandidates::new(crate::cmd::help::about))]
+    pub about: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoChildArgs {
+    /// Name of the program
+    pub name: String,
+    /// Whoever started it
+    pub parent: u32,
 }
 
 #[derive(Debug, Args)]
@@ -776,7 +827,8 @@ pub enum Generate {
     /// Completions
     Completions {
         /// Shell
-        shell: clap_complete::Shell,
+        #[arg(value_parser = PossibleValuesParser::new(["bash", "zsh", "fish"]))]
+        shell: String,
     },
 }
 

@@ -1,5 +1,6 @@
 //! `tglass generate`: man pages and completions from the one definition of the command line.
 
+use super::complete;
 use crate::cli::{Cli, Generate, GenerateArgs};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
@@ -14,7 +15,11 @@ pub fn run(args: GenerateArgs) -> Result<ExitCode> {
             let path = threadglass::act::place()?;
             out = format!("{}\n", path.to_str().context("the path of the agent is not UTF-8")?).into_bytes();
         }
-        Generate::Completions { shell } => clap_complete::generate(shell, &mut tool, "tglass", &mut out),
+        Generate::Completions { shell } => {
+            let shells = clap_complete::env::Shells::builtins();
+            let shell = shells.completer(&shell).context("no completions for this shell (bash, zsh, fish)")?;
+            shell.write_registration(complete::VARIABLE, "tglass", "tglass", "tglass", &mut out)?;
+        }
         Generate::ManPages { dir } => {
             tool.build();
             let write = |name: &str, man: clap_mangen::Man| -> Result<()> {

@@ -1,11 +1,13 @@
 //! One file per command: it wires the library to a renderer and holds no knowledge of its own.
 
+pub mod complete;
 mod contend;
 mod demo;
 mod detach;
 mod diff;
 mod doctor;
 mod generate;
+pub mod help;
 mod lock_name;
 mod locks;
 mod machine;
@@ -59,8 +61,9 @@ fn carry_out(cli: Cli) -> Result<ExitCode> {
         Command::Set(args) => set::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Help(args) => help::run(&args),
         Command::Schema(args) => schema::run(&args),
-        Command::DemoChild => demo::child(),
+        Command::DemoChild(args) => demo::child(&args),
         Command::Generate(args) => generate::run(args),
     }
 }

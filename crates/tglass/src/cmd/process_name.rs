@@ -48,6 +48,13 @@ pub fn candidates(what: &str) -> anyhow::Error {
     Several::new(what.to_owned(), found.iter().map(line).collect()).into()
 }
 
+/// All programs but this one and those that started it: their IDs, names and command lines.
+pub fn others() -> Vec<(i32, String, String)> {
+    let own = own_family();
+    let others = processes().filter(|process| process.exe.is_some() && !own.contains(&process.pid));
+    others.map(|process| (process.pid, safe(&String::from_utf8_lossy(&process.comm)), process.command())).collect()
+}
+
 /// A process with the names that it goes by.
 #[derive(Debug)]
 struct NamedProcess {
@@ -77,10 +84,15 @@ impl NamedProcess {
 
     /// `4711  nginx  nginx: master process ..`
     fn line(&self) -> String {
+        let name = safe(&String::from_utf8_lossy(&self.comm));
+        format!("{}  {name}  {}", self.pid, self.command()).trim_end().to_owned()
+    }
+
+    /// The beginning of its command line.
+    fn command(&self) -> String {
         let text = |bytes: &[u8]| safe(&String::from_utf8_lossy(bytes));
         let arguments: Vec<String> = self.arguments.split(|byte| *byte == 0).map(text).collect();
-        let command = cut(arguments.join(" ").trim_end(), SHOWN);
-        format!("{}  {}  {command}", self.pid, text(&self.comm)).trim_end().to_owned()
+        cut(arguments.join(" ").trim_end(), SHOWN)
     }
 }
 

@@ -48,7 +48,7 @@ pub enum Opened {
 }
 
 /// Whether a file is a snapshot: by what it begins with, or by its name, so that a damaged one is not taken for a core.
-fn is_snapshot(path: &Path) -> bool {
+pub fn is_snapshot(path: &Path) -> bool {
     let begins_as_one = || {
         let mut head = [0; 8];
         File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && snap::is_snapshot(&head)

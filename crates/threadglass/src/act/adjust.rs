@@ -1,7 +1,7 @@
 //! Changing a thread's priority and raising signals for it.
 
 use crate::model::SignalSet;
-use crate::sys::task;
+use crate::sys::{sched, task};
 use crate::{Lwp, Pid};
 use nix::errno::Errno;
 
@@ -22,7 +22,7 @@ pub fn set_priority(pid: Pid, lwp: Lwp, priority: i32) -> Result<(), AdjustError
     if !std::path::Path::new(&format!("/proc/{pid}/task/{lwp}")).exists() {
         return Err(AdjustError::Refused(Errno::ESRCH));
     }
-    task::set_priority(lwp, priority).map_err(AdjustError::Refused)
+    sched::set_priority(lwp, priority).map_err(AdjustError::Refused)
 }
 
 /// Makes the set of signals pending for a thread equal to `wanted`, given that it is `pending` now.

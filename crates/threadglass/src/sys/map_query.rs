@@ -35,8 +35,7 @@ const COVERING_OR_NEXT: u64 = 0x10;
 pub(crate) const ANY: u64 = 0;
 pub(crate) const FILE_BACKED: u64 = 0x20;
 /// _IOWR('f', 17, struct procmap_query)
-const PROCMAP_QUERY: libc::c_ulong =
-    3 << 30 | (size_of::<ProcmapQuery>() as libc::c_ulong) << 16 | (b'f' as libc::c_ulong) << 8 | 17;
+const PROCMAP_QUERY: u32 = 3 << 30 | (size_of::<ProcmapQuery>() as u32) << 16 | (b'f' as u32) << 8 | 17;
 
 /// The mapping of `kind` that holds `addr`, or the next one above it; `None` when there is none.
 /// `maps` is the process's open `maps` file.
@@ -50,9 +49,10 @@ pub(crate) fn query(maps: &File, addr: RemoteAddr, kind: u64) -> Result<Option<M
         vma_name_addr: name.as_mut_ptr() as u64,
         ..ProcmapQuery::default()
     };
+    // The type of requests is another one in each C library.
     // SAFETY: `query` has the kernel's layout and says its size; the kernel writes to it, and at most
     // `vma_name_size` bytes to `name`. Both live through the call.
-    match Errno::result(unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) }) {
+    match Errno::result(unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as libc::Ioctl, &raw mut query) }) {
         Ok(_) => {}
         Err(Errno::ENOENT) => return Ok(None),
         Err(errno) => return Err(errno),

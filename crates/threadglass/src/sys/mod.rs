@@ -18,6 +18,7 @@ pub(crate) mod pipe;
 pub(crate) mod priority;
 pub(crate) mod ptrace;
 pub(crate) mod robust;
+pub(crate) mod sched;
 pub(crate) mod sock_diag;
 #[cfg(feature = "profile")]
 pub(crate) mod spawn;

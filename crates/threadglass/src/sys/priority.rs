@@ -1,5 +1,6 @@
 //! Being scheduled before others, for as long as somebody waits for us.
 
+use super::sched;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 
@@ -8,7 +9,8 @@ use std::io::Write;
 pub(crate) struct Hurry {
     /// While this is open no CPU sleeps so deeply that waking it takes time; the kernel forgets that when it is closed.
     _awake: Option<File>,
-    before: Option<(i32, libc::sched_param)>,
+    /// Policy and priority.
+    before: Option<(i32, i32)>,
     slack: libc::c_int,
 }
 
@@ -18,32 +20,28 @@ impl Hurry {
         let awake = OpenOptions::new().write(true).open("/dev/cpu_dma_latency");
         let microseconds = 0_i32.to_ne_bytes();
         let _awake = awake.ok().filter(|mut file| file.write_all(&microseconds).is_ok());
-        let mut before = libc::sched_param { sched_priority: 0 };
-        let wanted = libc::sched_param { sched_priority: 1 };
-        // SAFETY: both structures live through the calls; 0 is the calling thread.
-        unsafe {
-            let policy = libc::sched_getscheduler(0);
-            // Keeps short naps short, even where nothing else is permitted.
+        let policy = sched::policy(sched::OWN).ok().filter(|policy| *policy == libc::SCHED_OTHER);
+        let before = policy.zip(sched::priority(sched::OWN).ok());
+        let before = before.filter(|_| sched::set_policy(sched::OWN, libc::SCHED_FIFO, 1).is_ok());
+        // Keeps short naps short, even where nothing else is permitted.
+        // SAFETY: these two options take and give numbers.
+        let slack = unsafe {
             let slack = libc::prctl(libc::PR_GET_TIMERSLACK);
             libc::prctl(libc::PR_SET_TIMERSLACK, 1);
-            let is_done = policy == libc::SCHED_OTHER
-                && libc::sched_getparam(0, &raw mut before) == 0
-                && libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted) == 0;
-            Self { _awake, before: is_done.then_some((policy, before)), slack }
-        }
+            slack
+        };
+        Self { _awake, before, slack }
     }
 }
 
 impl Drop for Hurry {
     fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe {
-            if let Some((policy, before)) = self.before {
-                libc::sched_setscheduler(0, policy, &raw const before);
-            }
-            if self.slack > 0 {
-                libc::prctl(libc::PR_SET_TIMERSLACK, self.slack);
-            }
+        if let Some((policy, priority)) = self.before {
+            let _ = sched::set_policy(sched::OWN, policy, priority);
+        }
+        if self.slack > 0 {
+            // SAFETY: this option takes a number.
+            unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.slack) };
         }
     }
 }

@@ -7,6 +7,12 @@ use crate::model::SignalSet;
 use nix::errno::Errno;
 use nix::sys::ptrace::Options;
 
+/// What libc's ptrace takes for a request: the C libraries do not agree.
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+
 /// Which registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterSet {
@@ -53,7 +59,7 @@ pub(crate) fn set_registers(lwp: Lwp, set: RegisterSet, bytes: &[u8]) -> Result<
 
 /// Replaces the signal mask of a thread that the calling thread traces and that is stopped.
 pub(crate) fn set_signal_mask(lwp: Lwp, mask: SignalSet) -> Result<(), Errno> {
-    const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+    const PTRACE_SETSIGMASK: Request = 0x420b;
     let word = mask.0;
     // SAFETY: the kernel reads the eight bytes of `word`; the address argument is their count.
     let rc = unsafe { libc::ptrace(PTRACE_SETSIGMASK, lwp.0, size_of_val(&word), &raw const word) };
@@ -97,7 +103,7 @@ pub(crate) fn go_on(lwp: Lwp, signal: i32) -> Result<(), Errno> {
 
 /// The signal mask of a thread that the calling thread traces and that is stopped.
 pub(crate) fn get_signal_mask(lwp: Lwp) -> Result<SignalSet, Errno> {
-    const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
+    const PTRACE_GETSIGMASK: Request = 0x420a;
     let mut word = 0u64;
     // SAFETY: the kernel writes the eight bytes of `word`; the address argument is their count.
     let rc = unsafe { libc::ptrace(PTRACE_GETSIGMASK, lwp.0, size_of_val(&word), &raw mut word) };
@@ -120,7 +126,7 @@ pub(crate) fn go_to_syscall(lwp: Lwp, signal: i32) -> Result<(), Errno> {
 
 /// Where a stopped thread has its area for restartable sequences, if it has one.
 pub(crate) fn rseq_area(lwp: Lwp) -> Option<u64> {
-    const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+    const PTRACE_GET_RSEQ_CONFIGURATION: Request = 0x420f;
     let mut about = [0u64; 3];
     // SAFETY: the kernel writes at most the size given into `about`.
     let rc = unsafe { libc::ptrace(PTRACE_GET_RSEQ_CONFIGURATION, lwp.0, size_of_val(&about), about.as_mut_ptr()) };
@@ -129,7 +135,7 @@ pub(crate) fn rseq_area(lwp: Lwp) -> Option<u64> {
 
 /// One of the seccomp filters of a stopped thread, the oldest first: `None` when there are no more. Needs privilege.
 pub(crate) fn seccomp_filter(lwp: Lwp, number: usize) -> Result<Option<Vec<[u8; 8]>>, Errno> {
-    const PTRACE_SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
+    const PTRACE_SECCOMP_GET_FILTER: Request = 0x420c;
     let mut program = vec![[0u8; 8]; 4096];
     // SAFETY: no filter is longer than 4096 instructions of eight bytes, for which there is room.
     let rc = unsafe { libc::ptrace(PTRACE_SECCOMP_GET_FILTER, lwp.0, number, program.as_mut_ptr()) };

@@ -15,11 +15,3 @@ pub(crate) fn send_signal(pid: Pid, lwp: Lwp, signal: u32) -> Result<(), Errno> 
     let rc = unsafe { libc::syscall(crate::arch::syscall::TGKILL, pid.0, lwp.0, signal) };
     Errno::result(rc).map(drop)
 }
-
-/// Sets the priority within the thread's present policy.
-pub(crate) fn set_priority(lwp: Lwp, priority: i32) -> Result<(), Errno> {
-    let param = libc::sched_param { sched_priority: priority };
-    // SAFETY: `param` lives through the call, which only reads it.
-    let rc = unsafe { libc::sched_setparam(lwp.0, &raw const param) };
-    Errno::result(rc).map(drop)
-}

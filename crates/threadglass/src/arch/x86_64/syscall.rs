@@ -5,7 +5,9 @@ pub(crate) use libc::{
     SYS_epoll_pwait2 as EPOLL_PWAIT2, SYS_epoll_wait as EPOLL_WAIT, SYS_exit as EXIT, SYS_exit_group as EXIT_GROUP,
     SYS_futex as FUTEX, SYS_get_robust_list as GET_ROBUST_LIST, SYS_getdents64 as GETDENTS64,
     SYS_io_getevents as IO_GETEVENTS, SYS_kcmp as KCMP, SYS_nanosleep as NANOSLEEP, SYS_poll as POLL, SYS_read as READ,
-    SYS_restart_syscall as RESTART_SYSCALL, SYS_rt_sigtimedwait as RT_SIGTIMEDWAIT, SYS_sched_yield as SCHED_YIELD,
+    SYS_restart_syscall as RESTART_SYSCALL, SYS_rt_sigtimedwait as RT_SIGTIMEDWAIT,
+    SYS_sched_getparam as SCHED_GETPARAM, SYS_sched_getscheduler as SCHED_GETSCHEDULER,
+    SYS_sched_setparam as SCHED_SETPARAM, SYS_sched_setscheduler as SCHED_SETSCHEDULER, SYS_sched_yield as SCHED_YIELD,
     SYS_semop as SEMOP, SYS_semtimedop as SEMTIMEDOP, SYS_tgkill as TGKILL, SYS_write as WRITE,
 };
 #[cfg(feature = "agent")]
