@@ -55,6 +55,28 @@ pub(super) fn scale(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A part of something, above 0 and up to the whole.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    number
+        .filter(|number| *number >= 0.01 && *number <= 100.0)
+        .ok_or_else(|| "not a percentage from 0.01 to 100".to_owned())
+}
+
+/// A number of bytes: `4096`, `64K`, `256M`, `1G`.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let bad = || format!("`{text}` is not a size such as 64M");
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'K')) => (&text[..at], 10),
+        Some((at, 'M')) => (&text[..at], 20),
+        Some((at, 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u64 = digits.parse().ok().filter(|_| is_number).ok_or_else(bad)?;
+    number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(bad)
+}
+
 /// An address: hexadecimal, with or without `0x`.
 pub(super) fn address(text: &str) -> Result<RemoteAddr, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);

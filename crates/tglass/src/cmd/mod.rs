@@ -24,6 +24,7 @@ mod target;
 mod threads;
 mod top;
 mod tsd;
+mod watch;
 mod why;
 
 use crate::cli::{Cli, Command};
@@ -44,6 +45,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Snap(args) => snap::run(&args),
         Command::Diff(args) => diff::run(&args),

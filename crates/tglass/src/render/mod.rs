@@ -23,6 +23,7 @@ pub mod tasks;
 pub mod threads;
 pub mod top;
 pub mod tsd;
+pub mod watch;
 pub mod why;
 
 use anstyle::{AnsiColor, Style};
