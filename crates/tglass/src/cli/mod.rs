@@ -5,13 +5,15 @@ pub mod values;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use threadglass::RemoteAddr;
 use threadglass::model::filter::ThreadFilter;
 use threadglass::model::{SignalSet, SyncKind};
 use values::{
-    StateChoice, address, duration, id, interval, kinds, lock_word, number, percent, scale, size, states, target_word,
+    StateChoice, address, duration, id, interval, kinds, listen_at, lock_word, number, percent, scale, size, states,
+    target_word,
 };
 
 /// See inside a running multithreaded process or a core file
@@ -215,6 +217,13 @@ pub enum LockWord {
     },
 }
 
+/// Where HTTP is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAt {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
 /// A process, by the argument or by -p.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
@@ -373,6 +382,13 @@ pub struct WatchArgs {
     /// Run this command of the shell for each event, with the event as JSON on its input; it is ended after 60 seconds
     #[arg(long, value_name = "COMMAND")]
     pub exec: Option<OsString>,
+    /// Answer HTTP at this address: `127.0.0.1:9911`, `[::1]:9911`, or `unix:/run/tglass.sock`; `/` lists what there is. Whoever can
+    /// connect sees what tglass sees
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_at)]
+    pub listen: Vec<ListenAt>,
+    /// With --listen: allow addresses that other machines can reach
+    #[arg(long, requires = "listen")]
+    pub allow: bool,
     /// Print each event as a line of JSON (schema threadglass/1, see docs/json.md)
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,6 @@
 //! Arguments as users write them: process IDs, addresses, durations.
 
-use super::{LockWord, TargetWord};
+use super::{ListenAt, LockWord, TargetWord};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -75,6 +75,16 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     let number: u64 = digits.parse().ok().filter(|_| is_number).ok_or_else(bad)?;
     number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(bad)
+}
+
+/// An address to listen at. Names are not looked up: who owns a name may change.
+pub(super) fn listen_at(text: &str) -> Result<ListenAt, String> {
+    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+        return Ok(ListenAt::Unix(path.into()));
+    }
+    let text = text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    let address = text.parse().map(ListenAt::Tcp);
+    address.map_err(|_| format!("`{text}` is neither IP:PORT, such as 127.0.0.1:9911, nor unix:PATH"))
 }
 
 /// An address: hexadecimal, with or without `0x`.

@@ -9,6 +9,7 @@ mod gaps;
 pub mod json;
 pub mod locks;
 pub mod machine;
+pub mod openmetrics;
 pub mod pprof;
 pub mod profil;
 pub mod report;

@@ -12,15 +12,15 @@ words! {
         /// Threads or tasks wait for each other in a circle, or for themselves.
         Deadlocked = "deadlocked",
         /// Threads wait for what no thread is left to do.
-        NobodyLeft = "nobody left",
+        NobodyLeft = "nobody_left",
         /// All workers of a pool wait inside tasks, or a poll that blocks keeps other tasks waiting.
-        WorkersStarve = "workers starve",
+        WorkersStarve = "workers_starve",
         /// A thread has waited for long behind one that holds a lock.
-        Behind = "behind a lock",
+        Behind = "behind",
         /// A thread has waited for long, directly or behind a lock, for an answer of another process.
-        OtherService = "waits for another service",
+        OtherService = "other_service",
         /// Threads want a CPU and hardly get one.
-        StarvedOfCpu = "starved of cpu",
+        StarvedOfCpu = "starved_of_cpu",
         /// Stopped by a signal.
         Stopped = "stopped",
         /// Stopped by a debugger.
@@ -28,7 +28,7 @@ words! {
         /// Frozen with its control group.
         Frozen = "frozen",
         /// Threads have been inside the kernel for long, where no signal wakes them (D state).
-        Unkillable = "in d state",
+        Unkillable = "unkillable",
     }
 }
 
@@ -148,6 +148,13 @@ pub struct ThreadStates {
     pub unkillable: usize,
     /// Stopped, by a signal or a debugger.
     pub stopped: usize,
+}
+
+impl ThreadStates {
+    /// All of them.
+    pub fn all(&self) -> usize {
+        self.running + self.on_words + self.asleep + self.unkillable + self.stopped
+    }
 }
 
 /// What a watch knows of one process after a look.

@@ -2,7 +2,10 @@
 
 mod chosen;
 mod keep;
+mod notify;
+mod pages;
 mod run_command;
+mod server;
 
 use crate::cli::WatchArgs;
 use crate::{is_broken_pipe, render};
@@ -10,11 +13,15 @@ use anyhow::{Context, Result, bail};
 use chosen::Chosen;
 use keep::Keeper;
 use nix::time::{ClockId, clock_gettime};
+use notify::Notify;
+use pages::Pages;
 use run_command::Runner;
+use server::Server;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use threadglass::look::{WatchOptions, Watcher};
-use threadglass::model::{RestartHelps, WatchEvent, WatchEventKind};
+use threadglass::model::{RestartHelps, WatchEvent, WatchEventKind, WatchFigures};
 use threadglass::{Interrupt, Pid};
 
 /// The part of what looks may take that is for closer looks at what does not have to be confirmed.
@@ -29,12 +36,15 @@ pub fn run(args: &WatchArgs) -> Result<ExitCode> {
         watcher: Watcher::new(WatchOptions { stuck: args.stuck, share: args.most_cpu / 100.0 * CLOSER }),
         keeper: None,
         runner: args.exec.clone().map(Runner::new),
+        pages: Arc::new(Pages::new(args.redact)),
         json: args.json,
     };
     if let Some(dir) = &args.keep {
         watch.keeper = Some(Keeper::new(dir, args.keep_files, args.keep_bytes, args.redact)?);
     }
+    // Before any thread is started, so that all of them leave these signals to us.
     let interrupt = Interrupt::watch().context("cannot watch for signals")?;
+    let _server = Server::begin(&args.listen, args.allow, watch.pages.clone())?;
     match args.once {
         true => watch.once(args, &interrupt),
         false => watch.go_on(args, &interrupt),
@@ -46,6 +56,7 @@ struct Watch {
     watcher: Watcher,
     keeper: Option<Keeper>,
     runner: Option<Runner>,
+    pages: Arc<Pages>,
     json: bool,
 }
 
@@ -57,6 +68,8 @@ fn own_cpu() -> Duration {
 impl Watch {
     fn go_on(&mut self, args: &WatchArgs, interrupt: &Interrupt) -> Result<ExitCode> {
         let mut is_told = false;
+        let mut notify = Notify::new();
+        notify.ready();
         loop {
             let (begun, cpu) = (Instant::now(), own_cpu());
             self.look()?;
@@ -69,10 +82,16 @@ impl Watch {
             is_told = true;
             // A look that takes long is made less often.
             let cost = own_cpu().saturating_sub(cpu).mul_f64(100.0 / args.most_cpu);
-            if interrupt.wait(args.every.max(cost).saturating_sub(begun.elapsed())).is_some() {
+            let every = args.every.max(cost);
+            let figures = self.watcher.figures();
+            notify.alive(&status(&figures));
+            self.pages.update(figures, every);
+            let until = begun + every;
+            if is_asked(interrupt, until, &mut notify) {
                 break;
             }
         }
+        notify.stopping();
         if let Some(runner) = &mut self.runner {
             runner.finish();
         }
@@ -148,6 +167,27 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+/// Waits until the next look. Whether we were asked to end.
+fn is_asked(interrupt: &Interrupt, until: Instant, notify: &mut Notify) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if interrupt.wait(left.min(notify.silence())).is_some() {
+            return true;
+        }
+        if left <= notify.silence() {
+            return false;
+        }
+        notify.waiting();
+    }
+}
+
+/// What `systemctl status` shows.
+fn status(figures: &WatchFigures) -> String {
+    let troubles: usize = figures.processes.iter().map(|process| process.troubles.len()).sum();
+    let threads: usize = figures.processes.iter().map(|process| process.threads.all()).sum();
+    format!("{} processes, {threads} threads; {troubles} in trouble; {} looks", figures.processes.len(), figures.looks)
 }
 
 fn is_alive(pid: Pid, start_time: u64) -> bool {

@@ -92,27 +92,21 @@ impl Watcher {
         let mut before = std::mem::take(&mut self.processes);
         let mut events = Vec::new();
         for pid in host::processes().filter(|pid| *pid != own) {
-            let Some((name, start)) = name_and_start(pid) else { continue };
             let known = before.remove(&pid);
-            // The number may be used by another one by now.
-            let known = match known {
-                Some(known) if known.about.start_time == start => Some(known),
-                Some(other) => {
-                    events.extend(self.ended(&other));
-                    None
-                }
-                None => None,
+            let thread = |start: u64, lwp: Lwp| {
+                // The number may be used by another one by now.
+                let known = known.as_ref().filter(|known| known.about.start_time == start);
+                Some(known?.threads.get(&lwp)?.pulse)
             };
-            if !wanted(pid, &name, start) {
-                events.extend(known.iter().flat_map(|known| self.ended(known)));
-                continue;
-            }
-            let thread = |lwp: Lwp| Some(known.as_ref()?.threads.get(&lwp)?.pulse);
-            let Some(pulse) = pulse(pid, self.looks, &thread).filter(|pulse| pulse.start_time == start) else {
-                events.extend(known.iter().flat_map(|known| self.ended(known)));
-                continue;
+            let pulse = pulse(pid, self.looks, &mut |name, start| wanted(pid, name, start), &thread);
+            let start = pulse.as_ref().map(|pulse| pulse.start_time);
+            let (same, gone): (Option<Process>, Option<Process>) = match known {
+                Some(known) if Some(known.about.start_time) == start => (Some(known), None),
+                other => (None, other),
             };
-            let mut process = known.unwrap_or_else(|| Process::new(pid, &pulse, now, self.looks));
+            events.extend(gone.iter().flat_map(|gone| self.ended(gone)));
+            let Some(pulse) = pulse else { continue };
+            let mut process = same.unwrap_or_else(|| Process::new(pid, &pulse, now, self.looks));
             process.update(pulse, now, self.options.stuck);
             self.processes.insert(pid, process);
         }
@@ -306,10 +300,8 @@ fn has_changed(process: &Process, kind: TroubleKind, trouble: &Trouble) -> bool 
 
 /// Whether these threads still have not run since they were read.
 fn stand_now(process: &Process, lwps: &BTreeSet<Lwp>) -> bool {
-    let none = |_: Lwp| None;
-    let Some(now) = pulse(process.about.pid, 0, &none).filter(|now| now.start_time == process.about.start_time) else {
-        return false;
-    };
+    let WatchedProcess { pid, start_time, .. } = process.about;
+    let Some(now) = pulse(pid, 0, &mut |_, start| start == start_time, &|_, _| None) else { return false };
     lwps.iter().all(|lwp| {
         let (now, before) = (now.threads.iter().find(|it| it.lwp == *lwp), process.threads.get(lwp));
         now.zip(before).is_some_and(|(now, before)| now.is_still_since(&before.pulse))

@@ -49,9 +49,18 @@ pub(crate) fn name_and_start(pid: Pid) -> Option<(String, u64)> {
     (!leader.is_kernel_thread()).then(|| (String::from_utf8_lossy(&leader.comm).into_owned(), leader.start_time))
 }
 
-/// Reads the pulse of all threads of a process. `before` gives what was read of a thread the last time; `round` is the number of the
-/// reading. `None` where the process has ended, or is one of the kernel.
-pub(crate) fn pulse(pid: Pid, round: u64, before: &dyn Fn(Lwp) -> Option<ThreadPulse>) -> Option<ProcessPulse> {
+/// Whether a process is to be read, of which its name is told and when it was started.
+pub(crate) type Wanted<'a> = &'a mut dyn FnMut(&str, u64) -> bool;
+
+/// Reads the pulse of all threads of a process, if it is wanted. `before` gives what was read of a thread the last time, of the
+/// process that was started then; `round` is the number of the reading. `None` where it is not wanted, has ended, or is one of the
+/// kernel.
+pub(crate) fn pulse(
+    pid: Pid,
+    round: u64,
+    wanted: Wanted<'_>,
+    before: &dyn Fn(u64, Lwp) -> Option<ThreadPulse>,
+) -> Option<ProcessPulse> {
     let dir = file::open_dir(format!("/proc/{pid}/task").as_ref()).ok()?;
     let mut reader = TaskReader::new(&dir);
     let leader = reader.stat(pid.leader())?;
@@ -59,12 +68,15 @@ pub(crate) fn pulse(pid: Pid, round: u64, before: &dyn Fn(Lwp) -> Option<ThreadP
         return None;
     }
     let name = String::from_utf8_lossy(&leader.comm).into_owned();
+    if !wanted(&name, leader.start_time) {
+        return None;
+    }
     let mut found = ProcessPulse { name, start_time: leader.start_time, ..ProcessPulse::default() };
     let mut lwps = list_tasks(&dir).ok()?;
     lwps.sort_unstable();
     for lwp in lwps {
         let Some(counters) = counters(&mut reader, lwp) else { continue };
-        let known = before(lwp).filter(|before| {
+        let known = before(leader.start_time, lwp).filter(|before| {
             let now = ThreadPulse { counters, ..*before };
             now.is_still_since(before)
                 && before.state != KernelState::Running
@@ -122,7 +134,8 @@ mod tests {
         });
         let lwp = Lwp(told.recv().unwrap());
         let read = |known: &HashMap<Lwp, ThreadPulse>| {
-            let pulse = pulse(Pid::me(), 0, &|lwp| known.get(&lwp).copied()).expect("we are there");
+            let pulse =
+                pulse(Pid::me(), 0, &mut |_, _| true, &|_, lwp| known.get(&lwp).copied()).expect("we are there");
             pulse.threads.into_iter().map(|thread| (thread.lwp, thread)).collect::<HashMap<_, _>>()
         };
         let mut before = HashMap::new();
@@ -145,7 +158,7 @@ mod tests {
 
     #[test]
     fn nobody_has_no_pulse() {
-        assert!(pulse(Pid(i32::MAX), 0, &|_| None).is_none() && name_and_start(Pid(0)).is_none());
+        assert!(pulse(Pid(i32::MAX), 0, &mut |_, _| true, &|_, _| None).is_none() && name_and_start(Pid(0)).is_none());
         let (_, start) = name_and_start(Pid::me()).expect("we are there");
         assert!(start > 0);
     }
