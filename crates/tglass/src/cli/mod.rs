@@ -7,12 +7,16 @@ use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser}
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use threadglass::RemoteAddr;
 use threadglass::model::filter::ThreadFilter;
 use threadglass::model::{SignalSet, SyncKind};
-use values::{StateChoice, address, duration, id, interval, kinds, lock_word, number, scale, states, target_word};
+use values::{
+    StateChoice, address, duration, id, interval, kinds, listen_at, lock_word, number, percent, scale, size, states,
+    target_word,
+};
 
 /// See inside a running multithreaded process or a core file
 ///
@@ -76,6 +80,19 @@ pub enum Command {
     ///
     /// Nothing acts on the process. Where output is not a terminal, use `threads` and `why`.
     Top(TopArgs),
+    /// Look at processes at intervals: say when one hangs, keep the evidence, run a command, go on
+    ///
+    /// Nothing stops the processes. What is cheap is read at every look: how often each thread has run, and what it is in. Only where
+    /// threads do not move are locks read, and what is wrong is told when it is confirmed, in one line; and again when it has
+    /// dissolved. New processes and those that are started anew are followed.
+    ///
+    /// These are told apart, since to start a process anew helps only some of them: DEADLOCKED, NOBODY LEFT to wake threads, WORKERS
+    /// STARVE (a restart helps); BEHIND A LOCK for --stuck (perhaps); STARVED OF CPU, STOPPED, TRACED, FROZEN, IN D STATE, WAITS FOR
+    /// ANOTHER SERVICE (the cause is elsewhere). Who is merely idle is not told of.
+    ///
+    /// Exit status with --once: 0 if nothing is wrong, 1 if threads hang so that a restart helps, 3 if something else is wrong, 2 if
+    /// the command could not look. Otherwise 0 at Ctrl-C or SIGTERM, or when all processes that were named by their IDs have ended.
+    Watch(WatchArgs),
     /// Write one HTML file: the answer of `why`, a graph of the waits, threads, stacks, locks
     ///
     /// The file needs nothing but a browser: it loads nothing, and can be sent and opened years later. The data is in it, too, as
@@ -209,6 +226,13 @@ pub enum LockWord {
     },
 }
 
+/// Where HTTP is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAt {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
 /// A process, by the argument or by -p.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
@@ -320,6 +344,63 @@ pub struct TopArgs {
     pub among: AmongArgs,
     #[command(flatten)]
     pub files: CoreFileArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "tglass watch [OPTIONS] <PID|NAME>...\n       tglass watch [OPTIONS] -p <PID>...\n       tglass watch [OPTIONS] [--all] [--user <USER>] [--cgroup <PATH>] [--container <ID>]",
+    group = ArgGroup::new(NAMED).args(["targets", "pids"]).multiple(true),
+    group = ArgGroup::new("chosen").args(["targets", "pids", "all", "user", "cgroup", "container"]).multiple(true).required(true)
+)]
+pub struct WatchArgs {
+    /// Process IDs, or names: all processes that have the name are watched, also those that come later
+    #[arg(value_name = "PID|NAME", value_parser = OsStringValueParser::new().try_map(target_word))]
+    pub targets: Vec<TargetWord>,
+    /// Process ID, in place of or beside the arguments
+    #[arg(short = 'p', long = "pid", value_name = "PID", value_parser = id)]
+    pub pids: Vec<i32>,
+    /// Watch all processes that can be seen
+    #[arg(long, conflicts_with = NAMED)]
+    pub all: bool,
+    #[command(flatten)]
+    pub among: AmongArgs,
+    /// Time between two looks (`1s`, `500ms`; from 10ms to 1 day)
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
+    pub every: Duration,
+    /// Tell of a thread that has stood this long behind a lock, in D state, for another service or without a CPU
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub stuck: Duration,
+    /// Part of one CPU that looks may take, in percent: where they take more, they are made less often
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
+    pub most_cpu: f64,
+    /// Look until it is known whether something is wrong (two looks, or more within --stuck), and end
+    #[arg(long)]
+    pub once: bool,
+    /// Keep a snapshot of each finding in this directory, as `snap` does
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+    /// With --keep: maximum number of snapshots; the oldest go first
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "keep", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub keep_files: u64,
+    /// With --keep: maximum number of bytes of all snapshots (`64M`, `1G`)
+    #[arg(long, value_name = "SIZE", default_value = "256M", requires = "keep", value_parser = size)]
+    pub keep_bytes: u64,
+    /// With --keep: keep nothing from the memory of processes but the words of locks, as `snap --redact`
+    #[arg(long, requires = "keep")]
+    pub redact: bool,
+    /// Run this command of the shell for each event, with the event as JSON on its input; it is ended after 60 seconds
+    #[arg(long, value_name = "COMMAND")]
+    pub exec: Option<OsString>,
+    /// Answer HTTP at this address: `127.0.0.1:9911`, `[::1]:9911`, or `unix:/run/tglass.sock`; `/` lists what there is. Whoever can
+    /// connect sees what tglass sees
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_at)]
+    pub listen: Vec<ListenAt>,
+    /// With --listen: allow addresses that other machines can reach
+    #[arg(long, requires = "listen")]
+    pub allow: bool,
+    /// Print each event as a line of JSON (schema threadglass/1, see docs/json.md)
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

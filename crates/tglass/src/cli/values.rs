@@ -1,6 +1,6 @@
 //! Arguments as users write them: process IDs, addresses, durations.
 
-use super::{LockWord, TargetWord};
+use super::{ListenAt, LockWord, TargetWord};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -53,6 +53,38 @@ pub(super) fn scale(text: &str) -> Result<u32, String> {
         0 | 1 => Err("0 and 1 turn profiling off; use 2 to 0x10000".to_owned()),
         scale => Ok(scale),
     }
+}
+
+/// A part of something, above 0 and up to the whole.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    number
+        .filter(|number| *number >= 0.01 && *number <= 100.0)
+        .ok_or_else(|| "not a percentage from 0.01 to 100".to_owned())
+}
+
+/// A number of bytes: `4096`, `64K`, `256M`, `1G`.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let bad = || format!("`{text}` is not a size such as 64M");
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'K')) => (&text[..at], 10),
+        Some((at, 'M')) => (&text[..at], 20),
+        Some((at, 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u64 = digits.parse().ok().filter(|_| is_number).ok_or_else(bad)?;
+    number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(bad)
+}
+
+/// An address to listen at. Names are not looked up: who owns a name may change.
+pub(super) fn listen_at(text: &str) -> Result<ListenAt, String> {
+    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+        return Ok(ListenAt::Unix(path.into()));
+    }
+    let text = text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    let address = text.parse().map(ListenAt::Tcp);
+    address.map_err(|_| format!("`{text}` is neither IP:PORT, such as 127.0.0.1:9911, nor unix:PATH"))
 }
 
 /// An address: hexadecimal, with or without `0x`.

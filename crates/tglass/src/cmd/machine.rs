@@ -9,16 +9,37 @@ use threadglass::Pid;
 use threadglass::look::{self, MachineOptions};
 use threadglass::model::{Certainty, Machine, VerdictKind};
 
+/// Which of all processes are meant.
+pub struct Among {
+    user: Option<u32>,
+    cgroup: Option<String>,
+    container: Option<String>,
+}
+
+impl Among {
+    pub fn new(among: &AmongArgs) -> Result<Self> {
+        let user = among.user.as_deref().map(uid_of).transpose()?;
+        let cgroup = among.cgroup.as_deref().map(|path| path.trim_end_matches('/').to_owned());
+        Ok(Self { user, cgroup, container: among.container.clone() })
+    }
+
+    /// Whether only some are meant.
+    pub fn is_narrow(&self) -> bool {
+        self.user.is_some() || self.cgroup.is_some() || self.container.is_some()
+    }
+
+    pub fn has(&self, pid: Pid) -> bool {
+        self.user.is_none_or(|user| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|it| it.uid() == user))
+            && self.cgroup.iter().all(|group| is_in_group(pid, |path| is_at_or_below(path, group)))
+            && self.container.iter().all(|id| is_in_group(pid, |path| path.contains(id.as_str())))
+    }
+}
+
 /// Looks at those processes that `among` chooses; `all` lists also those with nothing to tell.
 pub fn look(among: &AmongArgs, all: bool) -> Result<Machine> {
-    let user = among.user.as_deref().map(uid_of).transpose()?;
-    let wanted = |pid: Pid| {
-        user.is_none_or(|user| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|it| it.uid() == user))
-            && among.cgroup.iter().all(|group| is_in_group(pid, |path| path.starts_with(group.trim_end_matches('/'))))
-            && among.container.iter().all(|id| is_in_group(pid, |path| path.contains(id.as_str())))
-    };
-    let machine = look::machine(&MachineOptions { wanted: Some(&wanted), all });
-    if machine.processes == 0 && (user.is_some() || among.cgroup.is_some() || among.container.is_some()) {
+    let among = Among::new(among)?;
+    let machine = look::machine(&MachineOptions { wanted: Some(&|pid| among.has(pid)), all });
+    if machine.processes == 0 && among.is_narrow() {
         bail!("no process matches (check --user, --cgroup or --container)");
     }
     Ok(machine)
@@ -38,6 +59,11 @@ pub fn status(machine: &Machine, fail_on: FailOn) -> u8 {
     }
 }
 
+/// Whether a control group is `group` or below it.
+fn is_at_or_below(path: &str, group: &str) -> bool {
+    path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 fn uid_of(user: &str) -> Result<u32> {
     if let Ok(uid) = user.parse() {
         return Ok(uid);
@@ -52,4 +78,18 @@ fn uid_of(user: &str) -> Result<u32> {
 fn is_in_group(pid: Pid, is_wanted: impl Fn(&str) -> bool) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(is_wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_at_or_below;
+
+    #[test]
+    fn a_group_is_not_another_one_that_begins_alike() {
+        for (path, group, is_in) in
+            [("/a", "/a", true), ("/a/b", "/a", true), ("/ab", "/a", false), ("/", "", true), ("/b/a", "/a", false)]
+        {
+            assert_eq!(is_at_or_below(path, group), is_in, "{path} {group}");
+        }
+    }
 }

@@ -26,6 +26,7 @@ mod target;
 mod threads;
 mod top;
 mod tsd;
+mod watch;
 mod why;
 
 use crate::cli::{Cli, Command};
@@ -46,6 +47,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Why(args) => why::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Snap(args) => snap::run(&args),
         Command::Diff(args) => diff::run(&args),

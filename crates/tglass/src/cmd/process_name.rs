@@ -35,6 +35,16 @@ pub fn find(name: &OsStr, about: &str) -> Result<Pid> {
     }
 }
 
+/// Whether process `pid` goes by the name `name`.
+pub fn is_called(pid: Pid, name: &OsStr) -> bool {
+    NamedProcess::read(pid.0).is_some_and(|process| process.is_called(name.as_bytes()))
+}
+
+/// This process and those that have started it.
+pub fn family() -> Vec<Pid> {
+    own_family().into_iter().map(Pid).collect()
+}
+
 /// An error that says `what`, with the processes that a look is most likely wanted of: those with most threads.
 pub fn candidates(what: &str) -> anyhow::Error {
     let own = own_family();

@@ -7,12 +7,12 @@ use schemars::{JsonSchema, Schema};
 use std::process::ExitCode;
 use threadglass::model::{
     ContentionReport, Doctor, Machine, Profile, SCHEMA, SetReport, Snapshot, SnapshotDiff, Stats, TsdSnapshot,
-    UndoReport,
+    UndoReport, WatchEvent,
 };
 
 /// The commands that have `--json`.
-pub const COMMANDS: [&str; 10] =
-    ["why", "threads", "locks", "contend", "tsd", "stats", "profil", "set", "diff", "doctor"];
+pub const COMMANDS: [&str; 11] =
+    ["why", "threads", "locks", "contend", "tsd", "stats", "profil", "set", "diff", "doctor", "watch"];
 
 /// Prints the schema of one document, or of all.
 pub fn run(args: &SchemaArgs) -> Result<ExitCode> {
@@ -23,7 +23,7 @@ fn schema(command: Option<&str>) -> Schema {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let documents: Vec<Schema> = match command {
         Some(command) => of_command(command, &mut generator),
-        None => ["why", "contend", "tsd", "stats", "profil", "set", "diff", "doctor"]
+        None => ["why", "contend", "tsd", "stats", "profil", "set", "diff", "doctor", "watch"]
             .iter()
             .flat_map(|command| of_command(command, &mut generator))
             .collect(),
@@ -46,6 +46,7 @@ fn of_command(command: &str, generator: &mut SchemaGenerator) -> Vec<Schema> {
         "set" => vec![document::<SetReport>(generator), document::<UndoReport>(generator)],
         "diff" => vec![document::<SnapshotDiff>(generator)],
         "doctor" => vec![document::<Doctor>(generator)],
+        "watch" => vec![document::<WatchEvent>(generator)],
         "why" => vec![document::<Snapshot>(generator), document::<Machine>(generator)],
         _ => vec![document::<Snapshot>(generator)],
     }

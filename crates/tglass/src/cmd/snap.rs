@@ -29,7 +29,7 @@ pub fn run(args: &SnapArgs) -> Result<ExitCode> {
 }
 
 /// A file that appears at its place when it is whole, and not before: until then it has another name in the same directory.
-struct NewFile {
+pub(super) struct NewFile {
     place: PathBuf,
     meanwhile: PathBuf,
     file: File,
@@ -39,7 +39,7 @@ impl NewFile {
     /// Only the user may read it: it tells much of a process.
     const MODE: u32 = 0o600;
 
-    fn create(path: &Path) -> Result<Self> {
+    pub(super) fn create(path: &Path) -> Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
         // A link is followed, so that the file behind it is what is replaced.
         let place = match fs::canonicalize(path) {
@@ -56,7 +56,7 @@ impl NewFile {
         Ok(Self { file: file.with_context(cannot)?, place, meanwhile })
     }
 
-    fn finish(mut self, bytes: &[u8]) -> Result<()> {
+    pub(super) fn finish(mut self, bytes: &[u8]) -> Result<()> {
         let write = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
         let put = write.and_then(|()| fs::rename(&self.meanwhile, &self.place));
         put.with_context(|| format!("cannot write {}", self.place.display()))

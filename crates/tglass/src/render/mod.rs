@@ -9,6 +9,7 @@ mod gaps;
 pub mod json;
 pub mod locks;
 pub mod machine;
+pub mod openmetrics;
 pub mod pprof;
 pub mod profil;
 pub mod report;
@@ -23,6 +24,7 @@ pub mod tasks;
 pub mod threads;
 pub mod top;
 pub mod tsd;
+pub mod watch;
 pub mod why;
 
 use anstyle::{AnsiColor, Style};

@@ -69,8 +69,16 @@ impl Strings {
     }
 }
 
+/// What the two numbers of a sample are called: how often, and how long. Go's own profiles have no time for some.
+#[derive(Clone, Copy)]
+pub struct SampleNames {
+    pub count: &'static str,
+    pub time: Option<&'static str>,
+}
+
 struct Encoder<'a> {
     profile: &'a Profile,
+    names: SampleNames,
     out: Message,
     strings: Strings,
     functions: HashMap<(u64, u64), u64>,
@@ -79,8 +87,18 @@ struct Encoder<'a> {
 
 /// The whole file.
 pub fn encode(profile: &Profile) -> Result<Vec<u8>> {
+    let (count, time) = match profile.kind {
+        Kind::Cpu => ("samples", "cpu"),
+        Kind::Wait => ("waits", "delay"),
+    };
+    encode_as(profile, SampleNames { count, time: Some(time) })
+}
+
+/// The same with other names for what was counted.
+pub fn encode_as(profile: &Profile, names: SampleNames) -> Result<Vec<u8>> {
     let mut encoder = Encoder {
         profile,
+        names,
         out: Message::default(),
         strings: Strings { numbers: HashMap::from([(String::new(), 0)]), all: vec![String::new()] },
         functions: HashMap::new(),
@@ -95,16 +113,13 @@ pub fn encode(profile: &Profile) -> Result<Vec<u8>> {
 impl Encoder<'_> {
     fn run(&mut self) {
         let profile = self.profile;
-        let what = match profile.kind {
-            Kind::Cpu => ["samples", "cpu"],
-            Kind::Wait => ["waits", "delay"],
-        };
+        let SampleNames { count, time } = self.names;
         let period = match profile.kind {
             Kind::Cpu => 1_000_000_000 / u64::from(profile.rate.max(1)),
             // The time between two looks that really were.
             Kind::Wait => profile.duration_ms.saturating_mul(1_000_000) / profile.looks.unwrap_or(1).max(1),
         };
-        for (kind, unit) in [(what[0], "count"), (what[1], "nanoseconds")] {
+        for (kind, unit) in std::iter::once((count, "count")).chain(time.map(|time| (time, "nanoseconds"))) {
             let kind = self.value_type(kind, unit);
             self.out.message(1, &kind);
         }
@@ -116,7 +131,8 @@ impl Encoder<'_> {
             );
             let mut sample = Message::default();
             sample.packed(1, &ids);
-            sample.packed(2, &[stack.samples, stack.samples.saturating_mul(period)]);
+            let values = [stack.samples, stack.samples.saturating_mul(period)];
+            sample.packed(2, if time.is_some() { &values } else { &values[..1] });
             self.out.message(2, &sample);
         }
         for (index, mapped) in profile.mapped.iter().enumerate() {
@@ -132,7 +148,10 @@ impl Encoder<'_> {
             self.out.message(3, &mapping);
         }
         self.out.number(10, profile.duration_ms.saturating_mul(1_000_000));
-        let kind = self.value_type(what[1], "nanoseconds");
+        let (kind, period) = match time {
+            Some(time) => (self.value_type(time, "nanoseconds"), period),
+            None => (self.value_type(count, "count"), 1),
+        };
         self.out.message(11, &kind);
         self.out.number(12, period);
         // In the end, when all are known.

@@ -38,23 +38,32 @@ pub struct MachineOptions<'a> {
 /// Looks at all processes that can be seen, without stopping any: at what their threads wait for outside of the process, and
 /// at the locks of those whose threads wait on locks.
 pub fn machine(options: &MachineOptions<'_>) -> Machine {
+    let own = Pid(std::process::id() as i32);
+    let wanted = |pid: &Pid| *pid != own && options.wanted.is_none_or(|wanted| wanted(*pid));
+    survey(host::processes().filter(wanted), calls_of_all().unwrap_or_default(), options.all)
+}
+
+/// The same of a few processes: tells all that each of them does.
+pub(super) fn machine_of(pids: impl Iterator<Item = Pid>) -> Machine {
+    survey(pids, HashMap::new(), true)
+}
+
+fn survey(pids: impl Iterator<Item = Pid>, calls: HashMap<(Pid, Lwp), SyscallFile>, all: bool) -> Machine {
     let begun = all_own_cpu();
     let limits = Limits::default();
     let _look = limits.begin();
     let host = Rc::new(Host::new(&limits));
-    let mut survey = MachineSurvey::new(&host);
-    let own = Pid(std::process::id() as i32);
-    let wanted = |pid: &Pid| *pid != own && options.wanted.is_none_or(|wanted| wanted(*pid));
-    for pid in host::processes().filter(wanted) {
+    let mut survey = MachineSurvey::new(&host, calls);
+    for pid in pids {
         survey.add(pid);
     }
     let surveyed = all_own_cpu();
     survey.open_suspects(surveyed + MOST_TIME);
     // Other processes are opened by way of our own.
-    if let Ok(eye) = Live::open(own) {
+    if let Ok(eye) = Live::open(Pid::me()) {
         survey.find_circles(&eye.with_limits(&limits));
     }
-    let mut machine = survey.finish(options.all);
+    let mut machine = survey.finish(all);
     limits.report(&mut machine.gaps);
     machine.descriptors = host.descriptors();
     machine.survey_us = (surveyed - begun).as_micros() as u64;
@@ -82,9 +91,8 @@ struct MachineSurvey {
 }
 
 impl MachineSurvey {
-    fn new(host: &Rc<Host>) -> Self {
+    fn new(host: &Rc<Host>, calls: HashMap<(Pid, Lwp), SyscallFile>) -> Self {
         let (machine, found, suspects, edges, surveyed) = Default::default();
-        let calls = calls_of_all().unwrap_or_default();
         Self { machine, net: Net::new(host), found, suspects, edges, surveyed, calls, denied: Vec::new(), left_out: 0 }
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod stacks;
 mod tasks;
 pub(crate) mod threads;
 pub(crate) mod waits;
+mod watch;
 
 pub use crate::runtimes::TaskScope;
 pub use doctor::check;
@@ -22,6 +23,7 @@ pub(crate) use stacks::{Moving, Stacks};
 pub use tasks::{is_of_library, name_of_task};
 pub use threads::thread_data;
 pub use waits::{USUAL_TIME, add_other_ends, explain, explain_for, explain_whole, look_at};
+pub use watch::{WatchOptions, Watcher};
 
 use crate::Lwp;
 use crate::model::Snapshot;

@@ -23,6 +23,7 @@ pub mod terminal;
 mod thread;
 mod tsd;
 mod verdict;
+mod watch;
 mod words;
 
 pub use contention::{Contended, ContentionReport, HeldIn, HolderDid, InjectionReport, Sampled, WaitStack};
@@ -64,3 +65,7 @@ pub use thread::{
 };
 pub use tsd::{KeyInfo, ThreadValues, TsdSnapshot, TsdValue};
 pub use verdict::{Verdict, VerdictKind, WaitGroup};
+pub use watch::{
+    LockWaits, ProcessFigures, RestartHelps, ThreadStates, TroubleKind, WatchEvent, WatchEventKind, WatchFigures,
+    WatchedProcess,
+};

@@ -138,6 +138,13 @@ pub enum Preference {
     WriterNonrecursive,
 }
 
+impl SyncKind {
+    /// Whether who waits for it wants to go on and is kept from it by another thread, rather than having nothing to do.
+    pub fn is_lock(self) -> bool {
+        matches!(self, Self::Mutex | Self::Rwlock | Self::Spinlock | Self::Once)
+    }
+}
+
 words! {
     /// The state of an object in one word.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -116,6 +116,11 @@ pub(super) fn sleeps(call: &Syscall) -> bool {
     outside(call) == Outside::Timer
 }
 
+/// Whether a thread in `call` waits for what somebody outside of the process does, and not for work that may come.
+pub(crate) fn waits_for_others(call: &Syscall) -> bool {
+    !outside(call).is_idle() && outside(call) != Outside::Word
+}
+
 /// Whether a thread in `call` waits for a child.
 pub(crate) fn waits_for_child(call: &Syscall) -> bool {
     outside(call) == Outside::Child

@@ -49,7 +49,7 @@ mod words;
 use unwatched as watch;
 
 pub(crate) use assemble::collect;
-pub(crate) use calls::{add_descriptors, is_timed, rests, waits_for_child};
+pub(crate) use calls::{add_descriptors, is_timed, rests, waits_for_child, waits_for_others};
 pub use explain::{USUAL_TIME, explain, explain_for, explain_whole};
 pub(crate) use glance::glance;
 pub(crate) use look::has_not_moved;

@@ -8,9 +8,11 @@ mod memory;
 mod modules;
 #[cfg(feature = "profile")]
 mod own_files;
+mod pulse;
 mod wakers;
 
 pub(crate) use iterator::calls_of_all;
+pub(crate) use pulse::{ProcessPulse, ThreadPulse, name_and_start, pulse};
 
 use super::module::{Module, group};
 use super::symbols::GlibcSymbols;
