@@ -9,7 +9,7 @@ use crate::target::Library;
 const STARTS: [&str; 8] =
     ["_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "clone3", "__clone", "__clone3"];
 /// How files of other libraries are called.
-const OBJECTS: [(&str, &str); 8] = [
+const OBJECTS: [(&str, &str); 9] = [
     ("libgcc_s.so", "std"),
     ("libglib-2.0.so", "GLib"),
     ("libgthread-2.0.so", "GLib"),
@@ -17,6 +17,7 @@ const OBJECTS: [(&str, &str); 8] = [
     ("libQt6Core.so", "Qt"),
     ("libgomp.so", "libgomp"),
     ("libtbb.so", "TBB"),
+    ("libabsl_", "Abseil"),
     ("linux-vdso", "the kernel's page"),
 ];
 

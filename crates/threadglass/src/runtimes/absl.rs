@@ -1,7 +1,7 @@
 //! Abseil: a mutex and a condition variable of one word each, which leads to a ring of those who wait. Each thread
 //! sleeps on a word of its own.
 
-use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, u64_at};
+use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, WaitWords, u64_at};
 use crate::RemoteAddr;
 use crate::memory::Memory;
 use crate::model::{Detail, Evidence, Family, SyncKind, SyncState};
@@ -38,6 +38,25 @@ impl Runtime for Absl {
         };
         let address = lock_of(seen, kind, context)?;
         Some(Class::new(kind, Family::Absl, address, Evidence::Derived))
+    }
+
+    fn waits_in(&self, name: &str) -> Option<WaitWords> {
+        if name.starts_with("AbslInternalPerThreadSem") {
+            return Some(WaitWords::Part);
+        }
+        // A version may stand in front of the class.
+        let method = name.strip_prefix("absl::")?.split('(').next()?;
+        let is = |part: &str| method.contains(part);
+        Some(match () {
+            () if is("Notification::WaitFor") => WaitWords::Named("for a Notification (Abseil)"),
+            () if is("BlockingCounter::Wait") => WaitWords::Named("for a BlockingCounter (Abseil)"),
+            () if is("Barrier::Block") => WaitWords::Named("at a Barrier (Abseil)"),
+            () if is("Mutex::Await") || is("Mutex::LockWhen") || is("Mutex::ReaderLockWhen") => {
+                WaitWords::Named("until a Condition is true (Abseil)")
+            }
+            () if is("Mutex::") || is("CondVar::") || is("synchronization_internal::") => WaitWords::Part,
+            () => return None,
+        })
     }
 
     fn bytes_of(&self, _: SyncKind, _: Family) -> usize {

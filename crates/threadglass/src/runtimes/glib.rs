@@ -1,6 +1,6 @@
 //! GLib: a mutex and a condition variable of one word each. Its rwlocks and recursive mutexes are those of POSIX.
 
-use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, u32_at};
+use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, WaitWords, u32_at};
 use crate::model::{Detail, Family, SyncKind, SyncState};
 
 /// Where a condition variable has its word: behind a pointer, for systems without futexes.
@@ -15,6 +15,18 @@ impl Runtime for Glib {
 
     fn awaits_work(&self, name: &str) -> bool {
         name.starts_with("g_cond_wait") || name.starts_with("g_async_queue_") && name.contains("pop")
+    }
+
+    fn waits_in(&self, name: &str) -> Option<WaitWords> {
+        Some(match name {
+            "g_cond_wait" | "g_cond_wait_until" => WaitWords::Part,
+            _ if name.starts_with("g_async_queue_") && name.contains("pop") => {
+                WaitWords::Named("for what a GAsyncQueue gets")
+            }
+            "g_thread_pool_free" => WaitWords::Named("for the tasks of a GThreadPool"),
+            "g_once_init_enter" | "g_once_impl" => WaitWords::Named("for what another thread initialises once (GLib)"),
+            _ => return None,
+        })
     }
 
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {

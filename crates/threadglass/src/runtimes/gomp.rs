@@ -2,7 +2,7 @@
 
 use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, u32_at};
 use crate::RemoteAddr;
-use crate::model::{Detail, Family, SyncKind, SyncObject, SyncState};
+use crate::model::{Detail, Evidence, Family, SyncKind, SyncObject, SyncState};
 use crate::target::Target;
 
 /// A lock that is taken and waited for.
@@ -31,6 +31,10 @@ impl Runtime for Gomp {
         match function {
             "omp_set_lock" | "omp_set_nest_lock" | "GOMP_critical_start" | "GOMP_critical_name_start" => {
                 Some(Class::new(SyncKind::Mutex, Family::Gomp, word, evidence))
+            }
+            // A function that ends in taking a lock jumps there, and leaves only its caller to be seen.
+            _ if function.starts_with("GOMP_") && seen.futex.value == CONTENDED => {
+                Some(Class::new(SyncKind::Mutex, Family::Gomp, word, Evidence::Inferred))
             }
             // Threads also meet at the end of what they do together.
             _ if function.starts_with("GOMP_") => {

@@ -1,7 +1,7 @@
 //! oneTBB: locks of one byte or word in the program. Whoever waits for one sleeps on a word of its own, in a node on its
 //! stack that says for which lock.
 
-use super::{Class, Content, Context, LockWord, Runtime, SeenWait, Spot, u64_at};
+use super::{Class, Content, Context, LockWord, Runtime, SeenWait, Spot, WaitWords, u64_at};
 use crate::RemoteAddr;
 use crate::model::{Detail, Evidence, Family, Preference, Side, SyncKind, SyncState};
 
@@ -43,6 +43,20 @@ impl Runtime for Tbb {
         let back = RemoteAddr(*seen.words.first().filter(|_| seen.is_from_nameless)?);
         let idle = Class::new(SyncKind::Park, Family::Tbb, seen.futex.word, Evidence::Inferred);
         is_in_library(back, context).then_some(idle)
+    }
+
+    fn waits_in(&self, name: &str) -> Option<WaitWords> {
+        let method = name.strip_prefix("tbb::detail::")?;
+        Some(match () {
+            () if method.starts_with("r1::wait_bounded_queue_monitor") => {
+                WaitWords::Named("for a concurrent_bounded_queue (TBB)")
+            }
+            () if method.starts_with("r1::wait(") || method.starts_with("r1::execute_and_wait") => {
+                WaitWords::Named("for the end of tasks (TBB)")
+            }
+            () if method.starts_with("r1::wait_on_address") => WaitWords::Part,
+            () => return None,
+        })
     }
 
     fn bytes_of(&self, kind: SyncKind, _: Family) -> usize {

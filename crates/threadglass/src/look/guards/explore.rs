@@ -24,6 +24,8 @@ const MAX_DEPTH: usize = 12;
 const MAX_WAYS: usize = 64;
 /// How often loops are gone round to see which registers they change.
 const ROUNDS: u8 = 3;
+/// Bytes of the stack in which guards are told apart.
+const NEAR: u64 = 64 << 10;
 /// Locks looked at together.
 pub(super) const MAX_LOCKS: usize = 16;
 
@@ -57,6 +59,9 @@ struct Entered {
     preserved: [Value; 6],
     /// Which of the locks it was called for, counted from one; 0 for none. The same function does the same to another one.
     about: u64,
+    /// What of its caller's stack it was given first, a guard for example; 0 for nothing. The same function does the same to
+    /// another one of these, too.
+    given: u64,
 }
 
 /// The exploration from one place.
@@ -262,7 +267,7 @@ impl<'e, 'c> Explorer<'e, 'c> {
 
     /// Whether a way that is here now has not been gone before.
     fn arrive(&mut self, way: &Way) -> bool {
-        let about = way.calls.last().map_or(0, |call| call.about);
+        let about = way.calls.last().map_or(0, |call| call.given << 8 | call.about);
         let standings = packed(&way.locks[..self.wanted.len()]);
         let place = (way.machine.pc, way.machine.sp().unwrap_or(0), standings, about);
         let visits = self.visited.entry(place).or_default();
@@ -325,8 +330,8 @@ impl<'e, 'c> Explorer<'e, 'c> {
             Callee::Code(target) if way.calls.len() < MAX_DEPTH && way.machine.sp().is_some() => {
                 let sp = way.machine.sp().unwrap_or(0);
                 let preserved = PRESERVED.map(|number| way.machine.regs[number]);
-                let about = self.about(way);
-                way.calls.push(Entered { back, sp, preserved, about });
+                let (about, given) = (self.about(way), given(way, sp));
+                way.calls.push(Entered { back, sp, preserved, about, given });
                 way.machine.push(&mut self.code.pages, Value::of(back));
                 way.machine.pc = target;
                 return self.arrive(way) || self.come_back(way);
@@ -462,6 +467,13 @@ impl<'e, 'c> Explorer<'e, 'c> {
     fn ended(&mut self, way: &Way) {
         standing::end(&mut self.seen, &way.locks);
     }
+}
+
+/// What of the stack the call that comes next is given first, or else the call around it.
+fn given(way: &Way, sp: u64) -> u64 {
+    let argument = way.machine.regs[FIRST_ARGUMENT].get(8);
+    let is_near = |at: &u64| at.wrapping_sub(sp) < NEAR;
+    argument.filter(is_near).unwrap_or_else(|| way.calls.last().map_or(0, |call| call.given))
 }
 
 /// Whether `atomic` is about the queue of another lock than `wanted`, the one at `index`: the call was made for that one.

@@ -206,7 +206,7 @@ pub(super) struct Search<'s> {
     pads: HashMap<u64, Option<u64>>,
     references: References,
     /// All locks whose holders are looked for.
-    wanted: HashSet<RemoteAddr>,
+    pub(super) wanted: HashSet<RemoteAddr>,
     /// Whether the locks at hand are the C library's own, so that its frames count.
     is_inside: bool,
     /// By return address: the instructions that lead to the call.
@@ -441,7 +441,7 @@ impl<'s> Search<'s> {
 
     /// The beginning of a frame's function that was called by way of a register, where it is not seen which function that was,
     /// and with which arguments.
-    fn entry_unseen(&mut self, frames: &[FrameState], index: usize) -> Option<Machine> {
+    pub(super) fn entry_unseen(&mut self, frames: &[FrameState], index: usize) -> Option<Machine> {
         let frame = &frames[index];
         let caller = &frames[frame.caller?];
         if self.code.known.call(self.space, caller.place.pc.0) != Some(Call::Indirect) {

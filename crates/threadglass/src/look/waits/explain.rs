@@ -237,6 +237,8 @@ fn add_how(snapshot: &mut Snapshot) {
     for thread in &mut snapshot.threads {
         let Some(waits) = &mut thread.waits_for else { continue };
         let outside_libc = thread.frames.iter().skip_while(|frame| library_of(frame) == Some("libc"));
+        // A library may have no names for functions of its own.
+        let outside_libc = outside_libc.filter(|frame| frame.function.is_some() || library_of(frame).is_none());
         waits.how = runtimes::waits_in(outside_libc.map_while(|frame| frame.function.as_deref()));
     }
 }

@@ -1,7 +1,7 @@
 //! The graph of who waits for whom.
 
 use crate::Lwp;
-use crate::model::{Evidence, HolderStatus, SyncObject};
+use crate::model::{Detail, Evidence, HolderStatus, Side, SyncObject, SyncState, Waiter};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// One thread waits for another.
@@ -24,6 +24,13 @@ pub(super) struct Graph {
     waiters: HashMap<Lwp, Vec<Lwp>>,
 }
 
+/// Whether `waiter` wants to read what is only read, and no writer is queued: it waits for another reader, one that may go on to
+/// write, and not for itself.
+fn is_behind_a_reader(waiter: &Waiter, object: &SyncObject) -> bool {
+    let is_queued = !matches!(object.detail, Detail::Rwlock { writer_queued: false, .. });
+    waiter.side == Some(Side::Read) && object.state == SyncState::ReadLocked && !is_queued
+}
+
 impl Graph {
     pub(super) fn new(objects: &[SyncObject]) -> Self {
         let mut edges: BTreeMap<Lwp, Vec<Edge>> = BTreeMap::new();
@@ -36,6 +43,9 @@ impl Graph {
                     .filter(|holder| matches!(holder.status, HolderStatus::Alive | HolderStatus::OtherProcess));
                 for holder in alive {
                     let Some(to) = holder.lwp else { continue };
+                    if to == waiter.lwp && is_behind_a_reader(waiter, object) {
+                        continue;
+                    }
                     of_waiter.push(Edge { to, object: index, evidence: waiter.evidence.max(holder.evidence) });
                 }
                 of_waiter.sort_by_key(|edge| (edge.evidence, edge.to));

@@ -18,6 +18,8 @@ struct Waited {
     looks: u32,
     /// The most that waited in one look.
     most: usize,
+    /// Who waited, in each look.
+    waiters: BTreeSet<Vec<Lwp>>,
     /// Who held it, in how many looks.
     holders: BTreeMap<Lwp, u32>,
     /// What the holders did, in how many looks.
@@ -50,6 +52,9 @@ impl History {
             let waited = self.waited.entry(object.address).or_default();
             waited.looks += 1;
             waited.most = waited.most.max(object.waiters.len());
+            let mut waiters: Vec<Lwp> = object.waiters.iter().map(|waiter| waiter.lwp).collect();
+            waiters.sort_unstable();
+            waited.waiters.insert(waiters);
             waited.label = label(object);
             for lwp in object.holders.iter().filter_map(|holder| holder.lwp) {
                 *waited.holders.entry(lwp).or_default() += 1;
@@ -96,7 +101,10 @@ impl History {
         let waited = snapshot.threads.iter().filter(is_member).filter_map(|thread| thread.waits_for.as_ref());
         let mut told: BTreeSet<RemoteAddr> = waited.map(|waits| waits.address).collect();
         told.extend(snapshot.findings.iter().flat_map(|finding| finding.objects.iter().copied()));
-        let handed = self.waited.iter().filter(|(address, waited)| waited.looks > 1 && !told.contains(address));
+        // That the same threads wait for one that nobody was seen to hold says nothing of hands.
+        let moves = |waited: &Waited| !waited.holders.is_empty() || waited.waiters.len() > 1;
+        let handed = self.waited.iter().filter(|(_, waited)| waited.looks > 1 && moves(waited));
+        let handed = handed.filter(|(address, _)| !told.contains(address));
         let pid = snapshot.target.pid;
         snapshot.findings.extend(handed.map(|(address, waited)| handed_over(*address, waited, self.looks, pid)));
         snapshot

@@ -17,7 +17,7 @@ const SEMAPHORE: &str = "std::__atomic_semaphore::_M_";
 
 /// What functions wait for: how their names begin, what is in them, and the words. Where a function is inlined, the template
 /// that was made for its condition has its name. The first that applies.
-const WAITS: [(&str, &str, WaitWords); 12] = [
+const WAITS: [(&str, &str, WaitWords); 14] = [
     ("std::", "std::latch::", WaitWords::Named("at a std::latch")),
     ("std::", "std::__tree_barrier<", WaitWords::Named("at a std::barrier")),
     ("std::", "std::barrier<", WaitWords::Named("at a std::barrier")),
@@ -28,6 +28,8 @@ const WAITS: [(&str, &str, WaitWords); 12] = [
     ("std::__future_base::_State_baseV2::wait", "", WaitWords::Named(RESULT)),
     ("std::", "std::__atomic_base<", WaitWords::Named("until an atomic variable changes")),
     ("std::atomic<", "wait", WaitWords::Named("until an atomic variable changes")),
+    ("std::atomic_flag::", "wait", WaitWords::Named("until an atomic variable changes")),
+    ("std::__atomic_flag_base", "wait", WaitWords::Named("until an atomic variable changes")),
     ("std::__atomic_wait_address", "", WaitWords::Part),
     ("std::__detail::__", "wait", WaitWords::Part),
 ];

@@ -69,7 +69,12 @@ impl Runtime for HotSpot {
     }
 
     fn nature(&self, kind: SyncKind, _: Family) -> Nature {
-        if kind == SyncKind::Park { Nature::Unseen(Some("parked by Java code")) } else { Nature::Plain }
+        match kind {
+            SyncKind::Park => Nature::Unseen(Some("parked by Java code")),
+            // Whoever could notify it runs Java code, or waits itself for what is seen there.
+            SyncKind::Cond => Nature::Unseen(None),
+            _ => Nature::Plain,
+        }
     }
 
     /// One of those that wait to enter a monitor looks from time to time whether it is free.

@@ -54,7 +54,8 @@ impl Waiting {
             "pthread_barrier_wait" | "pshared_barrier_wait" => Self::Barrier,
             "pthread_once" | "pthread_once_full" | "call_once" => Self::Once,
             "pthread_join" | "pthread_join_np" | "thrd_join" => Self::Join,
-            "lock" | "lockfile" | "tl_lock" => Self::Inside,
+            // Programs have functions of these names, without what is before them in musl.
+            "lock" | "lockfile" | "tl_lock" if function.starts_with("__") => Self::Inside,
             "syscall" => Self::Raw,
             _ => return None,
         })
@@ -105,7 +106,11 @@ pub(super) fn by_numbers(seen: &SeenWait<'_>, context: &Context<'_>) -> Option<C
     let is_own = futex.word.0.wrapping_sub(seen.sp.0) < OWN;
     if is_own || futex.value == 0 {
         let barrier = || Some(class(SyncKind::Barrier, barrier_of(seen, context)?, Evidence::Derived));
-        return cond(seen, Evidence::Derived, context).filter(|_| is_own).or_else(barrier);
+        let found = cond(seen, Evidence::Derived, context).filter(|_| is_own).or_else(barrier);
+        // What is allocated may lie just above a stack, so a word that is near need not be on it.
+        if found.is_some() || futex.value == 0 {
+            return found;
+        }
     }
     let stream = futex.value ^ STREAM_WAITERS;
     if (1..=MAX_TID).contains(&stream) && context.has_thread(InnerTid(stream as i32)) {

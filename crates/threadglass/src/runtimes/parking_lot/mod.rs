@@ -18,6 +18,7 @@ use table::ParkedThread;
 /// Of the word of a rwlock: what stands below the number of its readers.
 const PARKED: u64 = 1;
 const WRITER_PARKED: u64 = 2;
+const UPGRADABLE: u64 = 4;
 const WRITER: u64 = 8;
 const ONE_READER: u64 = 16;
 /// Of the byte of a once.
@@ -168,8 +169,8 @@ fn kind_of(function: &str) -> Option<SyncKind> {
 fn class_of(kind: SyncKind, parked: &ParkedThread) -> Class {
     let side = match parked.token {
         _ if kind != SyncKind::Rwlock => None,
-        ONE_READER => Some(Side::Read),
-        // Whoever reads until it writes waits for others of its sort.
+        // Whoever may go on to write later reads until then, and waits for others of its sort and for writers.
+        token if token & !UPGRADABLE == ONE_READER => Some(Side::Read),
         _ => Some(Side::Write),
     };
     // A writer that waits for readers is queued at the next address. Only a rwlock is always at an even one.

@@ -6,7 +6,7 @@ mod release;
 
 pub(super) use release::Release;
 
-use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, u64_at};
+use super::{Class, Content, Context, Effect, Function, LockWord, Runtime, SeenWait, Spot, WaitWords, u64_at};
 use crate::RemoteAddr;
 use crate::model::{Detail, Family, SyncKind, SyncState};
 
@@ -22,6 +22,18 @@ impl Runtime for Qt {
 
     fn awaits_work(&self, name: &str) -> bool {
         name.starts_with("QWaitCondition::wait") || name.starts_with("QSemaphore::acquire")
+    }
+
+    fn waits_in(&self, name: &str) -> Option<WaitWords> {
+        Some(match name.split('(').next()? {
+            "QWaitCondition::wait" => WaitWords::Part,
+            "QThread::wait" => WaitWords::Named("for the end of a QThread"),
+            "QThreadPool::waitForDone" => WaitWords::Named("for the tasks of a QThreadPool"),
+            "QFutureInterfaceBase::waitForFinished" | "QFutureInterfaceBase::waitForResult" => {
+                WaitWords::Named("for the result of a QFuture")
+            }
+            _ => return None,
+        })
     }
 
     fn by_function(&self, seen: &SeenWait<'_>, spot: Spot<'_>, _: &Context<'_>) -> Option<Class> {

@@ -23,8 +23,10 @@ pub(super) fn around(class: &Class, seen: &SeenWait<'_>, context: &Context<'_>) 
             let parts = class.address.checked_sub(MUTEX)?;
             owner(context.target, parts)?;
             let leads_there = |at: &RemoteAddr| context.target.read_u64(*at) == Ok(parts.0);
-            let places = outside.words.iter().map(|word| RemoteAddr(*word));
-            places.filter(|at| at.0 % 8 == 0 && at.0 > 0xffff).take(MAX_WORDS).find(leads_there)?
+            // The lock that the functions were called for; else one that the stack leads to.
+            let given = (1..=MAX_CALLS).filter_map(|number| (seen.argument_in)(number)).find(leads_there);
+            let places = || outside.words.iter().map(|word| RemoteAddr(*word));
+            given.or_else(|| places().filter(|at| at.0 % 8 == 0 && at.0 > 0xffff).take(MAX_WORDS).find(leads_there))?
         }
         Release::Six | Release::SixSeven => {
             let inside = outside.frames.iter().take_while(|frame| is_inside(context.target, **frame)).count();
@@ -36,6 +38,8 @@ pub(super) fn around(class: &Class, seen: &SeenWait<'_>, context: &Context<'_>) 
     Some(Class::new(SyncKind::Mutex, Family::Qt, address, class.evidence))
 }
 
+/// Calls of functions of the library, one from the other, of which the argument is looked for.
+const MAX_CALLS: usize = 3;
 /// Words of a stack that are tried.
 const MAX_WORDS: usize = 192;
 

@@ -3,8 +3,10 @@
 use crate::runtimes::WaitWords::{self, Named, Part};
 
 /// Functions that a thread is in while it waits, below those that tell what for.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 12] = [
     "std::sys::",
+    "std::thread::functions::park",
+    "std::thread::park",
     "std::thread::thread::Thread>::park",
     "std::thread::Thread::park",
     "std::thread::local::LocalKey<",
