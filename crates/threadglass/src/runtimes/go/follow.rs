@@ -251,6 +251,8 @@ fn meaning(name: &str) -> TaskCall {
             "selectgo" => TaskCall::Chooses,
             "newproc" => TaskCall::Begins,
             "newobject" => TaskCall::Makes,
+            // Since 1.26 the compiler calls what makes objects of one size itself.
+            _ if function.starts_with("mallocgc") => TaskCall::Makes,
             "deferreturn" => TaskCall::EndsDeferred,
             "gopanic" | "throw" | "fatal" | "fatalthrow" | "fatalpanic" | "goexit" | "Goexit" | "block" | "goexit0" => {
                 TaskCall::Never
@@ -279,6 +281,7 @@ mod tests {
         assert_eq!(meaning("sync.(*RWMutex).RLock"), TaskCall::Acts(TaskUse::Shared, Effect::Take, 0));
         assert_eq!(meaning("sync.(*Once).doSlow"), TaskCall::Code);
         assert_eq!(meaning("runtime.panicIndex"), TaskCall::Never);
+        assert_eq!(meaning("runtime.mallocgcSmallScanNoHeaderSC6"), TaskCall::Makes);
         assert_eq!(meaning("fmt.Println"), TaskCall::Plain);
         assert_eq!(meaning("main.(*Server).run"), TaskCall::Code);
         assert_eq!(meaning("example.com/time/queue.(*Q).Put"), TaskCall::Code);
