@@ -1,12 +1,12 @@
 //! Tasks that cannot go on: circles of tasks, locks that were given to who does not ask for them, workers that block.
 
 use super::knot::{Block, Knot, Node, is_blocked_poll};
-use super::{guards, polls};
+use super::{guards, polls, rest};
 use crate::look::waits::{count, has_not_moved};
 use crate::look::{Look, facts_now};
 use crate::model::{
-    Certainty, ChannelUse, Evidence, Finding, FindingKind, Member, Side, Snapshot, SyncKind, Task, TaskHolds, TaskWait,
-    Thread,
+    Certainty, ChannelUse, Evidence, Finding, FindingKind, Frame, Member, Side, Snapshot, SyncKind, Task, TaskHolds,
+    TaskWait, Thread,
 };
 use crate::runtimes::{TaskScope, is_among_threads};
 use crate::target::LwpFacts;
@@ -67,7 +67,18 @@ pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
     // What tasks hold is known now.
     let explained: BTreeSet<RemoteAddr> = still.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
     let is_explained = |finding: &Finding| finding.objects.first().is_some_and(|object| explained.contains(object));
-    snapshot.findings.retain(|finding| finding.kind != FindingKind::HolderUnknown || !is_explained(finding));
+    let has_circle = still.iter().any(|finding| finding.kind == FindingKind::TaskDeadlock);
+    let rests: BTreeSet<Lwp> =
+        snapshot.threads.iter().filter(|thread| rest::rests(thread)).filter_map(|thread| thread.lwp).collect();
+    // Nobody is left because of that.
+    let follows = |finding: &Finding| {
+        is_explained(finding) || has_circle && finding.threads.iter().all(|lwp| rests.contains(lwp))
+    };
+    snapshot.findings.retain(|finding| match finding.kind {
+        FindingKind::HolderUnknown => !is_explained(finding),
+        FindingKind::NobodyLeft | FindingKind::CondWithoutSignaller => !follows(finding),
+        _ => true,
+    });
     // The same circle, as its threads show it.
     let is_told = |finding: &Finding| {
         let is_part = |told: &Finding| finding.threads.iter().all(|lwp| told.threads.contains(lwp));
@@ -184,7 +195,7 @@ impl<'s> Stuck<'s> {
             let (certain, text) = self.step(knot, *node, next, block);
             certainty = certainty.min(certain);
             is_at_work |= match block.kind {
-                SyncKind::Channel => block.channel_use == Some(ChannelUse::Send),
+                SyncKind::Channel => block.channel_use == Some(ChannelUse::Send) || wants_answer(knot.task(*node)),
                 kind => kind != SyncKind::Cond,
             };
             objects.push(block.object);
@@ -220,6 +231,10 @@ impl<'s> Stuck<'s> {
     /// That `node` waits for `next`, and how sure that is.
     fn step(&self, knot: &Knot<'_>, node: Node, next: Node, block: &Block) -> (Certainty, String) {
         if let Some(lwp) = self.blocked_thread(knot, node) {
+            if block.kind == SyncKind::Join {
+                let ends = knot.task(next).map_or_else(|| "another".to_owned(), called);
+                return (Certainty::Certain, format!("{} blocked until {ends} ends", self.polling(&[lwp])));
+            }
             let holder = match (self.blocked_thread(knot, next), knot.task(next)) {
                 (None, Some(task)) => format!("{} holds while it waits", called(task)),
                 (Some(lwp), _) => format!("{} holds", self.polling_name(lwp)),
@@ -240,6 +255,15 @@ impl<'s> Stuck<'s> {
         let wanted = object(block.kind, block.object);
         let itself = node == next;
         let (certain, rest) = match (block.kind, block.channel_use) {
+            (SyncKind::Channel, how) if knot.task(node).is_some_and(|task| is_among_threads(task.runtime)) => {
+                let end = if how == Some(ChannelUse::Send) { "receiver" } else { "sender" };
+                let text = match (itself, block.by.len()) {
+                    (true, 1) => format!("whose only {end} it has itself"),
+                    (_, 1) => format!("whose only {end} {} has", who(next)),
+                    (_, all) => format!("whose {end}s {all} tasks have that all wait, as {}", who(next)),
+                };
+                (Certainty::Likely, text)
+            }
             (SyncKind::Channel, how) => {
                 let act = if how == Some(ChannelUse::Send) { "receive" } else { "send" };
                 let only = if itself { "itself".to_owned() } else { others(&who(next), block.by.len()) };
@@ -413,6 +437,11 @@ impl<'s> Stuck<'s> {
     }
 }
 
+/// Whether a task waits for the one value that a channel is made for.
+fn wants_answer(task: Option<&Task>) -> bool {
+    task.and_then(|task| task.wait.as_ref()).is_some_and(|wait| wait.reason.starts_with("oneshot"))
+}
+
 /// `task 3 (app::transfer)`
 pub(super) fn called(task: &Task) -> String {
     let what = match task.bound_to.filter(|_| task.id == 0) {
@@ -482,6 +511,11 @@ fn task_status(task: &Task) -> String {
 
 /// Where the innermost await or call of the program itself is.
 pub(super) fn place(task: &Task) -> Option<String> {
+    place_in(&task.frames)
+}
+
+/// The same in `frames`.
+pub(super) fn place_in(frames: &[Frame]) -> Option<String> {
     const FOREIGN: [&str; 15] = [
         "tokio::",
         "core::",
@@ -500,7 +534,7 @@ pub(super) fn place(task: &Task) -> Option<String> {
         "database/",
     ];
     let is_own = |function: &str| !FOREIGN.iter().any(|start| function.starts_with(start));
-    let frame = task.frames.iter().find(|frame| frame.function.as_deref().is_some_and(is_own))?;
+    let frame = frames.iter().find(|frame| frame.function.as_deref().is_some_and(is_own))?;
     let file = frame.file.as_deref()?;
     Some(format!("{}:{}", file.rsplit('/').next().unwrap_or(file), frame.line?))
 }

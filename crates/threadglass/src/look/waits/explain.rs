@@ -123,7 +123,7 @@ fn explain_to(target: &dyn Target, time: Duration, extent: Extent) -> Result<Sna
     add_task_ends(target, &mut snapshot);
     tasks::add_stuck(&look, &mut snapshot);
     let mut verdict = verdict(&snapshot);
-    if let Some(of_tasks) = tasks::verdict(&snapshot, &verdict) {
+    if let Some(of_tasks) = tasks::verdict(&look, &snapshot, &verdict) {
         verdict = of_tasks;
     }
     for runtime in snapshot.runtimes.iter().filter(|runtime| !verdict.text.contains(&runtime.unseen)) {

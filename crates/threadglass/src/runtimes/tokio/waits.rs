@@ -28,6 +28,47 @@ pub(super) struct Links {
     ids: HashMap<RemoteAddr, u64>,
     /// The locks that tasks wait for: the lock, and its semaphore.
     wanted: HashMap<RemoteAddr, RemoteAddr>,
+    /// What those are, by semaphore.
+    kinds: HashMap<RemoteAddr, SyncKind>,
+    ends: Ends,
+}
+
+/// Which tasks have the ends of channels.
+#[derive(Default)]
+struct Ends {
+    receivers: HashMap<RemoteAddr, BTreeSet<u64>>,
+    senders: HashMap<RemoteAddr, BTreeSet<u64>>,
+    /// Of each channel: how many of its senders tasks have less than there are.
+    missing: HashMap<RemoteAddr, i64>,
+}
+
+impl Ends {
+    fn of<'f>(tasks: impl Iterator<Item = (&'f ReadTask, &'f FutureFacts)>) -> Self {
+        let mut ends = Self::default();
+        for (task, facts) in tasks {
+            for end in &facts.ends {
+                let side = if end.sends { &mut ends.senders } else { &mut ends.receivers };
+                side.entry(end.channel).or_default().insert(task.id);
+                if end.sends {
+                    // How many there are is not known of every channel.
+                    let all = end.senders.and_then(|all| i64::try_from(all).ok()).unwrap_or(i64::MAX);
+                    *ends.missing.entry(end.channel).or_insert(all) -= 1;
+                }
+            }
+        }
+        ends
+    }
+
+    /// The tasks that could end the wait of one that sends to `channel`, or receives; none, unless they are all.
+    fn others(&self, channel: RemoteAddr, how: ChannelUse) -> Vec<u64> {
+        let tasks = match how {
+            ChannelUse::Send => self.receivers.get(&channel),
+            ChannelUse::Receive => {
+                self.senders.get(&channel).filter(|_| self.missing.get(&channel).is_some_and(|missing| *missing <= 0))
+            }
+        };
+        tasks.into_iter().flatten().copied().collect()
+    }
 }
 
 impl Links {
@@ -35,8 +76,9 @@ impl Links {
         let ids = tasks.iter().map(|task| (task.at, task.id)).collect();
         let facts = || tasks.iter().filter_map(|task| Some((task, task.facts.as_ref()?)));
         let waits = facts().flat_map(|(_, facts)| &facts.waits);
-        let wanted = waits.filter_map(|wait| Some((wait.object?, wait.semaphore?))).collect();
-        let mut links = Self { holders: HashMap::new(), ids, wanted };
+        let wanted = waits.clone().filter_map(|wait| Some((wait.object?, wait.semaphore?))).collect();
+        let kinds = waits.filter_map(|wait| Some((wait.semaphore?, kind_of(wait).0))).collect();
+        let mut links = Self { holders: HashMap::new(), ids, wanted, kinds, ends: Ends::of(facts()) };
         for (task, facts) in facts() {
             let guards: BTreeSet<RemoteAddr> = links.semaphores_held(facts).into_iter().map(|(at, ..)| at).collect();
             for semaphore in guards {
@@ -67,12 +109,14 @@ impl Links {
         };
         for held in &facts.holds {
             let (kind, side) = held_kind(held);
+            // A permit may be of what is built on semaphores.
+            let wanted = held.semaphore.and_then(|semaphore| self.kinds.get(&semaphore)).copied();
+            let kind = wanted.filter(|_| kind == SyncKind::Semaphore).unwrap_or(kind);
             let (address, evidence) = (held.semaphore.unwrap_or(held.object), Evidence::Derived);
             add(TaskHolds { address, kind, side, evidence, unpolled: false, blocks_threads: held.other.is_some() });
         }
         for (semaphore, evidence, unpolled) in self.semaphores_held(facts) {
-            let wait = facts.waits.iter().find(|wait| wait.semaphore == Some(semaphore));
-            let kind = wait.map_or(SyncKind::Mutex, |wait| kind_of(wait).0);
+            let kind = self.kinds.get(&semaphore).copied().unwrap_or(SyncKind::Mutex);
             add(TaskHolds { address: semaphore, kind, side: None, evidence, unpolled, blocks_threads: false });
         }
         holds
@@ -106,7 +150,8 @@ impl Links {
     }
 
     fn object(&self, wait: &LeafWait, kind: SyncKind) -> Option<TaskWaitsFor> {
-        let address = wait.semaphore.or(wait.object)?;
+        let channel = wait.channel.filter(|_| kind == SyncKind::Channel);
+        let address = channel.or(wait.semaphore).or(wait.object)?;
         let through = wait.through.as_deref().unwrap_or_default();
         let name = through.rsplit("::").next().unwrap_or_default();
         let side = match kind {
@@ -125,7 +170,8 @@ impl Links {
             _ => Vec::new(),
         };
         let is_object = !matches!(wait.leaf, Leaf::Device | Leaf::Readiness);
-        let woken_by = Vec::new();
+        let ends = channel.zip(channel_use);
+        let woken_by = ends.map(|(channel, how)| self.ends.others(channel, how)).unwrap_or_default();
         is_object.then_some(TaskWaitsFor {
             address,
             kind,
@@ -153,7 +199,11 @@ fn kind_of(wait: &LeafWait) -> (SyncKind, String) {
         (Leaf::Receiver, _) => (SyncKind::Channel, "channel"),
         (Leaf::Broadcast, _) => (SyncKind::Channel, "broadcast channel"),
         (Leaf::Sleep, _) => (SyncKind::Futex, "sleep"),
+        (Leaf::Readiness | Leaf::Device, _) if through.starts_with("tokio::process::") => {
+            (SyncKind::Futex, "end of a child process")
+        }
         (Leaf::Readiness | Leaf::Device, _) => (SyncKind::Futex, "input or output"),
+        (Leaf::Signal, _) => (SyncKind::Futex, "signal"),
         (Leaf::Yield, _) => (SyncKind::Futex, "its next turn"),
         (Leaf::Pending, _) => (SyncKind::Futex, "nothing, for ever"),
     };
