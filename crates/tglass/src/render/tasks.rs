@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
 use threadglass::model::{
-    ChannelUse, Evidence, Frame, Side, Snapshot, StackEnd, Task, TaskGroup, TaskWait, ThreadState, ThreadType,
+    ChannelUse, Evidence, Frame, Side, Snapshot, StackEnd, SyncKind, Task, TaskGroup, TaskWait, ThreadState, ThreadType,
 };
 
 /// How many tasks of one group are listed.
@@ -249,8 +249,10 @@ fn reason(out: &mut String, wait: &TaskWait, names: &mut Names, of_futures: bool
     }
     for (number, object) in wait.objects.iter().take(OBJECTS).enumerate() {
         let _ = write!(out, "{} {}", if number == 0 { "" } else { "," }, object.address);
+        // Of a lock for one, only one of them can be it.
+        let more = if of_futures && object.kind == SyncKind::Mutex { " or" } else { "," };
         for (number, holder) in object.held_by.iter().take(OBJECTS).enumerate() {
-            let _ = write!(out, "{} {}", if number == 0 { ", held by" } else { "," }, number_of(holder));
+            let _ = write!(out, "{} {}", if number == 0 { ", held by" } else { more }, number_of(holder));
         }
         // A variable with an end of a channel may have given it away.
         let is_known = of_futures && object.held_by.is_empty();

@@ -6,7 +6,7 @@ use crate::look::waits::{count, has_not_moved};
 use crate::look::{Look, facts_now};
 use crate::model::{
     Certainty, ChannelUse, Evidence, Finding, FindingKind, Frame, Member, Side, Snapshot, SyncKind, Task, TaskHolds,
-    TaskWait, Thread,
+    TaskWait, Thread, ThreadState,
 };
 use crate::runtimes::{TaskScope, is_among_threads};
 use crate::target::LwpFacts;
@@ -202,6 +202,10 @@ impl<'s> Stuck<'s> {
             steps.push(text);
         }
         let tasks: Vec<&Task> = circle.iter().filter_map(|node| knot.task(*node)).collect();
+        let is_of_futures = tasks.first().is_some_and(|task| is_among_threads(task.runtime));
+        if is_of_futures && !self.is_quiet(&tasks) && !has_no_guards(knot, circle) {
+            certainty = certainty.min(Certainty::Likely);
+        }
         // Idle tasks that hand each other work look like a circle of receives. One that sends has something to hand over.
         let first = tasks.first().filter(|_| is_at_work)?;
         // Threads that block each other are told as threads, whatever they run.
@@ -218,6 +222,16 @@ impl<'s> Stuck<'s> {
         let threads = circle.iter().filter_map(|node| knot.thread(*node)).collect();
         let finding = self.finding(FindingKind::TaskDeadlock, certainty, threads, text);
         Some(Finding { objects, tasks: tasks.iter().map(|task| task.id).collect(), ..finding })
+    }
+
+    /// Whether nothing but `circle` is at work. A task may have dropped a guard by hand, and still have its bytes: then the
+    /// lock is with somebody who works.
+    fn is_quiet(&self, circle: &[&Task]) -> bool {
+        let is_still = |thread: &Thread| thread.state == ThreadState::Sleep;
+        let is_part = |task: &Task| circle.iter().any(|other| std::ptr::eq(*other, task));
+        let waits =
+            |task: &Task| task.state == ThreadState::Sleep || task.state == ThreadState::Active && is_part(task);
+        self.snapshot.threads.iter().all(is_still) && self.snapshot.tasks.iter().all(waits)
     }
 
     /// The thread that a node is, or that is blocked in a poll of a task.
@@ -435,6 +449,17 @@ impl<'s> Stuck<'s> {
         let tasks = Vec::new();
         Finding { kind, certainty, threads, objects, members, behind, tasks, seen: self.snapshot.looks.max(1), text }
     }
+}
+
+/// Whether the circle is one of ends of tasks, and of locks that were given to futures.
+fn has_no_guards(knot: &Knot<'_>, circle: &[Node]) -> bool {
+    circle.iter().all(|node| {
+        let next = knot.next(*node);
+        next.is_some_and(|(next, block)| {
+            let is_unpolled = |held: &TaskHolds| held.address == block.object && held.unpolled;
+            block.kind == SyncKind::Join || knot.task(next).is_some_and(|task| task.holds.iter().any(is_unpolled))
+        })
+    })
 }
 
 /// Whether a task waits for the one value that a channel is made for.

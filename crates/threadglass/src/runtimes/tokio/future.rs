@@ -5,6 +5,7 @@ use super::types::{KnownType, Leaf, Part, Role, TypeRef, Types};
 use crate::RemoteAddr;
 use crate::memory::Memory;
 use crate::model::{Family, SyncKind};
+use crate::runtimes;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -504,11 +505,41 @@ impl<'r> Walk<'r> {
             Some((offset, ..)) => object.checked_add(offset)?,
             None => object,
         };
+        // Who has given a guard away, or dropped it by hand, may still have its bytes.
+        let is_free = match (semaphore, other) {
+            (Some(semaphore), _) => self.is_free(known.name(), semaphore),
+            (None, Some((_, kind, family))) => self.is_unlocked(object, kind, family),
+            (None, None) => false,
+        };
+        if is_free {
+            return None;
+        }
         if self.facts.holds.len() < MAX_FOUND && (semaphore.is_some() || other.is_some() || is_of_tasks) {
             let guard = known.shown.to_string();
             let other = other.map(|(_, kind, family)| (kind, family));
             self.facts.holds.push(HeldLock { guard, object, semaphore, other });
         }
         Some(())
+    }
+    /// Whether nobody has what the guard `name` stands for.
+    fn is_free(&self, name: &str, semaphore: RemoteAddr) -> bool {
+        /// Readers of one lock.
+        const MAX_READERS: u64 = u32::MAX as u64 >> 3;
+        let Some(permits) = self.reader.types.permits() else { return false };
+        let Some(left) = semaphore.checked_add(permits).and_then(|at| self.number(at, 8)) else { return false };
+        let left = left >> 1;
+        match name.split('<').next().unwrap_or_default() {
+            path if path.ends_with("Permit") => false,
+            path if path.contains("Read") => left >= MAX_READERS,
+            _ => left > 0,
+        }
+    }
+
+    /// Whether a lock that threads block on says that nobody has it.
+    fn is_unlocked(&self, lock: RemoteAddr, kind: SyncKind, family: Family) -> bool {
+        let word = runtimes::of(family).lock_word(kind, family);
+        let size = word.sizes.iter().copied().max().map_or(0, u64::from).min(8);
+        let number = lock.checked_add(word.at).and_then(|at| self.number(at, size));
+        number.is_some_and(|number| (word.held)(number) == 0)
     }
 }

@@ -3,7 +3,7 @@
 use crate::RemoteAddr;
 use crate::model::{Family, SyncKind};
 use crate::symbols::{MappedObject, Objects, TypeAt, ValueMember, ValueType};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ const MAX_HOLES: u64 = 1 << 14;
 /// How deep a part of a type is searched for.
 const MAX_DEPTH: usize = 16;
 
+/// What all locks of tokio are made of.
+const SEMAPHORE: &str = "tokio::sync::batch_semaphore::Semaphore";
 /// What calls that block are wrapped in.
 const BLOCKING: &str = "tokio::runtime::blocking::task::BlockingTask<";
 
@@ -116,6 +118,8 @@ pub(super) struct Types<'t> {
     holes: RefCell<HashMap<TypeRef, Rc<Vec<u64>>>>,
     /// Whether a value matters that nobody polls.
     matters: RefCell<HashMap<TypeRef, bool>>,
+    /// The semaphore that locks are made of.
+    semaphore: Cell<Option<TypeRef>>,
 }
 
 /// A part of a type that is searched for, whatever is around it.
@@ -133,8 +137,8 @@ pub(super) enum Part {
 
 impl<'t> Types<'t> {
     pub(super) fn new(objects: &'t Objects<'t>) -> Self {
-        let (known, methods, parts, holes, matters) = Default::default();
-        Self { objects, known, methods, parts, holes, matters }
+        let (known, methods, parts, holes, matters, semaphore) = Default::default();
+        Self { objects, known, methods, parts, holes, matters, semaphore }
     }
 
     fn object_at(&self, addr: RemoteAddr) -> Option<(usize, &MappedObject<'t>)> {
@@ -315,6 +319,11 @@ impl<'t> Types<'t> {
         Some(at)
     }
 
+    /// Where a semaphore has the number of its permits, twice, once such a type was seen.
+    pub(super) fn permits(&self) -> Option<u64> {
+        self.member_at(self.semaphore.get()?, &["permits"])
+    }
+
     /// The locks of other families in a value of the type `of`.
     pub(super) fn locks_of(&self, of: TypeRef) -> Vec<(u64, SyncKind, Family)> {
         let object = self.objects.all().get(of.object);
@@ -337,7 +346,11 @@ impl<'t> Types<'t> {
             return (part == Part::Pointer).then_some(0);
         }
         let is_part = match part {
-            Part::Semaphore => known.name() == "tokio::sync::batch_semaphore::Semaphore",
+            Part::Semaphore if known.name() == SEMAPHORE => {
+                self.semaphore.set(Some(of));
+                true
+            }
+            Part::Semaphore => false,
             Part::Device => known.name().starts_with("tokio::io::poll_evented::PollEvented<"),
             Part::Descriptor | Part::Pointer => false,
         };

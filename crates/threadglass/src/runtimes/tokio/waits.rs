@@ -5,7 +5,7 @@ use super::reader::ReadTask;
 use super::types::Leaf;
 use crate::RemoteAddr;
 use crate::model::{ChannelUse, Evidence, SharedText, Side, SyncKind, TaskHolds, TaskWait, TaskWaitsFor};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Paths of tokio, and what a task that is in one of their functions waits for.
 const PATHS: [(&str, &str, SyncKind); 9] = [
@@ -30,6 +30,10 @@ pub(super) struct Links {
     wanted: HashMap<RemoteAddr, RemoteAddr>,
     /// What those are, by semaphore.
     kinds: HashMap<RemoteAddr, SyncKind>,
+    /// Locks for one, of which several tasks have a guard: all of these but one have given it away.
+    doubtful: HashSet<RemoteAddr>,
+    /// Locks for one that were given to a future that has not noticed: all guards of these are old.
+    granted: HashSet<RemoteAddr>,
     ends: Ends,
 }
 
@@ -78,7 +82,18 @@ impl Links {
         let waits = facts().flat_map(|(_, facts)| &facts.waits);
         let wanted = waits.clone().filter_map(|wait| Some((wait.object?, wait.semaphore?))).collect();
         let kinds = waits.filter_map(|wait| Some((wait.semaphore?, kind_of(wait).0))).collect();
-        let mut links = Self { holders: HashMap::new(), ids, wanted, kinds, ends: Ends::of(facts()) };
+        let is_granted = |wait: &&LeafWait| wait.is_granted && kind_of(wait).0 == SyncKind::Mutex;
+        let granted = facts().flat_map(|(_, facts)| &facts.waits).filter(is_granted);
+        let granted = granted.filter_map(|wait| wait.semaphore).collect();
+        let mut guards: HashMap<RemoteAddr, BTreeSet<u64>> = HashMap::new();
+        for (task, facts) in facts() {
+            for held in facts.holds.iter().filter(|held| is_for_one(held)) {
+                guards.entry(held.semaphore.unwrap_or(held.object)).or_default().insert(task.id);
+            }
+        }
+        let doubtful = guards.into_iter().filter(|(_, tasks)| tasks.len() > 1).map(|(lock, _)| lock).collect();
+        let (holders, ends) = (HashMap::new(), Ends::of(facts()));
+        let mut links = Self { holders, ids, wanted, kinds, doubtful, granted, ends };
         for (task, facts) in facts() {
             let guards: BTreeSet<RemoteAddr> = links.semaphores_held(facts).into_iter().map(|(at, ..)| at).collect();
             for semaphore in guards {
@@ -90,13 +105,23 @@ impl Links {
 
     /// The semaphores of the locks that a task holds, with how that is known and whether nobody polls who has it.
     fn semaphores_held(&self, facts: &FutureFacts) -> Vec<(RemoteAddr, Evidence, bool)> {
-        let guards = facts.holds.iter().filter_map(|held| Some((held.semaphore?, Evidence::Derived, false)));
+        let guards = facts.holds.iter().filter_map(|held| Some((held.semaphore?, self.evidence(held)?, false)));
         let granted = facts.waits.iter().filter(|wait| wait.is_granted && !wait.is_polled);
         let granted = granted.filter_map(|wait| Some((wait.semaphore?, Evidence::Derived, true)));
         // A word that is the address of a lock that somebody waits for, in a variable without a type: a guard.
         let hidden = facts.hidden.iter().filter_map(|word| self.wanted.get(&RemoteAddr(*word)));
         let hidden = hidden.map(|semaphore| (*semaphore, Evidence::Inferred, false));
         guards.chain(granted).chain(hidden).collect()
+    }
+
+    /// How it is known that a task has what its guard stands for; `None` if it has not.
+    fn evidence(&self, held: &HeldLock) -> Option<Evidence> {
+        let lock = held.semaphore.unwrap_or(held.object);
+        match (self.granted.contains(&lock), self.doubtful.contains(&lock)) {
+            (true, _) => None,
+            (false, true) => Some(Evidence::Inferred),
+            (false, false) => Some(Evidence::Derived),
+        }
     }
 
     /// The locks that a task holds.
@@ -112,7 +137,8 @@ impl Links {
             // A permit may be of what is built on semaphores.
             let wanted = held.semaphore.and_then(|semaphore| self.kinds.get(&semaphore)).copied();
             let kind = wanted.filter(|_| kind == SyncKind::Semaphore).unwrap_or(kind);
-            let (address, evidence) = (held.semaphore.unwrap_or(held.object), Evidence::Derived);
+            let Some(evidence) = self.evidence(held) else { continue };
+            let address = held.semaphore.unwrap_or(held.object);
             add(TaskHolds { address, kind, side, evidence, unpolled: false, blocks_threads: held.other.is_some() });
         }
         for (semaphore, evidence, unpolled) in self.semaphores_held(facts) {
@@ -215,6 +241,15 @@ fn kind_of(wait: &LeafWait) -> (SyncKind, String) {
         _ => word.to_owned(),
     };
     (kind, word)
+}
+
+/// Whether only one can have what a guard stands for.
+fn is_for_one(held: &HeldLock) -> bool {
+    match held_kind(held) {
+        (SyncKind::Mutex, _) => true,
+        (SyncKind::Rwlock, side) => side == Some(Side::Write),
+        _ => false,
+    }
 }
 
 /// What a guard holds.
