@@ -22,7 +22,8 @@ pub(super) fn across_awaits(stuck: &Stuck<'_>, told: &BTreeSet<RemoteAddr>) -> V
             *count += 1;
         } else if found.len() < MAX_PLACES {
             let text = format!(
-                "{} holds the {} {} while it waits ({}): a thread that wants the lock blocks, and polls nothing",
+                "{} has a guard of the {} {} while it waits ({}): unless it has dropped it by hand, a thread that wants the \
+                 lock blocks, and polls nothing",
                 called(task),
                 held.kind.word(),
                 held.address,

@@ -1,7 +1,7 @@
 //! Processes whose threads have nothing to do, because their tasks wait: what for, and whether anything is left to end that.
 
 use super::stuck::place_in;
-use crate::look::waits::{has_not_moved, is_timed};
+use crate::look::waits::{has_not_moved, is_timed as is_timed_call};
 use crate::look::{Look, facts_now, library_of};
 use crate::model::{Certainty, Frame, Snapshot, SyncKind, Task, TaskGroup, Thread, ThreadState, Verdict, VerdictKind};
 use crate::runtimes::is_among_threads;
@@ -17,16 +17,27 @@ const PASSING: [&str; 8] = ["std::", "core::", "alloc::", "parking_lot", "mio::"
 const RUNTIME: &str = "tokio::runtime::";
 const POOL: &str = "blocking::pool";
 
-/// Whether `thread` waits for something to do, in the code of a runtime of tasks, until a task or the kernel has something.
+/// Whether `thread` waits for something to do, in the code of a runtime of tasks.
 pub(super) fn rests(thread: &Thread) -> bool {
+    thread.state == ThreadState::Sleep && innermost(thread).is_some()
+}
+
+/// Whether it does so until somebody wakes it, and not for a time.
+fn rests_for_ever(thread: &Thread) -> bool {
+    // Threads of the pool end after some time without work.
+    let is_timed = thread.waits_for.as_ref().is_some_and(|waits| waits.timed);
+    let is_of_pool = innermost(thread).is_some_and(|path| path.contains(POOL));
+    let polls_for_time =
+        thread.syscall.as_ref().is_some_and(|call| call.name.starts_with("epoll_") && is_timed_call(call));
+    rests(thread) && (!is_timed || is_of_pool) && !polls_for_time
+}
+
+/// The function of the runtime that `thread` waits in.
+fn innermost(thread: &Thread) -> Option<&str> {
     let outside_libc = thread.frames.iter().filter(|frame| library_of(frame) != Some("libc"));
     let paths = outside_libc.filter_map(path);
     let mut outer = paths.skip_while(|path| PASSING.iter().any(|start| path.starts_with(start)));
-    let Some(path) = outer.next().filter(|path| path.starts_with(RUNTIME)) else { return false };
-    // Threads of the pool end after some time without work.
-    let is_timed = thread.waits_for.as_ref().is_some_and(|waits| waits.timed) && !path.contains(POOL)
-        || thread.syscall.as_ref().is_some_and(|call| call.name.starts_with("epoll_") && is_timed(call));
-    thread.state == ThreadState::Sleep && !is_timed
+    outer.next().filter(|path| path.starts_with(RUNTIME))
 }
 
 fn path(frame: &Frame) -> Option<&str> {
@@ -56,7 +67,7 @@ pub(super) fn verdict(look: &Look<'_>, snapshot: &Snapshot, threads: &Verdict) -
 
 /// Whether all threads wait for tasks, and each of those for another one.
 pub(super) fn is_all(snapshot: &Snapshot) -> bool {
-    is_stuck(snapshot) && snapshot.threads.iter().all(rests)
+    is_stuck(snapshot) && snapshot.threads.iter().all(rests_for_ever)
 }
 
 fn of(kind: VerdictKind, certainty: Certainty, text: String) -> Verdict {
