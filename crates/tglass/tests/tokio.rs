@@ -184,6 +184,93 @@ fn a_worker_that_is_blocked_by_a_guard_of_a_task() {
     }
 }
 
+/// The verdict of `why`: its kind and its sentence.
+fn verdict(target: &str) -> (String, String) {
+    let answer = tool().run(&["why", target, "--json", "--fail-on", "never"]).json();
+    let text = |name: &str| answer["verdict"][name].as_str().expect("a text").to_owned();
+    (text("kind"), text("text"))
+}
+
+#[test]
+fn tasks_that_nothing_is_left_to_wake() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["lost"]);
+        let target = fixture.pid().to_string();
+        wait_for(&target, fixture.truth(), "waiter", "notify");
+        eventually("nothing should be left that could wake the tasks", || verdict(&target).0 == "nobody_left");
+        let (_, text) = verdict(&target);
+        assert!(text.contains("3 tasks in notify at stuck.rs:"), "{text}");
+        let fixture = Fixture::start(program, &["lost_for_a_time"]);
+        let target = fixture.pid().to_string();
+        wait_for(&target, fixture.truth(), "waiter", "notify");
+        eventually("the threads should wait for tasks", || verdict(&target).1.starts_with("no task runs"));
+        assert_eq!(verdict(&target).0, "idle", "{program:?}");
+    }
+}
+
+#[test]
+fn circles_through_channels() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["channels"]);
+        let (found, text) = told(&fixture.pid().to_string(), "task_deadlock");
+        assert_eq!(found["certainty"], "likely", "{found:#}");
+        assert_eq!(text.matches("whose only receiver").count(), 2, "{text}");
+        let fixture = Fixture::start(program, &["answer"]);
+        let (found, text) = told(&fixture.pid().to_string(), "task_deadlock");
+        assert_eq!(found["certainty"], "likely", "{found:#}");
+        assert!(text.contains(&format!("whose only sender task {} (", fixture.truth()["answers"])), "{text}");
+        // Who has made a channel has it no more.
+        let fixture = Fixture::start(program, &["given_away"]);
+        let target = fixture.pid().to_string();
+        wait_for(&target, fixture.truth(), "maker", "end of a task");
+        assert_eq!(findings(&target, "task_deadlock"), Vec::<Value>::new(), "{program:?}");
+        assert_eq!(verdict(&target).0, "idle", "{program:?}");
+    }
+}
+
+#[test]
+fn guards_that_were_dropped_by_hand() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["dropped"]);
+        let target = fixture.pid().to_string();
+        wait_for(&target, fixture.truth(), "waiter", "mutex");
+        assert_eq!(findings(&target, "guard_across_await"), Vec::<Value>::new(), "{program:?}");
+        assert_eq!(findings(&target, "task_deadlock"), Vec::<Value>::new(), "{program:?}");
+        let tasks = tasks(&target);
+        let held = |name: &str| task(&tasks, fixture.truth(), name)["holds"].as_array().expect("locks").clone();
+        // The lock is one of both tasks; the free ones are nobody's.
+        for name in ["dropped", "holder"] {
+            let held = held(name);
+            assert_eq!(held.len(), 1, "{program:?} {name}: {held:#?}");
+            assert_eq!(held[0]["evidence"], "inferred", "{program:?} {name}: {held:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_blocks_is_part_of_a_circle() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["blocking_call"]);
+        let (found, text) = told(&fixture.pid().to_string(), "task_deadlock");
+        assert!(text.contains(&format!("which task {} (", fixture.truth()["waiter"])), "{text}");
+        assert!(text.contains("::{closure}), is blocked on the mutex"), "{text}");
+        assert_eq!(found["tasks"].as_array().map(Vec::len), Some(2), "{found:#}");
+    }
+}
+
+#[test]
+fn rows_of_guards_and_of_futures() {
+    for program in programs() {
+        let fixture = Fixture::start(program, &["rows"]);
+        let target = fixture.pid().to_string();
+        let (_, text) = told(&target, "task_deadlock");
+        assert!(text.starts_with(&format!("task {} (", fixture.truth()["task"])), "{text}");
+        let tasks = tasks(&target);
+        let task = task(&tasks, fixture.truth(), "task");
+        assert_eq!(task["holds"].as_array().map(Vec::len), Some(3), "{task:#}");
+    }
+}
+
 #[test]
 fn a_guard_that_nobody_wants_is_no_deadlock() {
     for program in programs() {

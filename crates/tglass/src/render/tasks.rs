@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::Duration;
 use threadglass::look::{is_of_library, name_of_task};
 use threadglass::model::{
-    Evidence, Frame, Side, Snapshot, StackEnd, Task, TaskGroup, TaskWait, ThreadState, ThreadType,
+    ChannelUse, Evidence, Frame, Side, Snapshot, StackEnd, SyncKind, Task, TaskGroup, TaskWait, ThreadState, ThreadType,
 };
 
 /// How many tasks of one group are listed.
@@ -185,7 +185,7 @@ fn row(task: &Task, names: &mut Names, cells: &mut Cells) {
             None => out.push('-'),
         },
         4 => match &task.wait {
-            Some(wait) => reason(out, wait, names),
+            Some(wait) => reason(out, wait, names, is_of_futures(task)),
             None if is_in_call(task) => *out += task.status,
             None => out.push('-'),
         },
@@ -206,7 +206,7 @@ fn row(task: &Task, names: &mut Names, cells: &mut Cells) {
 pub(super) fn waits(task: &Task) -> Option<String> {
     let mut out = String::new();
     match &task.wait {
-        Some(wait) => reason(&mut out, wait, &mut Names::default()),
+        Some(wait) => reason(&mut out, wait, &mut Names::default(), is_of_futures(task)),
         None if is_in_call(task) => out += task.status,
         None => return None,
     }
@@ -223,6 +223,11 @@ fn is_root(task: &Task) -> bool {
     task.id == 0 && task.bound_to.is_some()
 }
 
+/// Whether its runtime tells which tasks have the other end of a channel, and does not infer it from code.
+fn is_of_futures(task: &Task) -> bool {
+    task.runtime == "tokio"
+}
+
 /// What a future of `block_on` is called.
 const ROOT: &str = "block_on";
 
@@ -232,7 +237,7 @@ fn is_in_call(task: &Task) -> bool {
 }
 
 /// What a task waits for, in the words of its runtime, and the objects of the wait: `chan receive 0xc000080120`.
-fn reason(out: &mut String, wait: &TaskWait, names: &mut Names) {
+fn reason(out: &mut String, wait: &TaskWait, names: &mut Names, of_futures: bool) {
     *out += safe_once(&mut names.texts, &wait.reason);
     if let Some(number) = wait.descriptor {
         let _ = write!(out, " fd {number}");
@@ -250,8 +255,17 @@ fn reason(out: &mut String, wait: &TaskWait, names: &mut Names) {
         let kind = if wait.reason.starts_with("sema") { object.kind.word() } else { "" };
         let (between, blank) = (if number == 0 { "" } else { "," }, if kind.is_empty() { "" } else { " " });
         let _ = write!(out, "{between}{blank}{kind} {}", object.address);
+        // Of a lock for one, only one of them can be it.
+        let more = if of_futures && object.kind == SyncKind::Mutex { " or" } else { "," };
         for (number, holder) in object.held_by.iter().take(OBJECTS).enumerate() {
-            let _ = write!(out, "{} {}", if number == 0 { ", held by" } else { "," }, number_of(holder));
+            let _ = write!(out, "{} {}", if number == 0 { ", held by" } else { more }, number_of(holder));
+        }
+        // A variable with an end of a channel may have given it away.
+        let is_known = of_futures && object.held_by.is_empty();
+        for (number, other) in object.woken_by.iter().filter(|_| is_known).take(OBJECTS).enumerate() {
+            let end = if object.channel_use == Some(ChannelUse::Send) { "maybe received by" } else { "maybe sent by" };
+            let end = format!(", {end}");
+            let _ = write!(out, "{} {}", if number == 0 { &end } else { "," }, number_of(other));
         }
     }
     if wait.objects.len() > OBJECTS {

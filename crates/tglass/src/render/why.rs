@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use threadglass::look::library_of;
 use threadglass::model::{
-    Certainty, Finding, FindingKind, Frame, Snapshot, Stranger, SyncKind, SyncObject, Thread, Verdict, VerdictKind,
-    WaitGroup,
+    Certainty, Finding, FindingKind, Frame, Snapshot, Stranger, SyncKind, SyncObject, Task, Thread, Verdict,
+    VerdictKind, WaitGroup,
 };
 use threadglass::{Lwp, RemoteAddr};
 
@@ -115,6 +115,15 @@ impl Screen<'_> {
             return String::new();
         }
         let (word, style) = headword(verdict.kind);
+        let is_of_task = |finding: &Finding| {
+            finding.kind == FindingKind::LongChain
+                && !finding.tasks.is_empty()
+                && verdict.text.starts_with(&finding.text)
+        };
+        let word = match verdict.kind {
+            VerdictKind::Behind if self.snapshot.findings.iter().any(is_of_task) => "WAITS BEHIND A TASK",
+            _ => word,
+        };
         let certainty = match verdict.certainty {
             Certainty::Certain => String::new(),
             certainty => format!("  {}", paint(style, certainty.word())),
@@ -282,7 +291,15 @@ impl Screen<'_> {
 
     /// The tasks that a finding is about, and where they are.
     fn tasks(&self, finding: &Finding) -> String {
-        let of = |id: &u64| self.snapshot.tasks.iter().find(|task| task.id == *id);
+        // Numbers are not unique: there may be several runtimes, and the futures of block_on have none.
+        let wants = |task: &&Task| {
+            let waits = task.wait.iter().flat_map(|wait| &wait.objects).map(|object| object.address);
+            waits.chain(task.holds.iter().map(|held| held.address)).any(|address| finding.objects.contains(&address))
+        };
+        let of = |id: &u64| {
+            let all = || self.snapshot.tasks.iter().filter(|task| task.id == *id);
+            all().find(wants).or_else(|| all().next())
+        };
         let tasks = finding.tasks.iter().filter_map(of).take(THREADS);
         let mut out: String = tasks.map(|task| super::tasks::member(task, self.width)).collect();
         out += &more(finding.tasks.len(), THREADS, "tasks");

@@ -42,8 +42,9 @@ pub use plan::{SetError, plan};
 pub(crate) use recipe::empty_plan;
 pub use tasks::TaskScope;
 pub(crate) use tasks::{
-    CopiedStack, IN_SYSTEM_CALL, SeenTasks, TaskCall, TaskCode, TaskContext, TaskFrame, TaskStand, TaskUse,
-    ThreadPlace, has_any as has_tasks, is_among_threads, needs_no_libc, read as tasks_of, running as running_tasks,
+    CopiedStack, IN_SYSTEM_CALL, ROOT_OF_POLLS, SeenTasks, TaskCall, TaskCode, TaskContext, TaskFrame, TaskStand,
+    TaskUse, ThreadPlace, has_any as has_tasks, is_among_threads, needs_no_libc, read as tasks_of,
+    running as running_tasks,
 };
 pub use threads::LibcLayout;
 pub(crate) use threads::ThreadRecord;

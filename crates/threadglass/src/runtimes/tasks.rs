@@ -13,6 +13,9 @@ static ALL: &[&dyn TaskRuntime] = &[&go::Goroutines, &tokio::Tokio];
 /// The word of all runtimes for a task that its thread has taken into a system call.
 pub(crate) const IN_SYSTEM_CALL: &str = "syscall";
 
+/// The word for what a thread waits for in `block_on` while it polls other tasks there.
+pub(crate) const ROOT_OF_POLLS: &str = "polls tasks";
+
 /// How much of the tasks is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskScope {
@@ -85,6 +88,8 @@ pub(crate) struct SeenTasks<'t> {
     /// What they wait for or hold.
     pub(crate) objects: Vec<SyncObject>,
     pub(crate) gaps: Vec<Gap>,
+    /// The crates of other executors whose code threads are in, if all stacks were seen.
+    pub(crate) executors: Option<Vec<&'static str>>,
     /// What following their code needs, of a runtime whose locks tell nobody who holds them.
     pub(crate) code: Option<Box<dyn TaskCode + 't>>,
 }

@@ -1,10 +1,11 @@
 //! Which tasks cannot go on, because each of them waits for another one that cannot: the largest set of tasks and threads of
 //! which each could be woken by members alone. Threads are in it for locks of C that tasks wait for.
 
+use super::rest;
 use crate::model::{
     ChannelUse, Evidence, Side, Snapshot, SyncKind, SyncObject, Task, TaskWaitsFor, Thread, ThreadState,
 };
-use crate::runtimes::is_among_threads;
+use crate::runtimes::{ROOT_OF_POLLS, is_among_threads};
 use crate::{Lwp, RemoteAddr};
 use std::collections::{HashMap, HashSet};
 
@@ -36,10 +37,15 @@ pub(super) struct Knot<'s> {
     threads: HashMap<Lwp, &'s Thread>,
     /// By thread: the task that it runs, or that only it may run.
     carried: HashMap<Lwp, usize>,
+    /// By thread: the innermost future that it is blocked on, inside of what it runs.
+    roots: HashMap<Lwp, usize>,
     /// By lock that threads block on: the tasks that hold it while they wait.
     keepers: HashMap<RemoteAddr, Vec<Node>>,
     /// Locks of threads whose holders are only inferred.
     guessed: HashSet<RemoteAddr>,
+    /// Whether nothing in the process goes on. A variable that has an end of a channel may have given it away: that does not
+    /// matter then.
+    is_at_rest: bool,
     blocks: HashMap<Node, Vec<Block>>,
     pub(super) stuck: HashSet<Node>,
 }
@@ -48,9 +54,12 @@ impl<'s> Knot<'s> {
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
         let threads = snapshot.threads.iter().filter_map(|thread| Some((thread.lwp?, thread))).collect();
         let (mut tasks, mut keepers): (HashMap<u64, Vec<usize>>, HashMap<_, Vec<Node>>) = Default::default();
-        let mut carried = HashMap::new();
+        let (mut carried, mut roots) = (HashMap::new(), HashMap::new());
         for (index, task) in snapshot.tasks.iter().enumerate() {
             tasks.entry(task.id).or_default().push(index);
+            if is_among_threads(task.runtime) && task.state == ThreadState::Sleep && task.status != ROOT_OF_POLLS {
+                roots.extend(task.bound_to.map(|lwp| (lwp, index)));
+            }
             // A thread that may run a task of futures does other work as well.
             let bound_to = task.bound_to.filter(|_| !is_among_threads(task.runtime));
             for lwp in bound_to.into_iter().chain(task.carried_by) {
@@ -63,7 +72,8 @@ impl<'s> Knot<'s> {
         let is_guessed = |object: &&SyncObject| object.holders.iter().any(|it| it.evidence >= Evidence::Inferred);
         let guessed = snapshot.objects.iter().filter(is_guessed).map(|object| object.address).collect();
         let (blocks, stuck) = Default::default();
-        let mut knot = Self { snapshot, tasks, threads, carried, keepers, guessed, blocks, stuck };
+        let is_at_rest = rest::is_all(snapshot);
+        let mut knot = Self { snapshot, tasks, threads, carried, roots, keepers, guessed, is_at_rest, blocks, stuck };
         for index in 0..snapshot.tasks.len() {
             knot.add(Node::Task(index));
         }
@@ -93,7 +103,7 @@ impl<'s> Knot<'s> {
     /// What a task waits for; `None` where it may go on. Nothing, where nobody could ever end the wait.
     fn of_task(&self, task: &Task) -> Option<Vec<Block>> {
         if is_blocked_poll(task) {
-            return task.carried_by.and_then(|lwp| self.of_thread(lwp));
+            return task.carried_by.and_then(|lwp| self.of_root(lwp).or_else(|| self.of_thread(lwp)));
         }
         if task.state != ThreadState::Sleep {
             return None;
@@ -110,10 +120,13 @@ impl<'s> Knot<'s> {
             return None;
         }
         // A choice of one channel alone is as good as that.
-        wait.objects.iter().map(|waits| self.of_object(waits)).collect()
+        wait.objects.iter().map(|waits| self.of_object(task, waits)).collect()
     }
 
-    fn of_object(&self, waits: &TaskWaitsFor) -> Option<Block> {
+    fn of_object(&self, task: &Task, waits: &TaskWaitsFor) -> Option<Block> {
+        if waits.kind == SyncKind::Channel && is_among_threads(task.runtime) && !self.is_at_rest {
+            return None;
+        }
         let ids = if waits.held_by.is_empty() { &waits.woken_by } else { &waits.held_by };
         let is_it = |index: &&usize| {
             let task = &self.snapshot.tasks[**index];
@@ -131,6 +144,13 @@ impl<'s> Knot<'s> {
         let needs_all = matches!(waits.kind, SyncKind::Rwlock | SyncKind::WaitGroup);
         let (object, kind, side, channel_use) = (waits.address, waits.kind, waits.side, waits.channel_use);
         (!by.is_empty() && by.len() == ids.len()).then_some(Block { object, kind, side, channel_use, by, needs_all })
+    }
+
+    /// What the future waits for that the thread is blocked on: a lock, or the end of another one.
+    fn of_root(&self, lwp: Lwp) -> Option<Vec<Block>> {
+        let blocks = self.of_task(&self.snapshot.tasks[*self.roots.get(&lwp)?])?;
+        let is_told = |block: &Block| !matches!(block.kind, SyncKind::Channel | SyncKind::Cond);
+        (!blocks.is_empty() && blocks.iter().all(is_told)).then_some(blocks)
     }
 
     fn of_thread(&self, lwp: Lwp) -> Option<Vec<Block>> {

@@ -5,6 +5,7 @@ mod guards;
 mod knot;
 mod own;
 mod polls;
+mod rest;
 mod stuck;
 mod verdict;
 mod wakers;
@@ -54,12 +55,14 @@ impl Look<'_> {
         let threads = places(&snapshot.threads);
         let (target, objects, space) = (self.target, &*self.objects, &*self.space);
         let context = TaskContext { target, objects, space, threads: &threads, scope };
-        for SeenTasks { info, mut tasks, mut objects, gaps, code } in runtimes::tasks_of(&context) {
+        let mut seen = None;
+        for SeenTasks { info, mut tasks, mut objects, gaps, executors, code } in runtimes::tasks_of(&context) {
             settle(&mut tasks, &snapshot.threads);
             if let Some(code) = code.filter(|_| scope == TaskScope::Held) {
                 snapshot.gaps.extend(wakers::add(self, &*code, &mut tasks, &mut objects));
             }
             snapshot.task_runtimes.push(info);
+            seen = seen.or(executors);
             // There may be very many, and nearly always they are of one runtime.
             match snapshot.tasks.is_empty() {
                 true => snapshot.tasks = tasks,
@@ -69,7 +72,12 @@ impl Look<'_> {
             snapshot.gaps.extend(gaps);
         }
         for name in runtimes::other_executors(&self.objects) {
-            let what = format!("tasks of {name}, if the program runs any");
+            // A program that has an executor among its crates need not run it.
+            let what = match &seen {
+                None => format!("tasks of {name}, if the program runs any"),
+                Some(seen) if seen.iter().any(|seen| name.starts_with(seen)) => format!("tasks of {name}"),
+                Some(_) => continue,
+            };
             snapshot.gaps.push(Gap::whole(what, "only the tasks of tokio and Go are read"));
         }
         if scope >= TaskScope::Stacks {

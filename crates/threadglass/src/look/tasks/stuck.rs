@@ -2,12 +2,12 @@
 
 use super::knot::{Block, Knot, Node, is_blocked_poll};
 use super::own::is_of_library;
-use super::{guards, polls};
+use super::{guards, polls, rest};
 use crate::look::waits::{count, has_not_moved};
 use crate::look::{Look, facts_now};
 use crate::model::{
-    Certainty, ChannelUse, Evidence, Finding, FindingKind, Member, Side, Snapshot, SyncKind, Task, TaskHolds, TaskWait,
-    TaskWaitsFor, Thread, ThreadState,
+    Certainty, ChannelUse, Evidence, Finding, FindingKind, Frame, Member, Side, Snapshot, SyncKind, Task, TaskHolds,
+    TaskWait, TaskWaitsFor, Thread, ThreadState,
 };
 use crate::runtimes::{TaskScope, is_among_threads};
 use crate::target::LwpFacts;
@@ -69,17 +69,25 @@ pub(in crate::look) fn add_stuck(look: &Look<'_>, snapshot: &mut Snapshot) {
     let circles = still.iter().filter(|finding| finding.kind == FindingKind::TaskDeadlock);
     let in_circles: BTreeSet<RemoteAddr> = circles.flat_map(|finding| finding.objects.iter().copied()).collect();
     let explained: BTreeSet<RemoteAddr> = still.iter().flat_map(|finding| finding.objects.iter().copied()).collect();
-    let is_explained = |finding: &Finding| match finding.kind {
-        FindingKind::HolderUnknown => finding.objects.first().is_some_and(|object| explained.contains(object)),
-        // Of a thread that runs the tasks of a circle, in its own words.
-        FindingKind::LongChain => {
-            finding.tasks.is_empty()
-                && !finding.objects.is_empty()
-                && finding.objects.iter().all(|object| in_circles.contains(object))
-        }
-        _ => false,
+    let is_explained = |finding: &Finding| finding.objects.first().is_some_and(|object| explained.contains(object));
+    let has_circle = still.iter().any(|finding| finding.kind == FindingKind::TaskDeadlock);
+    let rests: BTreeSet<Lwp> =
+        snapshot.threads.iter().filter(|thread| rest::rests(thread)).filter_map(|thread| thread.lwp).collect();
+    // Nobody is left because of that.
+    let follows = |finding: &Finding| {
+        is_explained(finding) || has_circle && finding.threads.iter().all(|lwp| rests.contains(lwp))
     };
-    snapshot.findings.retain(|finding| !is_explained(finding));
+    // Of a thread that runs the tasks of a circle, in its own words.
+    let is_part = |finding: &Finding| {
+        let objects = &finding.objects;
+        finding.tasks.is_empty() && !objects.is_empty() && objects.iter().all(|object| in_circles.contains(object))
+    };
+    snapshot.findings.retain(|finding| match finding.kind {
+        FindingKind::HolderUnknown => !is_explained(finding),
+        FindingKind::LongChain => !is_part(finding),
+        FindingKind::NobodyLeft | FindingKind::CondWithoutSignaller => !follows(finding),
+        _ => true,
+    });
     // The same circle, as its threads show it.
     let is_told = |finding: &Finding| {
         let is_part = |told: &Finding| finding.threads.iter().all(|lwp| told.threads.contains(lwp));
@@ -196,13 +204,17 @@ impl<'s> Stuck<'s> {
             let (certain, text) = self.step(knot, *node, next, block);
             certainty = certainty.min(certain);
             is_at_work |= match block.kind {
-                SyncKind::Channel => block.channel_use == Some(ChannelUse::Send),
+                SyncKind::Channel => block.channel_use == Some(ChannelUse::Send) || wants_answer(knot.task(*node)),
                 kind => kind != SyncKind::Cond,
             };
             objects.push(block.object);
             steps.push(text);
         }
         let tasks: Vec<&Task> = circle.iter().filter_map(|node| knot.task(*node)).collect();
+        let is_of_futures = tasks.first().is_some_and(|task| is_among_threads(task.runtime));
+        if is_of_futures && !self.is_quiet(&tasks) && !has_no_guards(knot, circle) {
+            certainty = certainty.min(Certainty::Likely);
+        }
         // Idle tasks that hand each other work look like a circle of receives. One that sends has something to hand over.
         let first = tasks.first().filter(|_| is_at_work)?;
         // Threads that block each other are told as threads, whatever they run.
@@ -221,6 +233,16 @@ impl<'s> Stuck<'s> {
         Some(Finding { objects, tasks: tasks.iter().map(|task| task.id).collect(), ..finding })
     }
 
+    /// Whether nothing but `circle` is at work. A task may have dropped a guard by hand, and still have its bytes: then the
+    /// lock is with somebody who works.
+    fn is_quiet(&self, circle: &[&Task]) -> bool {
+        let is_still = |thread: &Thread| thread.state == ThreadState::Sleep;
+        let is_part = |task: &Task| circle.iter().any(|other| std::ptr::eq(*other, task));
+        let waits =
+            |task: &Task| task.state == ThreadState::Sleep || task.state == ThreadState::Active && is_part(task);
+        self.snapshot.threads.iter().all(is_still) && self.snapshot.tasks.iter().all(waits)
+    }
+
     /// The thread that a node is, or that is blocked in a poll of a task.
     fn blocked_thread(&self, knot: &Knot<'_>, node: Node) -> Option<Lwp> {
         match knot.task(node) {
@@ -232,6 +254,10 @@ impl<'s> Stuck<'s> {
     /// That `node` waits for `next`, and how sure that is.
     fn step(&self, knot: &Knot<'_>, node: Node, next: Node, block: &Block) -> (Certainty, String) {
         if let Some(lwp) = self.blocked_thread(knot, node) {
+            if block.kind == SyncKind::Join {
+                let ends = knot.task(next).map_or_else(|| "another".to_owned(), called);
+                return (Certainty::Certain, format!("{} blocked until {ends} ends", self.polling(&[lwp])));
+            }
             let holder = match (self.blocked_thread(knot, next), knot.task(next)) {
                 (None, Some(task)) => format!("{} holds while it waits", called(task)),
                 (Some(lwp), _) => format!("{} holds", self.polling_name(lwp)),
@@ -252,6 +278,15 @@ impl<'s> Stuck<'s> {
         let wanted = object(block.kind, block.object);
         let itself = node == next;
         let (certain, rest) = match (block.kind, block.channel_use) {
+            (SyncKind::Channel, how) if knot.task(node).is_some_and(|task| is_among_threads(task.runtime)) => {
+                let end = if how == Some(ChannelUse::Send) { "receiver" } else { "sender" };
+                let text = match (itself, block.by.len()) {
+                    (true, 1) => format!("whose only {end} it has itself"),
+                    (_, 1) => format!("whose only {end} {} has", who(next)),
+                    (_, all) => format!("whose {end}s {all} tasks have that all wait, as {}", who(next)),
+                };
+                (Certainty::Likely, text)
+            }
             (SyncKind::Channel, how) => {
                 let act = if how == Some(ChannelUse::Send) { "receive" } else { "send" };
                 let only = if itself { "the task itself".to_owned() } else { others(&who(next), block.by.len()) };
@@ -435,6 +470,22 @@ impl<'s> Stuck<'s> {
     }
 }
 
+/// Whether the circle is one of ends of tasks, and of locks that were given to futures.
+fn has_no_guards(knot: &Knot<'_>, circle: &[Node]) -> bool {
+    circle.iter().all(|node| {
+        let next = knot.next(*node);
+        next.is_some_and(|(next, block)| {
+            let is_unpolled = |held: &TaskHolds| held.address == block.object && held.unpolled;
+            block.kind == SyncKind::Join || knot.task(next).is_some_and(|task| task.holds.iter().any(is_unpolled))
+        })
+    })
+}
+
+/// Whether a task waits for the one value that a channel is made for.
+fn wants_answer(task: Option<&Task>) -> bool {
+    task.and_then(|task| task.wait.as_ref()).is_some_and(|wait| wait.reason.starts_with("oneshot"))
+}
+
 /// `task 3 (app::transfer)`
 pub fn called(task: &Task) -> String {
     let what = match task.bound_to.filter(|_| task.id == 0) {
@@ -517,8 +568,13 @@ fn task_status(task: &Task) -> String {
 
 /// Where the innermost await or call of the program itself is.
 pub(super) fn place(task: &Task) -> Option<String> {
+    place_in(&task.frames)
+}
+
+/// The same in `frames`.
+pub(super) fn place_in(frames: &[Frame]) -> Option<String> {
     let is_own = |function: &str| !is_of_library(function);
-    let frame = task.frames.iter().find(|frame| frame.function.as_deref().is_some_and(is_own))?;
+    let frame = frames.iter().find(|frame| frame.function.as_deref().is_some_and(is_own))?;
     let file = frame.file.as_deref()?;
     Some(format!("{}:{}", file.rsplit('/').next().unwrap_or(file), frame.line?))
 }

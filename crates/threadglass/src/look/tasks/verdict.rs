@@ -1,7 +1,9 @@
 //! The answer in one sentence for a program that runs tasks.
 
+use super::rest::{self, may_go_on};
 use super::stuck::{called, place};
 use super::wakers::UNFOLLOWED;
+use crate::look::Look;
 use crate::look::waits::{count, is_timed};
 use crate::model::{
     Certainty, ChannelUse, Finding, FindingKind, Snapshot, SyncKind, SyncObject, Task, TaskWaitsFor, ThreadState,
@@ -14,7 +16,10 @@ use std::collections::BTreeMap;
 const NAMED: usize = 3;
 
 /// What the tasks of `snapshot` say; `None` if it has none, or `threads` is the better answer.
-pub(in crate::look) fn verdict(snapshot: &Snapshot, threads: &Verdict) -> Option<Verdict> {
+pub(in crate::look) fn verdict(look: &Look<'_>, snapshot: &Snapshot, threads: &Verdict) -> Option<Verdict> {
+    if let Some(verdict) = rest::verdict(look, snapshot, threads) {
+        return Some(verdict);
+    }
     let of_threads = [VerdictKind::Deadlock, VerdictKind::NobodyLeft, VerdictKind::Stopped, VerdictKind::Unkillable];
     // Where threads do other work as well, what they do is the answer.
     let is_all = |task: &&Task| task.kind == ThreadType::User && !is_among_threads(task.runtime);
@@ -33,16 +38,6 @@ pub(in crate::look) fn verdict(snapshot: &Snapshot, threads: &Verdict) -> Option
 
 fn of(kind: VerdictKind, certainty: Certainty, text: String) -> Verdict {
     Verdict { kind, certainty, text, way_out: None }
-}
-
-/// Whether a task may go on without another one: it runs, or time, the kernel or another process wakes it.
-fn may_go_on(task: &Task) -> bool {
-    let ends_by_itself = |wait: &crate::model::TaskWait| wait.timed || wait.descriptor.is_some();
-    match &task.wait {
-        None => true,
-        // What it waits for is not an object, so who could end the wait is not known.
-        Some(wait) => ends_by_itself(wait) || wait.objects.is_empty() && !wait.for_ever,
-    }
 }
 
 /// Whether a timer of the runtime may wake a task: then a thread of the runtime waits for events until that time.

@@ -126,7 +126,7 @@ fn explain_to(target: &dyn Target, time: Duration, extent: Extent) -> Result<Sna
     add_task_ends(target, &mut snapshot);
     tasks::add_stuck(&look, &mut snapshot);
     let mut verdict = verdict(&snapshot);
-    if let Some(of_tasks) = tasks::verdict(&snapshot, &verdict) {
+    if let Some(of_tasks) = tasks::verdict(&look, &snapshot, &verdict) {
         verdict = of_tasks;
     }
     // Of a language whose tasks are read, only of those that run something is not seen.

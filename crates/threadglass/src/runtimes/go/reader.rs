@@ -60,7 +60,7 @@ pub(super) fn read<'t>(
         }
         Err(why) => {
             let gaps = vec![Gap::whole("goroutines", why)];
-            SeenTasks { info, tasks: Vec::new(), objects: Vec::new(), gaps, code: None }
+            SeenTasks { info, tasks: Vec::new(), objects: Vec::new(), gaps, executors: None, code: None }
         }
     }
 }
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         info.concurrency = program.globals.processors.and_then(|at| self.target.read_u32(at).ok()).map(u64::from);
         info.concurrency = info.concurrency.filter(|number| (1..1 << 20).contains(number));
         let objects = objects::of(self.target, &program.layout, &tasks);
-        SeenTasks { info, tasks, objects, gaps, code: None }
+        SeenTasks { info, tasks, objects, gaps, executors: None, code: None }
     }
 
     /// What each waits for, in the same order.

@@ -1,9 +1,11 @@
 //! The future of a task: the chain of awaits, what it ends in, and the locks that are held meanwhile.
 
+use super::ends::ChannelEnd;
 use super::types::{KnownType, Leaf, Part, Role, TypeRef, Types};
 use crate::RemoteAddr;
 use crate::memory::Memory;
 use crate::model::{Family, SyncKind};
+use crate::runtimes;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,6 +40,8 @@ pub(super) struct LeafWait {
     pub(super) object: Option<RemoteAddr>,
     /// Of a lock: its semaphore.
     pub(super) semaphore: Option<RemoteAddr>,
+    /// What all ends of a channel lead to.
+    pub(super) channel: Option<RemoteAddr>,
     pub(super) descriptor: Option<u32>,
     /// Whether a poll of the task comes here.
     pub(super) is_polled: bool,
@@ -64,6 +68,8 @@ pub(super) struct FutureFacts {
     pub(super) frames: Vec<AwaitFrame>,
     pub(super) waits: Vec<LeafWait>,
     pub(super) holds: Vec<HeldLock>,
+    /// The ends of channels that it has in its variables.
+    pub(super) ends: Vec<ChannelEnd>,
     /// Words of variables that the debug information lost, because another variable has the same name.
     pub(super) hidden: Vec<u64>,
     /// The last future of the chain, if that is none that is known.
@@ -87,25 +93,34 @@ pub(super) struct FutureReader<'r> {
 }
 
 /// One task that is being read.
-struct Walk<'r> {
-    reader: &'r FutureReader<'r>,
+pub(super) struct Walk<'r> {
+    pub(super) reader: &'r FutureReader<'r>,
     /// What was read of the task already.
     start: RemoteAddr,
     bytes: &'r [u8],
-    facts: FutureFacts,
+    pub(super) facts: FutureFacts,
     /// In the order they were seen; few enough to be searched.
     seen: Vec<(u64, TypeRef)>,
     /// The functions of tokio that lead to where the walk is.
-    through: Vec<(Arc<str>, Option<RemoteAddr>)>,
+    through: Vec<Through>,
     /// Whether the chain has parted: what follows is no single chain.
     has_parted: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Value {
-    at: RemoteAddr,
-    of: TypeRef,
-    is_polled: bool,
+pub(super) struct Value {
+    pub(super) at: RemoteAddr,
+    pub(super) of: TypeRef,
+    pub(super) is_polled: bool,
+}
+
+/// A function of tokio that is being polled: its path, and what it was called on.
+#[derive(Clone)]
+pub(super) struct Through {
+    path: Arc<str>,
+    /// What `self` leads to, and the type of that.
+    pub(super) this: Option<RemoteAddr>,
+    pub(super) of: Option<TypeRef>,
 }
 
 /// The case of a value that is in force: where it is, its type, and where it comes from.
@@ -170,7 +185,7 @@ impl<'r> Walk<'r> {
         }
     }
 
-    fn number(&self, at: RemoteAddr, size: u64) -> Option<u64> {
+    pub(super) fn number(&self, at: RemoteAddr, size: u64) -> Option<u64> {
         let size = usize::try_from(size).ok().filter(|size| (1..=8).contains(size))?;
         let mut bytes = [0; 8];
         let own = at.0.checked_sub(self.start.0).and_then(|offset| usize::try_from(offset).ok());
@@ -181,11 +196,11 @@ impl<'r> Walk<'r> {
         Some(u64::from_le_bytes(bytes))
     }
 
-    fn pointer(&self, at: RemoteAddr) -> Option<RemoteAddr> {
+    pub(super) fn pointer(&self, at: RemoteAddr) -> Option<RemoteAddr> {
         self.number(at, 8).filter(|pointer| *pointer != 0).map(RemoteAddr)
     }
 
-    fn visit(&mut self, value: Value, depth: usize) {
+    pub(super) fn visit(&mut self, value: Value, depth: usize) {
         let key = (value.at.0, value.of);
         if depth > MAX_DEPTH || self.seen.len() > MAX_VALUES || self.seen.contains(&key) {
             return;
@@ -198,6 +213,8 @@ impl<'r> Walk<'r> {
             Role::Leaf(leaf) => drop(self.leaf(&known, leaf, value)),
             Role::Guard => drop(self.guard(&known, value)),
             Role::Unordered => drop(self.unordered(&known, value, depth)),
+            Role::Sender => drop(self.sender(&known, value)),
+            Role::Row => drop(self.row(&known, value, depth)),
             Role::Plain => self.plain(&known, value, depth),
         }
     }
@@ -228,9 +245,14 @@ impl<'r> Walk<'r> {
         if is_polled && !self.has_parted && self.facts.frames.len() < MAX_FRAMES {
             self.facts.frames.push(AwaitFrame { name: known.shown.clone(), file, line });
         }
-        let this = state.value.member("self").and_then(|this| self.pointer(at.checked_add(this.offset)?));
         if let Some(path) = &known.path {
-            self.through.push((path.clone(), this));
+            let this = state.member("self");
+            let of = this.and_then(|(_, of)| {
+                let pointer = self.reader.types.get(of)?;
+                Some(pointer.reference(pointer.value.points_to?))
+            });
+            let this = this.and_then(|(this, _)| self.pointer(at.checked_add(this.offset)?));
+            self.through.push(Through { path: path.clone(), this, of });
         }
         // What is polled comes first: the same future may be there under another name.
         let is_awaited = |name: &str| name == "__awaitee";
@@ -241,8 +263,10 @@ impl<'r> Walk<'r> {
             self.device(&state, at);
         }
         for member in state.value.members.iter().filter(|member| !is_awaited(&member.name)) {
-            let at = at.checked_add(member.offset)?;
-            self.visit(Value { at, of: state.reference(member.of), is_polled: false }, depth + 1);
+            let (at, of) = (at.checked_add(member.offset)?, state.reference(member.of));
+            if self.reader.types.matters(of) {
+                self.visit(Value { at, of, is_polled: false }, depth + 1);
+            }
         }
         if known.path.is_some() {
             self.through.pop();
@@ -348,6 +372,11 @@ impl<'r> Walk<'r> {
         Some(())
     }
 
+    /// From here on what is polled is no single chain.
+    pub(super) fn part(&mut self) {
+        self.has_parted = true;
+    }
+
     /// The futures of a set.
     fn unordered(&mut self, known: &KnownType, value: Value, depth: usize) -> Option<()> {
         let (head, of) = known.member("head_all")?;
@@ -366,9 +395,9 @@ impl<'r> Walk<'r> {
     }
 
     /// What a pointer leads to that lies in structures of its own.
-    fn pointee(&self, of: TypeRef) -> Option<TypeRef> {
+    pub(super) fn pointee(&self, of: TypeRef) -> Option<TypeRef> {
         let mut of = of;
-        for _ in 0..4 {
+        for _ in 0..8 {
             let known = self.reader.types.get(of)?;
             if let Some(to) = known.value.points_to {
                 return Some(known.reference(to));
@@ -379,17 +408,24 @@ impl<'r> Walk<'r> {
     }
 
     fn leaf(&mut self, known: &KnownType, leaf: Leaf, value: Value) -> Option<()> {
+        if matches!(leaf, Leaf::Receiver | Leaf::Oneshot) {
+            self.receiver(known, leaf, value);
+        }
         // Only a lock can be given to who does not ask.
         if !value.is_polled && leaf != Leaf::Acquire || self.facts.waits.len() >= MAX_FOUND {
             return None;
         }
-        let (through, this) = self.through.first().cloned().unzip();
+        let outermost = self.through.first().cloned();
+        let this = outermost.as_ref().map(|through| through.this);
+        let channel = outermost.as_ref().and_then(|through| self.channel_of(through));
+        let through = outermost.map(|through| through.path);
         let pointer = |member: &str| self.pointer(value.at.checked_add(known.member(member)?.0.offset)?);
         let mut wait = LeafWait {
             leaf,
             through,
             object: None,
             semaphore: None,
+            channel,
             descriptor: None,
             is_polled: value.is_polled,
             is_granted: false,
@@ -398,7 +434,7 @@ impl<'r> Walk<'r> {
             Leaf::Acquire => {
                 wait.semaphore = pointer("semaphore");
                 wait.object =
-                    self.through.iter().rev().find_map(|(_, this)| *this).or(this.flatten()).or(wait.semaphore);
+                    self.through.iter().rev().find_map(|through| through.this).or(this.flatten()).or(wait.semaphore);
                 let queued = value.at.checked_add(known.member("queued")?.0.offset)?;
                 let (node, of) = known.member("node")?;
                 let state = self.reader.types.get(of)?.member("state")?.0.offset;
@@ -414,12 +450,20 @@ impl<'r> Walk<'r> {
             Leaf::JoinHandle => wait.object = self.pointer(value.at),
             Leaf::Oneshot => wait.object = pointer("inner"),
             Leaf::Receiver => wait.object = self.pointer(value.at),
-            Leaf::Broadcast => wait.object = pointer("receiver"),
-            Leaf::Device => {
-                let offset = self.reader.types.offset_of(value.of, Part::Descriptor)?;
-                wait.descriptor = self.number(value.at.checked_add(offset)?, 4).map(|number| number as u32);
+            Leaf::Broadcast => {
+                wait.object = pointer("receiver");
+                let lent = known.member("receiver").and_then(|(_, of)| self.pointee(of));
+                wait.channel = lent.zip(wait.object).and_then(|(of, at)| self.first_pointer(of, at));
             }
-            Leaf::Readiness | Leaf::Sleep | Leaf::JoinSet | Leaf::Yield | Leaf::Pending => {}
+            Leaf::Device => {
+                let offset = self.reader.types.offset_of(value.of, Part::Descriptor);
+                let at = offset.and_then(|offset| value.at.checked_add(offset));
+                wait.descriptor = at.and_then(|at| self.number(at, 4)).map(|number| number as u32);
+            }
+            Leaf::Readiness | Leaf::Sleep | Leaf::JoinSet | Leaf::Yield | Leaf::Pending | Leaf::Signal => {}
+        }
+        if matches!(leaf, Leaf::Oneshot | Leaf::Receiver) {
+            wait.channel = wait.object;
         }
         self.facts.waits.push(wait);
         Some(())
@@ -461,11 +505,41 @@ impl<'r> Walk<'r> {
             Some((offset, ..)) => object.checked_add(offset)?,
             None => object,
         };
+        // Who has given a guard away, or dropped it by hand, may still have its bytes.
+        let is_free = match (semaphore, other) {
+            (Some(semaphore), _) => self.is_free(known.name(), semaphore),
+            (None, Some((_, kind, family))) => self.is_unlocked(object, kind, family),
+            (None, None) => false,
+        };
+        if is_free {
+            return None;
+        }
         if self.facts.holds.len() < MAX_FOUND && (semaphore.is_some() || other.is_some() || is_of_tasks) {
             let guard = known.shown.to_string();
             let other = other.map(|(_, kind, family)| (kind, family));
             self.facts.holds.push(HeldLock { guard, object, semaphore, other });
         }
         Some(())
+    }
+    /// Whether nobody has what the guard `name` stands for.
+    fn is_free(&self, name: &str, semaphore: RemoteAddr) -> bool {
+        /// Readers of one lock.
+        const MAX_READERS: u64 = u32::MAX as u64 >> 3;
+        let Some(permits) = self.reader.types.permits() else { return false };
+        let Some(left) = semaphore.checked_add(permits).and_then(|at| self.number(at, 8)) else { return false };
+        let left = left >> 1;
+        match name.split('<').next().unwrap_or_default() {
+            path if path.ends_with("Permit") => false,
+            path if path.contains("Read") => left >= MAX_READERS,
+            _ => left > 0,
+        }
+    }
+
+    /// Whether a lock that threads block on says that nobody has it.
+    fn is_unlocked(&self, lock: RemoteAddr, kind: SyncKind, family: Family) -> bool {
+        let word = runtimes::of(family).lock_word(kind, family);
+        let size = word.sizes.iter().copied().max().map_or(0, u64::from).min(8);
+        let number = lock.checked_add(word.at).and_then(|at| self.number(at, size));
+        number.is_some_and(|number| (word.held)(number) == 0)
     }
 }

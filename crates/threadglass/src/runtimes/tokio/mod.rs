@@ -3,6 +3,7 @@
 //! Nothing is asked of the program: tasks are found by the shape of their tables of functions, from the pointers that
 //! threads have. With debug information the future of each task is read, too.
 
+mod ends;
 mod future;
 mod header;
 mod lists;

@@ -27,7 +27,9 @@ pub(super) fn of(tasks: &[Task], read: &[ReadTask]) -> Vec<SyncObject> {
         }
         for held in &task.holds {
             let why = match (held.evidence, held.unpolled) {
-                (Evidence::Inferred, _) => Some("its future has a word that leads to the lock".to_owned()),
+                (Evidence::Inferred, _) => {
+                    Some("its future has the bytes of a guard, maybe of one that was dropped".to_owned())
+                }
                 (_, true) => Some("the lock was given to a future that the task does not poll".to_owned()),
                 _ => None,
             };

@@ -7,21 +7,23 @@ use super::lists::{Finder, FoundTasks, Scheduler};
 use super::names::Names;
 use super::roots::{self, ThreadPointers};
 use super::stacks::{self, Doing, RootFuture, SeenStacks};
-use super::types::{KnownType, Types, Workers};
+use super::types::{KnownType, Leaf, Types, Workers};
 use super::vtables::Vtables;
 use super::{objects, version, waits};
 use crate::model::{
     Frame, Gap, SharedFrames, SharedText, StackEnd, Task, TaskRuntimeInfo, TaskScheduler, ThreadState, ThreadType,
 };
 use crate::runtimes::records;
-use crate::runtimes::tasks::{SeenTasks, TaskContext, TaskScope};
+use crate::runtimes::tasks::{ROOT_OF_POLLS, SeenTasks, TaskContext, TaskScope};
 use crate::{Lwp, RemoteAddr};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
 /// Tasks whose futures are read at one time.
 const BATCH: usize = 1024;
+/// Calls that block whose ends are awaited.
+const MAX_AWAITED: usize = 4096;
 /// What is read of one task. A larger future is read where the walk comes to.
 const MAX_CELL: u64 = 16 << 10;
 
@@ -117,9 +119,11 @@ impl Reader<'_> {
         }
         let roots = std::mem::take(&mut self.stacks.roots);
         let from = read.len();
-        read.extend(roots.iter().map(|root| self.root(root, &mut moving)));
+        let singles = self.singles(&found, &kinds);
+        read.extend(roots.iter().map(|root| self.root(root, &singles, &mut moving)));
         let is_unread = |task: &&ReadTask| task.facts.is_none() && task.state == ThreadState::Sleep;
         let unread = read[from..].iter().filter(is_unread).count();
+        self.read_awaited(&mut kinds, &mut read);
         if unread > 0 && kinds.values().any(|kind| kind.cell.is_some()) {
             let why = "debug information does not tell where on the stack they are";
             let what = if unread == 1 {
@@ -161,7 +165,8 @@ impl Reader<'_> {
             waiting: count(ThreadState::Sleep),
         };
         let objects = if self.context.scope >= TaskScope::Waits { objects::of(&tasks, &read) } else { Vec::new() };
-        SeenTasks { info, tasks, objects, gaps, code: None }
+        let executors = self.stacks.is_whole.then(|| self.stacks.executors.iter().copied().collect());
+        SeenTasks { info, tasks, objects, gaps, executors, code: None }
     }
 
     /// Reads futures twice. Those that are the same both times, of a task that nobody polled, are believed.
@@ -190,6 +195,7 @@ impl Reader<'_> {
             false => self.finder.task_of(task.at, cell),
         };
         let futures = FutureReader { types: self.types, memory: self.context.target };
+        let (carriers, mut boxes) = (self.carriers(part), BoxedNames::default());
         for (index, (before, kind)) in part.iter().zip(of).enumerate() {
             // A task that has ended meanwhile is none any more.
             let Some(now) = now(before, second.of(index)).filter(|now| now.is_same(before) && !now.state.is_complete())
@@ -207,7 +213,7 @@ impl Reader<'_> {
             };
             *moving += usize::from(is_whole && !is_still && !now.state.is_running());
             let cell = kind.cell.as_ref().filter(|_| is_still);
-            let carried_by = now.state.is_running().then(|| self.carrier(&now)).flatten();
+            let carried_by = carriers.get(&now.at).copied().filter(|_| now.state.is_running());
             // A thread whose stack was seen does not run.
             let is_blocked = carried_by.is_some_and(|lwp| self.stacks.is_in(lwp, now.vtable.poll) == Some(true));
             let facts = match now.state.is_running() {
@@ -229,14 +235,40 @@ impl Reader<'_> {
                 bound_to: None,
                 scheduler: Some(RemoteAddr(now.scheduler)),
                 poll: Some(now.vtable.poll),
-                name: kind.name.clone(),
+                name: boxes.name(&kind, facts.as_ref()),
                 facts,
             });
         }
     }
 
+    /// Reads calls that block, which are in no list, but whose ends are awaited.
+    fn read_awaited(&mut self, kinds: &mut HashMap<u64, Rc<TaskKind>>, read: &mut Vec<ReadTask>) {
+        let known: HashSet<RemoteAddr> = read.iter().map(|task| task.at).collect();
+        let waits = read.iter().filter_map(|task| task.facts.as_ref()).flat_map(|facts| &facts.waits);
+        let ends = waits.filter(|wait| wait.leaf == Leaf::JoinHandle).filter_map(|wait| wait.object);
+        let awaited: BTreeSet<RemoteAddr> = ends.filter(|at| !known.contains(at)).collect();
+        let awaited: Vec<RemoteAddr> = awaited.into_iter().take(MAX_AWAITED).collect();
+        let tasks: Vec<Header> = self.finder.read_tasks(&awaited).into_iter().flatten().collect();
+        let carriers = self.carriers(&tasks);
+        for task in tasks.iter().filter(|task| task.owner == 0 && !task.state.is_complete()) {
+            let (state, status) = state_of(task.state);
+            read.push(ReadTask {
+                at: task.at,
+                id: task.id,
+                state,
+                status,
+                carried_by: carriers.get(&task.at).copied(),
+                bound_to: None,
+                scheduler: None,
+                poll: Some(task.vtable.poll),
+                name: self.kind(task, kinds).name.clone(),
+                facts: None,
+            });
+        }
+    }
+
     /// A future of `block_on`, which is read as that of a task is.
-    fn root(&self, root: &RootFuture, moving: &mut usize) -> ReadTask {
+    fn root(&self, root: &RootFuture, singles: &BTreeSet<u64>, moving: &mut usize) -> ReadTask {
         let futures = FutureReader { types: self.types, memory: self.context.target };
         let known = root.value.and_then(|(_, of)| self.types.get(of));
         let size = known.as_ref().map_or(0, |known| usize::try_from(known.value.size.min(MAX_CELL)).unwrap_or(0));
@@ -252,7 +284,15 @@ impl Reader<'_> {
             // What was moved away was not polled there; and whoever waits has polled.
             facts = facts.filter(|facts| root.is_pinned || !facts.frames.is_empty());
         }
-        let (state, status) = if is_polled { (ThreadState::Active, "running") } else { (ThreadState::Sleep, "idle") };
+        // A runtime of one thread polls no task while that thread polls its `block_on`.
+        let pointers = self.pointers.iter().find(|thread| thread.lwp == root.lwp && root.is_single);
+        let mut own = singles.iter().filter(|single| pointers.is_some_and(|thread| thread.contains(**single)));
+        let scheduler = own.next().filter(|_| own.next().is_none()).map(|single| RemoteAddr(*single));
+        let (state, status) = match root.doing {
+            Doing::Polls => (ThreadState::Active, "running"),
+            Doing::PollsTask => (ThreadState::Sleep, ROOT_OF_POLLS),
+            Doing::Waits => (ThreadState::Sleep, "idle"),
+        };
         ReadTask {
             at: root.value.map_or(root.frame, |(at, _)| at),
             id: 0,
@@ -260,7 +300,7 @@ impl Reader<'_> {
             status,
             carried_by: is_polled.then_some(root.lwp),
             bound_to: Some(root.lwp),
-            scheduler: None,
+            scheduler,
             poll: None,
             name: known.map(|known| SharedText::from(&*known.shown)),
             facts,
@@ -294,6 +334,12 @@ impl Reader<'_> {
         let kind = Rc::new(TaskKind { cell, name: name.map(|name| SharedText::from(name.as_str())) });
         kinds.insert(task.vtable_at, kind.clone());
         kind
+    }
+
+    /// The runtimes of one thread.
+    fn singles(&self, found: &FoundTasks, kinds: &HashMap<u64, Rc<TaskKind>>) -> BTreeSet<u64> {
+        let is_single = |scheduler: &&Scheduler| self.workers(scheduler, &found.tasks, kinds) == Some(1);
+        found.schedulers.iter().filter(is_single).map(|scheduler| scheduler.at.0).collect()
     }
 
     /// How many threads run the tasks of a scheduler.
@@ -350,17 +396,31 @@ impl Reader<'_> {
         }
     }
 
-    /// The thread that polls a task: the only one that has a pointer to it, but for those that are seen to do something
-    /// else: whoever waits for a task has a pointer to it, too.
-    fn carrier(&self, task: &Header) -> Option<Lwp> {
-        let with = self.pointers.iter().filter(|thread| thread.contains(task.at.0)).map(|thread| thread.lwp);
-        let seen: BTreeMap<Lwp, Option<bool>> =
-            with.map(|lwp| (lwp, self.stacks.is_in(lwp, task.vtable.poll))).collect();
-        let only = |wanted: &dyn Fn(Option<bool>) -> bool| {
-            let mut fits = seen.iter().filter(|(_, is_in)| wanted(**is_in)).map(|(lwp, _)| *lwp);
-            fits.next().filter(|_| fits.next().is_none())
-        };
-        only(&|is_in| is_in == Some(true)).or_else(|| only(&|is_in| is_in.is_none()))
+    /// The threads that poll tasks of `part`, which are those that have a pointer to one. Whoever waits for a task, or has polled
+    /// it before, has a pointer to it, too: of several threads it is the only one that is seen in the code that polls it, or that
+    /// polls no other one.
+    fn carriers(&self, part: &[Header]) -> HashMap<RemoteAddr, Lwp> {
+        let mut may_be: Vec<(RemoteAddr, BTreeSet<Lwp>)> = Vec::new();
+        for task in part.iter().filter(|task| task.state.is_running()) {
+            let with = self.pointers.iter().filter(|thread| thread.contains(task.at.0)).map(|thread| thread.lwp);
+            let seen: Vec<(Lwp, Option<bool>)> =
+                with.map(|lwp| (lwp, self.stacks.is_in(lwp, task.vtable.poll))).collect();
+            let those = |wanted: Option<bool>| -> BTreeSet<Lwp> {
+                seen.iter().filter(|(_, is_in)| *is_in == wanted).map(|(lwp, _)| *lwp).collect()
+            };
+            let polling = those(Some(true));
+            may_be.push((task.at, if polling.is_empty() { those(None) } else { polling }));
+        }
+        let mut found = HashMap::new();
+        while let Some(index) = may_be.iter().position(|(_, threads)| threads.len() == 1) {
+            let (task, threads) = may_be.swap_remove(index);
+            let Some(lwp) = threads.first().copied() else { continue };
+            found.insert(task, lwp);
+            for (_, threads) in may_be.iter_mut().filter(|(_, threads)| threads.len() > 1) {
+                threads.remove(&lwp);
+            }
+        }
+        found
     }
 }
 
@@ -371,6 +431,24 @@ fn state_of(state: StateWord) -> (ThreadState, &'static str) {
         (ThreadState::Run, if state.is_cancelled() { "aborted" } else { "notified" })
     } else {
         (ThreadState::Sleep, "idle")
+    }
+}
+
+/// Names of tasks that are made of a boxed future: what is in the box tells more.
+#[derive(Default)]
+struct BoxedNames(HashMap<usize, SharedText>);
+
+impl BoxedNames {
+    fn name(&mut self, kind: &TaskKind, facts: Option<&FutureFacts>) -> Option<SharedText> {
+        let is_box = kind.name.as_deref().is_some_and(|name| {
+            let name = name.strip_prefix("core::pin::Pin<").unwrap_or(name);
+            name.starts_with("alloc::boxed::Box<") && name.contains("dyn ")
+        });
+        let Some(first) = facts.and_then(|facts| facts.frames.first()).filter(|_| is_box) else {
+            return kind.name.clone();
+        };
+        let make = || SharedText::from(&*first.name);
+        Some(self.0.entry(first.name.as_ptr().addr()).or_insert_with(make).clone())
     }
 }
 

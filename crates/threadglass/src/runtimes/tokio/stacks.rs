@@ -19,10 +19,20 @@ const MAX_ASKED: usize = 32;
 
 /// Functions that poll a future for as long as it takes.
 const BLOCK_ON: &str = "block_on";
+/// The part of tokio for runtimes of one thread.
+const SINGLE: &str = "current_thread";
 /// What tokio calls the future in them.
 const FUTURE: [&str; 2] = ["future", "f"];
 /// In the names of functions in which a thread of tokio waits for events or to be woken.
 const PARKED: [&str; 4] = ["park", "mio::", "::Driver", "epoll"];
+/// Crates of other executors: how their paths begin, and their names.
+const EXECUTORS: [(&str, &str); 5] = [
+    ("futures_executor::", "futures-executor"),
+    ("async_executor::", "async-executor"),
+    ("async_io::", "async-executor"),
+    ("async_std::", "async-std"),
+    ("pollster::", "pollster"),
+];
 /// What polls a task.
 const POLLS_TASK: &str = "tokio::runtime::task::";
 /// Code that stands between a poll and the function of the program.
@@ -49,6 +59,8 @@ pub(super) struct RootFuture {
     pub(super) value: Option<(RemoteAddr, TypeRef)>,
     /// Whether it can have been moved to nowhere else.
     pub(super) is_pinned: bool,
+    /// Whether the thread is the only one of its runtime.
+    pub(super) is_single: bool,
     pub(super) doing: Doing,
 }
 
@@ -62,6 +74,10 @@ struct SeenFrame {
 /// What stacks told.
 #[derive(Default)]
 pub(super) struct SeenStacks {
+    /// Whether the whole stack of every thread was seen, with names.
+    pub(super) is_whole: bool,
+    /// Crates of other executors whose code threads are in.
+    pub(super) executors: BTreeSet<&'static str>,
     /// The futures that threads are blocked on.
     pub(super) roots: Vec<RootFuture>,
     /// Where the functions begin that each thread is in; of threads whose whole stack was seen.
@@ -87,6 +103,8 @@ pub(super) fn walk(context: &TaskContext<'_>, types: &Types<'_>) -> SeenStacks {
         }
         finder.thread(thread);
     }
+    let named = finder.names.values().any(Option::is_some);
+    finder.seen.is_whole = named && finder.seen.functions.len() == context.threads.len();
     finder.seen
 }
 
@@ -126,6 +144,12 @@ impl Finder<'_> {
             return;
         }
         self.seen.roots.extend(futures);
+        for name in frames.iter().filter_map(|frame| frame.name.as_deref()) {
+            let path = name.trim_start_matches('<');
+            for (_, crate_name) in EXECUTORS.iter().filter(|(start, _)| path.starts_with(start)) {
+                self.seen.executors.insert(crate_name);
+            }
+        }
         if is_whole {
             let lookups = frames.iter().map(|frame| frame.place.lookup().0);
             let starts = lookups.filter_map(|at| Some(self.known.row(self.context.space, at)?.function.0));
@@ -156,7 +180,9 @@ impl Finder<'_> {
         let asked = || run.iter().take(MAX_ASKED);
         let pinned = asked().find_map(|frame| self.value(frame, true));
         let value = pinned.or_else(|| asked().find_map(|frame| self.value(frame, false)));
-        RootFuture { lwp, frame, value, is_pinned: pinned.is_some(), doing }
+        let in_single = |frame: &SeenFrame| frame.name.as_deref().is_some_and(|name| name.contains(SINGLE));
+        let is_single = run.iter().any(in_single);
+        RootFuture { lwp, frame, value, is_pinned: pinned.is_some(), is_single, doing }
     }
 
     fn value(&self, frame: &SeenFrame, is_pinned: bool) -> Option<(RemoteAddr, TypeRef)> {

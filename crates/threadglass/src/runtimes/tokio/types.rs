@@ -3,7 +3,7 @@
 use crate::RemoteAddr;
 use crate::model::{Family, SyncKind};
 use crate::symbols::{MappedObject, Objects, TypeAt, ValueMember, ValueType};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +14,11 @@ const MAX_TYPES: usize = 1 << 16;
 const MAX_HOLES: u64 = 1 << 14;
 /// How deep a part of a type is searched for.
 const MAX_DEPTH: usize = 16;
+
+/// What all locks of tokio are made of.
+const SEMAPHORE: &str = "tokio::sync::batch_semaphore::Semaphore";
+/// What calls that block are wrapped in.
+const BLOCKING: &str = "tokio::runtime::blocking::task::BlockingTask<";
 
 /// A type of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +38,10 @@ pub(super) enum Role {
     Guard,
     /// A set of futures that come in any order.
     Unordered,
+    /// What sends to a channel.
+    Sender,
+    /// Values in a row, behind a pointer: `Vec`, `Box<[T]>`.
+    Row,
     /// Nothing in it is a future or a guard.
     Opaque,
     /// Its members tell.
@@ -54,6 +63,7 @@ pub(super) enum Leaf {
     JoinSet,
     Yield,
     Pending,
+    Signal,
 }
 
 /// A type with its role.
@@ -106,6 +116,10 @@ pub(super) struct Types<'t> {
     methods: RefCell<HashMap<u64, Option<TypeRef>>>,
     parts: RefCell<HashMap<(TypeRef, Part), Option<u64>>>,
     holes: RefCell<HashMap<TypeRef, Rc<Vec<u64>>>>,
+    /// Whether a value matters that nobody polls.
+    matters: RefCell<HashMap<TypeRef, bool>>,
+    /// The semaphore that locks are made of.
+    semaphore: Cell<Option<TypeRef>>,
 }
 
 /// A part of a type that is searched for, whatever is around it.
@@ -117,12 +131,14 @@ pub(super) enum Part {
     Descriptor,
     /// What tokio reads and writes by.
     Device,
+    /// Any pointer.
+    Pointer,
 }
 
 impl<'t> Types<'t> {
     pub(super) fn new(objects: &'t Objects<'t>) -> Self {
-        let (known, methods, parts, holes) = Default::default();
-        Self { objects, known, methods, parts, holes }
+        let (known, methods, parts, holes, matters, semaphore) = Default::default();
+        Self { objects, known, methods, parts, holes, matters, semaphore }
     }
 
     fn object_at(&self, addr: RemoteAddr) -> Option<(usize, &MappedObject<'t>)> {
@@ -166,7 +182,10 @@ impl<'t> Types<'t> {
     /// The name of the future of a task of the type `cell`.
     pub(super) fn future_name(&self, cell: &KnownType) -> Option<String> {
         let (_, at) = cell.value.parameters.iter().find(|(name, _)| name == "T")?;
-        Some(self.get(cell.reference(*at))?.shown.to_string())
+        let known = self.get(cell.reference(*at))?;
+        // A call that blocks is made a future of.
+        let call = known.shown.strip_prefix(BLOCKING).and_then(|rest| rest.strip_suffix('>'));
+        Some(call.unwrap_or(&known.shown).to_owned())
     }
 
     /// How the number of threads is known that run tasks of the type `cell`.
@@ -244,6 +263,67 @@ impl<'t> Types<'t> {
         Some(words.filter(|_| has_lost).filter(is_free).collect())
     }
 
+    /// Whether a value of the type `of` that nobody polls may have in it what a task holds: a lock, an end of a channel, a
+    /// future that was polled before.
+    pub(super) fn matters(&self, of: TypeRef) -> bool {
+        self.may_matter(of, 0)
+    }
+
+    fn may_matter(&self, of: TypeRef, depth: usize) -> bool {
+        if let Some(known) = self.matters.borrow().get(&of) {
+            return *known;
+        }
+        // Types that lead to themselves do so by pointers; what is deeper is looked at when a walk comes there.
+        if depth >= MAX_DEPTH {
+            return true;
+        }
+        self.matters.borrow_mut().insert(of, false);
+        let found = self.get(of).is_some_and(|known| match known.role {
+            Role::Coroutine | Role::Leaf(_) | Role::Guard | Role::Unordered | Role::Sender => true,
+            Role::Opaque => false,
+            Role::Row => self.element(&known).is_some_and(|of| self.may_matter(of, depth + 1)),
+            Role::Plain => match known.value.points_to {
+                Some(to) => {
+                    known.name().starts_with("alloc::boxed::Box<") && self.may_matter(known.reference(to), depth + 1)
+                }
+                None if known.member("vtable").is_some() => known.name().starts_with("alloc::boxed::Box<"),
+                None => {
+                    let cases = known.value.cases.iter().flat_map(|cases| &cases.list).map(|case| case.of);
+                    let mut parts = known.value.members.iter().map(|member| member.of).chain(cases);
+                    parts.any(|of| self.may_matter(known.reference(of), depth + 1))
+                }
+            },
+        });
+        self.matters.borrow_mut().insert(of, found);
+        found
+    }
+
+    /// What the values are that a row of them has.
+    pub(super) fn element(&self, row: &KnownType) -> Option<TypeRef> {
+        if let Some((_, of)) = row.member("data_ptr") {
+            let pointer = self.get(of)?;
+            return Some(pointer.reference(pointer.value.points_to?));
+        }
+        let (_, at) = row.value.parameters.iter().find(|(name, _)| name == "T")?;
+        Some(row.reference(*at))
+    }
+
+    /// Where the member is that `path` leads to, in a value of the type `of`.
+    pub(super) fn member_at(&self, of: TypeRef, path: &[&str]) -> Option<u64> {
+        let (mut of, mut at) = (of, 0u64);
+        for name in path {
+            let known = self.get(of)?;
+            let (member, next) = known.member(name)?;
+            (of, at) = (next, at.checked_add(member.offset)?);
+        }
+        Some(at)
+    }
+
+    /// Where a semaphore has the number of its permits, twice, once such a type was seen.
+    pub(super) fn permits(&self) -> Option<u64> {
+        self.member_at(self.semaphore.get()?, &["permits"])
+    }
+
     /// The locks of other families in a value of the type `of`.
     pub(super) fn locks_of(&self, of: TypeRef) -> Vec<(u64, SyncKind, Family)> {
         let object = self.objects.all().get(of.object);
@@ -261,11 +341,18 @@ impl<'t> Types<'t> {
     }
 
     fn search(&self, of: TypeRef, part: Part, depth: usize) -> Option<u64> {
-        let known = self.get(of).filter(|known| depth < MAX_DEPTH && known.value.points_to.is_none())?;
+        let known = self.get(of).filter(|_| depth < MAX_DEPTH)?;
+        if known.value.points_to.is_some() {
+            return (part == Part::Pointer).then_some(0);
+        }
         let is_part = match part {
-            Part::Semaphore => known.name() == "tokio::sync::batch_semaphore::Semaphore",
+            Part::Semaphore if known.name() == SEMAPHORE => {
+                self.semaphore.set(Some(of));
+                true
+            }
+            Part::Semaphore => false,
             Part::Device => known.name().starts_with("tokio::io::poll_evented::PollEvented<"),
-            Part::Descriptor => false,
+            Part::Descriptor | Part::Pointer => false,
         };
         if is_part {
             return Some(0);
@@ -282,7 +369,7 @@ impl<'t> Types<'t> {
 }
 
 /// Names that types begin with, and what they are.
-const ROLES: [(&str, Role); 36] = [
+const ROLES: [(&str, Role); 45] = [
     ("tokio::sync::batch_semaphore::Acquire", Role::Leaf(Leaf::Acquire)),
     ("tokio::sync::notify::Notified", Role::Leaf(Leaf::Notified)),
     ("tokio::sync::notify::OwnedNotified", Role::Leaf(Leaf::Notified)),
@@ -295,6 +382,13 @@ const ROLES: [(&str, Role); 36] = [
     ("tokio::sync::mpsc::unbounded::UnboundedReceiver<", Role::Leaf(Leaf::Receiver)),
     ("tokio::sync::mpsc::chan::Rx<", Role::Leaf(Leaf::Receiver)),
     ("tokio::sync::broadcast::Recv<", Role::Leaf(Leaf::Broadcast)),
+    ("tokio::sync::mpsc::bounded::Sender<", Role::Sender),
+    ("tokio::sync::mpsc::unbounded::UnboundedSender<", Role::Sender),
+    ("tokio::sync::oneshot::Sender<", Role::Sender),
+    ("tokio::sync::watch::Sender<", Role::Sender),
+    ("tokio::sync::broadcast::Sender<", Role::Sender),
+    ("tokio::io::async_fd::AsyncFd<", Role::Leaf(Leaf::Device)),
+    ("tokio::signal::", Role::Leaf(Leaf::Signal)),
     ("tokio::task::join_set::JoinSet<", Role::Leaf(Leaf::JoinSet)),
     // A structure in old versions, a closure in new ones.
     ("tokio::task::yield_now::", Role::Leaf(Leaf::Yield)),
@@ -317,7 +411,9 @@ const ROLES: [(&str, Role); 36] = [
     ("alloc::sync::", Role::Opaque),
     ("alloc::rc::", Role::Opaque),
     ("alloc::string::", Role::Opaque),
+    ("alloc::vec::Vec<", Role::Row),
     ("alloc::vec::", Role::Opaque),
+    ("alloc::boxed::Box<[", Role::Row),
     ("alloc::collections::", Role::Opaque),
     ("std::collections::", Role::Opaque),
 ];

@@ -5,7 +5,7 @@ use super::reader::ReadTask;
 use super::types::Leaf;
 use crate::RemoteAddr;
 use crate::model::{ChannelUse, Evidence, SharedText, Side, SyncKind, TaskHolds, TaskWait, TaskWaitsFor};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Paths of tokio, and what a task that is in one of their functions waits for.
 const PATHS: [(&str, &str, SyncKind); 9] = [
@@ -28,6 +28,51 @@ pub(super) struct Links {
     ids: HashMap<RemoteAddr, u64>,
     /// The locks that tasks wait for: the lock, and its semaphore.
     wanted: HashMap<RemoteAddr, RemoteAddr>,
+    /// What those are, by semaphore.
+    kinds: HashMap<RemoteAddr, SyncKind>,
+    /// Locks for one, of which several tasks have a guard: all of these but one have given it away.
+    doubtful: HashSet<RemoteAddr>,
+    /// Locks for one that were given to a future that has not noticed: all guards of these are old.
+    granted: HashSet<RemoteAddr>,
+    ends: Ends,
+}
+
+/// Which tasks have the ends of channels.
+#[derive(Default)]
+struct Ends {
+    receivers: HashMap<RemoteAddr, BTreeSet<u64>>,
+    senders: HashMap<RemoteAddr, BTreeSet<u64>>,
+    /// Of each channel: how many of its senders tasks have less than there are.
+    missing: HashMap<RemoteAddr, i64>,
+}
+
+impl Ends {
+    fn of<'f>(tasks: impl Iterator<Item = (&'f ReadTask, &'f FutureFacts)>) -> Self {
+        let mut ends = Self::default();
+        for (task, facts) in tasks {
+            for end in &facts.ends {
+                let side = if end.sends { &mut ends.senders } else { &mut ends.receivers };
+                side.entry(end.channel).or_default().insert(task.id);
+                if end.sends {
+                    // How many there are is not known of every channel.
+                    let all = end.senders.and_then(|all| i64::try_from(all).ok()).unwrap_or(i64::MAX);
+                    *ends.missing.entry(end.channel).or_insert(all) -= 1;
+                }
+            }
+        }
+        ends
+    }
+
+    /// The tasks that could end the wait of one that sends to `channel`, or receives; none, unless they are all.
+    fn others(&self, channel: RemoteAddr, how: ChannelUse) -> Vec<u64> {
+        let tasks = match how {
+            ChannelUse::Send => self.receivers.get(&channel),
+            ChannelUse::Receive => {
+                self.senders.get(&channel).filter(|_| self.missing.get(&channel).is_some_and(|missing| *missing <= 0))
+            }
+        };
+        tasks.into_iter().flatten().copied().collect()
+    }
 }
 
 impl Links {
@@ -35,8 +80,20 @@ impl Links {
         let ids = tasks.iter().map(|task| (task.at, task.id)).collect();
         let facts = || tasks.iter().filter_map(|task| Some((task, task.facts.as_ref()?)));
         let waits = facts().flat_map(|(_, facts)| &facts.waits);
-        let wanted = waits.filter_map(|wait| Some((wait.object?, wait.semaphore?))).collect();
-        let mut links = Self { holders: HashMap::new(), ids, wanted };
+        let wanted = waits.clone().filter_map(|wait| Some((wait.object?, wait.semaphore?))).collect();
+        let kinds = waits.filter_map(|wait| Some((wait.semaphore?, kind_of(wait).0))).collect();
+        let is_granted = |wait: &&LeafWait| wait.is_granted && kind_of(wait).0 == SyncKind::Mutex;
+        let granted = facts().flat_map(|(_, facts)| &facts.waits).filter(is_granted);
+        let granted = granted.filter_map(|wait| wait.semaphore).collect();
+        let mut guards: HashMap<RemoteAddr, BTreeSet<u64>> = HashMap::new();
+        for (task, facts) in facts() {
+            for held in facts.holds.iter().filter(|held| is_for_one(held)) {
+                guards.entry(held.semaphore.unwrap_or(held.object)).or_default().insert(task.id);
+            }
+        }
+        let doubtful = guards.into_iter().filter(|(_, tasks)| tasks.len() > 1).map(|(lock, _)| lock).collect();
+        let (holders, ends) = (HashMap::new(), Ends::of(facts()));
+        let mut links = Self { holders, ids, wanted, kinds, doubtful, granted, ends };
         for (task, facts) in facts() {
             let guards: BTreeSet<RemoteAddr> = links.semaphores_held(facts).into_iter().map(|(at, ..)| at).collect();
             for semaphore in guards {
@@ -48,13 +105,23 @@ impl Links {
 
     /// The semaphores of the locks that a task holds, with how that is known and whether nobody polls who has it.
     fn semaphores_held(&self, facts: &FutureFacts) -> Vec<(RemoteAddr, Evidence, bool)> {
-        let guards = facts.holds.iter().filter_map(|held| Some((held.semaphore?, Evidence::Derived, false)));
+        let guards = facts.holds.iter().filter_map(|held| Some((held.semaphore?, self.evidence(held)?, false)));
         let granted = facts.waits.iter().filter(|wait| wait.is_granted && !wait.is_polled);
         let granted = granted.filter_map(|wait| Some((wait.semaphore?, Evidence::Derived, true)));
         // A word that is the address of a lock that somebody waits for, in a variable without a type: a guard.
         let hidden = facts.hidden.iter().filter_map(|word| self.wanted.get(&RemoteAddr(*word)));
         let hidden = hidden.map(|semaphore| (*semaphore, Evidence::Inferred, false));
         guards.chain(granted).chain(hidden).collect()
+    }
+
+    /// How it is known that a task has what its guard stands for; `None` if it has not.
+    fn evidence(&self, held: &HeldLock) -> Option<Evidence> {
+        let lock = held.semaphore.unwrap_or(held.object);
+        match (self.granted.contains(&lock), self.doubtful.contains(&lock)) {
+            (true, _) => None,
+            (false, true) => Some(Evidence::Inferred),
+            (false, false) => Some(Evidence::Derived),
+        }
     }
 
     /// The locks that a task holds.
@@ -67,12 +134,15 @@ impl Links {
         };
         for held in &facts.holds {
             let (kind, side) = held_kind(held);
-            let (address, evidence) = (held.semaphore.unwrap_or(held.object), Evidence::Derived);
+            // A permit may be of what is built on semaphores.
+            let wanted = held.semaphore.and_then(|semaphore| self.kinds.get(&semaphore)).copied();
+            let kind = wanted.filter(|_| kind == SyncKind::Semaphore).unwrap_or(kind);
+            let Some(evidence) = self.evidence(held) else { continue };
+            let address = held.semaphore.unwrap_or(held.object);
             add(TaskHolds { address, kind, side, evidence, unpolled: false, blocks_threads: held.other.is_some() });
         }
         for (semaphore, evidence, unpolled) in self.semaphores_held(facts) {
-            let wait = facts.waits.iter().find(|wait| wait.semaphore == Some(semaphore));
-            let kind = wait.map_or(SyncKind::Mutex, |wait| kind_of(wait).0);
+            let kind = self.kinds.get(&semaphore).copied().unwrap_or(SyncKind::Mutex);
             add(TaskHolds { address: semaphore, kind, side: None, evidence, unpolled, blocks_threads: false });
         }
         holds
@@ -106,7 +176,8 @@ impl Links {
     }
 
     fn object(&self, wait: &LeafWait, kind: SyncKind) -> Option<TaskWaitsFor> {
-        let address = wait.semaphore.or(wait.object)?;
+        let channel = wait.channel.filter(|_| kind == SyncKind::Channel);
+        let address = channel.or(wait.semaphore).or(wait.object)?;
         let through = wait.through.as_deref().unwrap_or_default();
         let name = through.rsplit("::").next().unwrap_or_default();
         let side = match kind {
@@ -125,7 +196,8 @@ impl Links {
             _ => Vec::new(),
         };
         let is_object = !matches!(wait.leaf, Leaf::Device | Leaf::Readiness);
-        let woken_by = Vec::new();
+        let ends = channel.zip(channel_use);
+        let woken_by = ends.map(|(channel, how)| self.ends.others(channel, how)).unwrap_or_default();
         is_object.then_some(TaskWaitsFor {
             address,
             kind,
@@ -153,7 +225,11 @@ fn kind_of(wait: &LeafWait) -> (SyncKind, String) {
         (Leaf::Receiver, _) => (SyncKind::Channel, "channel"),
         (Leaf::Broadcast, _) => (SyncKind::Channel, "broadcast channel"),
         (Leaf::Sleep, _) => (SyncKind::Futex, "sleep"),
+        (Leaf::Readiness | Leaf::Device, _) if through.starts_with("tokio::process::") => {
+            (SyncKind::Futex, "end of a child process")
+        }
         (Leaf::Readiness | Leaf::Device, _) => (SyncKind::Futex, "input or output"),
+        (Leaf::Signal, _) => (SyncKind::Futex, "signal"),
         (Leaf::Yield, _) => (SyncKind::Futex, "its next turn"),
         (Leaf::Pending, _) => (SyncKind::Futex, "nothing, for ever"),
     };
@@ -165,6 +241,15 @@ fn kind_of(wait: &LeafWait) -> (SyncKind, String) {
         _ => word.to_owned(),
     };
     (kind, word)
+}
+
+/// Whether only one can have what a guard stands for.
+fn is_for_one(held: &HeldLock) -> bool {
+    match held_kind(held) {
+        (SyncKind::Mutex, _) => true,
+        (SyncKind::Rwlock, side) => side == Some(Side::Write),
+        _ => false,
+    }
 }
 
 /// What a guard holds.
