@@ -31,8 +31,8 @@ pub use bytes::Bytes;
 pub(crate) use facts::as_made;
 #[doc(hidden)]
 pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, OutsideWaker};
-pub use live::Live;
 pub(crate) use live::calls_of_all;
+pub use live::{KeptFacts, Live};
 pub use module::Module;
 pub use service::{KnownProcess, ProcService, RoutineFailed, Service, ThreadList};
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use threadglass::look::{self, Look, Names, Scope, TaskScope};
 use threadglass::measure::stats::{Known, Watch};
 use threadglass::model::{Snapshot, SyncObject, Thread};
-use threadglass::target::{Live, Target, TargetError};
+use threadglass::target::{KeptFacts, Live, Target, TargetError};
 use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// A look may take this part of the time to the next one.
@@ -153,8 +153,9 @@ impl Worker {
 
     fn look(&self) -> Result<()> {
         let mut next_why = Instant::now();
+        let kept = KeptFacts::default();
         while !self.is_over() {
-            let live = Live::open(self.pid)?;
+            let live = Live::open(self.pid)?.keeping(&kept);
             let result = self.look_for_a_while(&live, next_why);
             if let Err(error) = result {
                 return Err(match (live.has_ended(), live.is_same_image()) {
@@ -169,7 +170,7 @@ impl Worker {
             }
             let (begun, cpu) = (Instant::now(), own_cpu());
             self.shared.asked().explain = false;
-            let live = Live::open(self.pid)?;
+            let live = Live::open(self.pid)?.keeping(&kept);
             match look::explain_for(&live, look::USUAL_TIME) {
                 Ok(mut snapshot) => {
                     crate::remedy::of_gaps(&mut snapshot.gaps);
