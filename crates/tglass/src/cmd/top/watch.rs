@@ -19,7 +19,9 @@ use threadglass::target::{KeptFacts, Live, Target, TargetError};
 use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// A look may take this part of the time to the next one.
-const SHARE: u32 = 12;
+const SHARE: u32 = 20;
+/// What threads do with their time may take this part, which thousands of threads do.
+const SHARE_OF_TIMES: u32 = 40;
 /// The whole explanation of `why` may take this part, and comes no more often than this.
 const SHARE_OF_WHY: u32 = 150;
 const LEAST_BETWEEN_WHY: Duration = Duration::from_secs(5);
@@ -250,7 +252,7 @@ impl Worker {
                 thread::sleep(time);
                 self.is_over()
             })?;
-            interval = self.interval.max((thread_cpu().saturating_sub(cpu)) * SHARE);
+            interval = self.interval.max((thread_cpu().saturating_sub(cpu)) * SHARE_OF_TIMES);
             if self.is_over() || watch.is_over() {
                 return Ok(());
             }
