@@ -1,5 +1,35 @@
 // The graph of waits: an edge leads from who waits to what it waits for, and from a lock to who holds it.
-const BOX_WIDE = 230, BOX_HIGH = 46, BOX_GAP_X = 130, BOX_GAP_Y = 24, RING_GAP_Y = 54, LETTERS = 28;
+const BOX_WIDE = 212, BOX_HIGH = 46, BOX_GAP_X = 112, BOX_GAP_Y = 24, RING_GAP_Y = 54;
+const LETTERS = 24, SMALL_LETTERS = 28;
+
+// The parts of a graph that have nothing to do with each other.
+const partsOf = (ids, edges) => {
+  const beside = new Map(ids.map((id) => [id, []]));
+  for (const it of edges) { beside.get(it.from).push(it.to); beside.get(it.to).push(it.from); }
+  const parts = [], met = new Set();
+  for (const first of ids) {
+    if (met.has(first)) continue;
+    const part = [first];
+    met.add(first);
+    for (let i = 0; i < part.length; i++) for (const id of beside.get(part[i])) if (!met.has(id)) { met.add(id); part.push(id); }
+    parts.push(part);
+  }
+  return parts;
+};
+
+// As many boxes as can be looked at: hangs first, then where most wait. A part is left out as a whole where others are drawn.
+const worthDrawing = (nodes, edges, marked, most) => {
+  const weight = (part) => part.reduce((sum, id) => sum + (marked.has(id) ? 1e6 : 0) + (nodes.get(id).number ?? 1), 0);
+  const parts = partsOf([...nodes.keys()], edges).map((part) => [part, weight(part)]).sort((a, b) => b[1] - a[1]);
+  const kept = new Map();
+  for (const [part] of parts) {
+    if (kept.size && kept.size + part.length > most) break;
+    // One that is too large by itself is drawn as far as it goes.
+    const some = [...part].sort((a, b) => marked.has(b) - marked.has(a)).slice(0, most);
+    some.forEach((id) => kept.set(id, nodes.get(id)));
+  }
+  return kept;
+};
 
 // Where each box stands, as columns and heights. Parts of the graph that have nothing to do with each other stand below each other.
 const placed = (ids, edges) => {
@@ -13,16 +43,7 @@ const placed = (ids, edges) => {
   const rings = new Set(ids.filter(leadsBack));
   const places = new Map();
   let top = 0;
-  const met = new Set();
-  for (const first of ids) {
-    if (met.has(first)) continue;
-    const part = [first];
-    met.add(first);
-    for (let i = 0; i < part.length; i++) {
-      for (const id of [...next.get(part[i]), ...before.get(part[i])]) if (!met.has(id)) { met.add(id); part.push(id); }
-    }
-    top = placePart(part, { next, before, rings, places, top }) + BOX_GAP_Y;
-  }
+  for (const part of partsOf(ids, edges)) top = placePart(part, { next, before, rings, places, top }) + BOX_GAP_Y;
   // The leftmost column is the first.
   const left = Math.min(...[...places.values()].map((it) => it.column));
   for (const it of places.values()) it.column -= left;
@@ -82,15 +103,15 @@ const graphOf = (nodes, edges, marked) => {
     labels.push(make("text", same ? { class: "small label", x: middle + 8, y: high + 3 }
       : { class: "small label", x: middle, y: aside > 0 ? high + 12 : high - 5, "text-anchor": "middle" }, it.label));
   }
-  const cut = (text) => ([...text].length > LETTERS ? `${[...text].slice(0, LETTERS - 2).join("")}..` : text);
+  const cut = (text, most) => ([...text].length > most ? `${[...text].slice(0, most - 2).join("")}..` : text);
   for (const [id, it] of nodes) {
     const open = (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); it.onOpen(); } };
     svg.append(make("g", { class: `node ${it.kind}${marked.has(id) ? " circle" : ""}`, tabindex: 0, role: "button",
-      "aria-label": `${cut(it.title)} ${cut(it.small)}`, onclick: open, onkeydown: open },
+      "aria-label": `${cut(it.title, LETTERS)} ${cut(it.small, SMALL_LETTERS)}`, onclick: open, onkeydown: open },
       make("title", {}, `${it.title}\n${it.small}`),
       make("rect", { x: x(id), y: y(id), width: BOX_WIDE, height: BOX_HIGH, rx: it.kind === "lock" ? 2 : 12 }),
-      make("text", { x: x(id) + 12, y: y(id) + 20 }, `${cut(it.title)} `),
-      make("text", { class: "small", x: x(id) + 12, y: y(id) + 36 }, cut(it.small))));
+      make("text", { x: x(id) + 12, y: y(id) + 20 }, `${cut(it.title, LETTERS)} `),
+      make("text", { class: "small", x: x(id) + 12, y: y(id) + 36 }, cut(it.small, SMALL_LETTERS))));
   }
   svg.append(...labels);
   return svg;

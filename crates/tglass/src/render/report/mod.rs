@@ -40,9 +40,13 @@ pub fn page(snapshot: &Snapshot, measured: &Measured, took: Duration) -> Result<
     let headline = threads::headline(snapshot, snapshot.threads.len(), took);
     let headline = anstream::adapter::strip_str(&headline).to_string();
     let (name, how) = headline.trim_end().split_once('\n').unwrap_or((headline.trim_end(), ""));
-    // The kind of a deadlock is that of the worst finding.
+    // Of a hang, what the worst finding is called.
     let word = match snapshot.findings.first() {
-        Some(finding) if verdict.kind == VerdictKind::Deadlock && finding.kind.is_hang() => heading(finding.kind),
+        Some(finding)
+            if matches!(verdict.kind, VerdictKind::Deadlock | VerdictKind::NobodyLeft) && finding.kind.is_hang() =>
+        {
+            heading(finding.kind)
+        }
         _ => headword(verdict.kind).0,
     };
     let certainty = match verdict.certainty {

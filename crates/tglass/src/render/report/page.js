@@ -114,7 +114,7 @@
   const chip = (lwp) => make("button", { class: "chip", type: "button", onclick: () => toThread(lwp) }, threadName(lwp));
   const toTask = (id) => { tasks?.reveal((it) => it.id === id); show(`k${id}`); };
   const taskChip = (id) => make("button", { class: "chip", type: "button", onclick: () => toTask(id) }, `task ${id}`);
-  const CHIPS = 12;
+  const CHIPS = 12, CARDS = 30;
   // A chain that a worse finding tells of, too, is told once.
   const isTold = (it) => seen.findings.some((other) => other !== it && other.text.startsWith(it.text));
   const findings = seen.findings.filter((it) => !isTold(it));
@@ -128,7 +128,7 @@
       ...all.flatMap(([name, frames]) => [make("p", {}, make("b", {}, name)), make("pre", {}, stackText(frames))])) : null;
   };
   if (findings.length) {
-    section("Findings", ...findings.map((finding) => {
+    section("Findings", ...findings.slice(0, CARDS).map((finding) => {
       const all = [...finding.threads.map((lwp) => () => chip(lwp)), ...(finding.tasks ?? []).map((id) => () => taskChip(id))];
       const some = all.slice(0, CHIPS).map((it) => it());
       const more = all.length > CHIPS ? `and ${all.length - CHIPS} more` : "";
@@ -138,19 +138,19 @@
       return make("div", { class: `card ${grade}` },
         make("p", {}, make("b", { class: "kind" }, headings[seen.findings.indexOf(finding)] ?? words(finding.kind)), ` (${finding.certainty})`),
         make("p", {}, finding.text), make("p", {}, ...some, more), behind, stacksOf(finding));
-    }));
+    }), findings.length > CARDS ? make("p", { class: "dim" }, `${findings.length - CARDS} more findings, the worst of which are above: the tables and the data have them.`) : null);
   }
 
   // ---- the graph of waits ----
   const weakest = (all) => ["inferred", "derived"].find((it) => all.includes(it)) ?? "recorded";
   const drawGraph = () => {
     const nodes = new Map(), edges = [];
-    const node = (id, kind, title, small, onOpen) => {
-      if (!nodes.has(id)) nodes.set(id, { kind, title, small, onOpen });
+    const node = (id, kind, title, small, onOpen, number = 1) => {
+      if (!nodes.has(id)) nodes.set(id, { kind, title, small, onOpen, number });
       return id;
     };
     const edge = (from, to, evidence, label) => edges.push({ from, to, evidence, label });
-    const threadNode = (lwp) => node(`t${lwp}`, "thread", threadName(lwp), place(threadOf.get(lwp)), () => toThread(lwp));
+    const threadNode = (lwp) => node(`t${lwp}`, "thread", threadName(lwp), threadOf.has(lwp) ? place(threadOf.get(lwp)) : "no longer exists", () => toThread(lwp));
     const taskNode = (id) => node(`k${id}`, "task", `task ${id}${taskOf.get(id)?.start_function ? `: ${taskOf.get(id).start_function}` : ""}`,
       taskOf.get(id)?.wait?.reason ?? words(taskOf.get(id)?.state ?? ""), () => toTask(id));
     const farNode = (pid, lwp, name) => {
@@ -162,8 +162,8 @@
     const objectNode = (object) => node(`o${object.address}`, "lock", objectName(object.address), words(object.state ?? ""), () => show(`o${object.address}`));
     // Many that wait for one object, and for whom nobody waits, are one box.
     const FOLD = 4;
-    const fold = (id, kind, number, all, evidence, to, onOpen) => {
-      edge(node(id, kind, `${number} ${kind}s`, "wait", onOpen), to, evidence, "wait");
+    const fold = (id, kind, all, to, onOpen) => {
+      edge(node(id, kind, `${all.length} ${kind}s`, "wait", onOpen, all.length), to, weakest(all.map((it) => it.evidence)), "wait");
     };
 
     for (const object of seen.objects) {
@@ -172,7 +172,7 @@
       const at = objectNode(object);
       const folded = waiting.length >= FOLD ? waiting.filter((it) => !inCircle.has(`k${it.task}`)) : [];
       waiting.filter((it) => !folded.includes(it)).forEach((it) => edge(taskNode(it.task), at, it.evidence, "waits"));
-      if (folded.length) fold(`g${object.address}`, "task", folded.length, folded, weakest(folded.map((it) => it.evidence)), at, () => toTask(folded[0].task));
+      if (folded.length) fold(`g${object.address}`, "task", folded, at, () => toTask(folded[0].task));
       holding.forEach((it) => edge(at, taskNode(it.task), it.evidence, `held by (${it.evidence})`));
     }
     for (const task of seen.tasks ?? []) {
@@ -194,11 +194,11 @@
       const folded = [];
       for (const waiter of object.waiters) {
         if (waiter.pid !== null && waiter.pid !== undefined) edge(farNode(waiter.pid, waiter.lwp), to, waiter.evidence, "waits");
-        else if (holds.has(waiter.lwp) || object.waiters.length < FOLD) edge(threadNode(waiter.lwp), to, waiter.evidence, isJoin ? "waits for its end" : "waits");
+        else if (holds.has(waiter.lwp) || object.waiters.length < FOLD) edge(threadNode(waiter.lwp), to, waiter.evidence, isJoin ? "joins" : "waits");
         else folded.push(waiter);
       }
       if (folded.length) {
-        fold(`f${object.address}`, "thread", folded.length, folded, weakest(folded.map((it) => it.evidence)), to, () => {
+        fold(`f${object.address}`, "thread", folded, to, () => {
           threadTable.search(objectName(object.address).toLowerCase());
           toThread(folded[0].lwp);
         });
@@ -224,8 +224,7 @@
     }
     if (!edges.length) return;
     // What cannot be drawn is said.
-    const MOST = 160;
-    const kept = new Map([...nodes].sort((a, b) => inCircle.has(b[0]) - inCircle.has(a[0])).slice(0, MOST));
+    const kept = worthDrawing(nodes, edges, inCircle, 60);
     const left = nodes.size - kept.size;
     const drawn = edges.filter((it) => kept.has(it.from) && kept.has(it.to));
     if (!drawn.length) return;
@@ -254,22 +253,24 @@
   const threads = { reveal: (lwp) => threadTable.reveal((it) => it.lwp === lwp) };
   drawGraph();
 
+  const GROUPS = 40;
   const since = (ms) => (ms ? `, the longest for ${age(ms)}` : "");
   const task = (it) => it.frames?.find((frame) => frame.function && !ofLanguage.test(frame.function))?.function;
   if (seen.task_groups?.length) {
     const groups = [...seen.task_groups].sort((a, b) => b.tasks.length - a.tasks.length);
-    section("What the tasks do", make("ul", {}, ...groups.slice(0, 50).map((group) => make("li", {},
+    section("What the tasks do", make("ul", {}, ...groups.slice(0, GROUPS).map((group) => make("li", {},
       make("b", {}, `${group.tasks.length} ${group.tasks.length === 1 ? "task" : "tasks"} of ${group.runtime}`),
       ` ${group.reason ?? words(group.state)}${task(group) ? ` in ${task(group)}` : ""}${since(group.oldest_ms)} `,
       ...group.tasks.slice(0, 3).map(taskChip), group.tasks.length > 3 ? `and ${group.tasks.length - 3} more` : ""))),
-      groups.length > 50 ? make("p", { class: "dim" }, `${groups.length - 50} more groups: see the tasks.`) : null);
+      groups.length > GROUPS ? make("p", { class: "dim" }, `${groups.length - GROUPS} more groups: see the tasks.`) : null);
   }
 
   if (seen.groups?.length) {
-    section("What the threads do", make("ul", {}, ...seen.groups.map((group) => make("li", {},
+    section("What the threads do", make("ul", {}, ...seen.groups.slice(0, GROUPS).map((group) => make("li", {},
       make("b", {}, `${group.threads.length} ${group.threads.length === 1 ? "thread" : "threads"}`),
       ` ${group.what}${since(group.oldest_ms)} `,
-      ...group.threads.slice(0, 3).map(chip), group.threads.length > 3 ? `and ${group.threads.length - 3} more` : ""))));
+      ...group.threads.slice(0, 3).map(chip), group.threads.length > 3 ? `and ${group.threads.length - 3} more` : ""))),
+      seen.groups.length > GROUPS ? make("p", { class: "dim" }, `${seen.groups.length - GROUPS} more groups: see the threads.`) : null);
   }
 
   // Equal stacks once, the largest group first.
@@ -279,7 +280,7 @@
     groups.set(key, [...(groups.get(key) ?? []), thread.lwp]);
   }
   const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);
-  const FOLDED = 200;
+  const FOLDED = 60;
   section("Stacks", make("p", { class: "dim" }, "Threads with equal stacks are shown once."),
     ...sorted.slice(0, FOLDED).map(([key, lwps], index) => {
       const [what, ...frames] = key.split("\n");
