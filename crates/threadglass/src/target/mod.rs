@@ -31,7 +31,7 @@ pub use bytes::Bytes;
 pub(crate) use facts::as_made;
 #[doc(hidden)]
 pub use facts::{Anchor, Elsewhere, Hint, KernelFacts, LwpFacts, OutsideWaker};
-pub use live::Live;
+pub use live::{KeptFacts, Live};
 pub(crate) use live::{ProcessPulse, ThreadPulse, calls_of_all, name_and_start, pulse};
 pub use module::Module;
 pub use service::{KnownProcess, ProcService, RoutineFailed, Service, ThreadList};

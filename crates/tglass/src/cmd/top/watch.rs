@@ -15,11 +15,13 @@ use std::time::{Duration, Instant};
 use threadglass::look::{self, Look, Names, Scope, TaskScope};
 use threadglass::measure::stats::{Known, Watch};
 use threadglass::model::{Snapshot, SyncObject, Thread};
-use threadglass::target::{Live, Target, TargetError};
+use threadglass::target::{KeptFacts, Live, Target, TargetError};
 use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// A look may take this part of the time to the next one.
-const SHARE: u32 = 12;
+const SHARE: u32 = 20;
+/// What threads do with their time may take this part, which thousands of threads do.
+const SHARE_OF_TIMES: u32 = 40;
 /// The whole explanation of `why` may take this part, and comes no more often than this.
 const SHARE_OF_WHY: u32 = 150;
 const LEAST_BETWEEN_WHY: Duration = Duration::from_secs(5);
@@ -153,8 +155,9 @@ impl Worker {
 
     fn look(&self) -> Result<()> {
         let mut next_why = Instant::now();
+        let kept = KeptFacts::default();
         while !self.is_over() {
-            let live = Live::open(self.pid)?;
+            let live = Live::open(self.pid)?.keeping(&kept);
             let result = self.look_for_a_while(&live, next_why);
             if let Err(error) = result {
                 return Err(match (live.has_ended(), live.is_same_image()) {
@@ -169,7 +172,7 @@ impl Worker {
             }
             let (begun, cpu) = (Instant::now(), own_cpu());
             self.shared.asked().explain = false;
-            let live = Live::open(self.pid)?;
+            let live = Live::open(self.pid)?.keeping(&kept);
             match look::explain_for(&live, look::USUAL_TIME) {
                 Ok(mut snapshot) => {
                     crate::remedy::of_gaps(&mut snapshot.gaps);
@@ -249,7 +252,7 @@ impl Worker {
                 thread::sleep(time);
                 self.is_over()
             })?;
-            interval = self.interval.max((thread_cpu().saturating_sub(cpu)) * SHARE);
+            interval = self.interval.max((thread_cpu().saturating_sub(cpu)) * SHARE_OF_TIMES);
             if self.is_over() || watch.is_over() {
                 return Ok(());
             }

@@ -4,8 +4,8 @@
 //! text they are escaped, the data is base64, the script puts them into the page as text only, and the page's policy forbids all
 //! that is not in the file.
 
-use super::why::headword;
-use super::{json, threads};
+use super::why::{heading, headword};
+use super::{json, safe, threads};
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::Compression;
@@ -18,7 +18,14 @@ use threadglass::model::{Certainty, ContentionReport, Profile, Snapshot, Verdict
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
-const JS: &str = include_str!("page.js");
+/// Its script, a file for each subject.
+const JS: [&str; 5] = [
+    include_str!("make.js"),
+    include_str!("graph.js"),
+    include_str!("table.js"),
+    include_str!("flames.js"),
+    include_str!("page.js"),
+];
 
 /// What was measured besides.
 #[derive(Default)]
@@ -33,7 +40,15 @@ pub fn page(snapshot: &Snapshot, measured: &Measured, took: Duration) -> Result<
     let headline = threads::headline(snapshot, snapshot.threads.len(), took);
     let headline = anstream::adapter::strip_str(&headline).to_string();
     let (name, how) = headline.trim_end().split_once('\n').unwrap_or((headline.trim_end(), ""));
-    let (word, _) = headword(verdict.kind);
+    // Of a hang, what the worst finding is called.
+    let word = match snapshot.findings.first() {
+        Some(finding)
+            if matches!(verdict.kind, VerdictKind::Deadlock | VerdictKind::NobodyLeft) && finding.kind.is_hang() =>
+        {
+            heading(finding.kind)
+        }
+        _ => headword(verdict.kind).0,
+    };
     let certainty = match verdict.certainty {
         Certainty::Certain => String::new(),
         certainty => format!(" ({})", certainty.word()),
@@ -48,9 +63,10 @@ pub fn page(snapshot: &Snapshot, measured: &Measured, took: Duration) -> Result<
             "NAME" => escaped(name),
             "HOW" => escaped(how),
             "CLASS" => class(verdict.kind).to_owned(),
-            "VERDICT" => format!("<b>{word}</b>{}", escaped(&format!("{certainty} {}{way_out}", verdict.text))),
+            "VERDICT" => format!("<b>{word}</b>{}", escaped(&safe(&format!("{certainty} {}{way_out}", verdict.text)))),
             "CSS" => CSS.to_owned(),
-            "JS" => JS.to_owned(),
+            "JS" => JS.concat(),
+            "HEADINGS" => snapshot.findings.iter().map(|finding| heading(finding.kind)).collect::<Vec<_>>().join("\n"),
             "DATA" => packed(snapshot).ok()?,
             "CONTENTION" => measured.contention.as_ref().map_or_else(|| Ok(String::new()), packed).ok()?,
             "PROFILE" => measured.profile.as_ref().map_or_else(|| Ok(String::new()), packed).ok()?,

@@ -1,17 +1,6 @@
-"use strict";
 // Shows the snapshot that this file carries. Whatever a name holds is text: nothing here parses markup.
 (async () => {
   const rest = document.getElementById("rest");
-  const make = (tag, attributes = {}, ...children) => {
-    const svg = ["svg", "g", "rect", "path", "text", "title", "defs", "marker"].includes(tag);
-    const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-      else element.setAttribute(name, value);
-    }
-    element.append(...children.filter((child) => child !== null && child !== undefined));
-    return element;
-  };
   const contents = make("nav", { "aria-label": "Contents" });
   rest.append(contents);
   const section = (title, ...children) => {
@@ -32,9 +21,11 @@
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
   const [text, contentionText, profileText] = await Promise.all(["data", "contention", "profile"].map(unpacked));
-  const seen = JSON.parse(text);
-  const contention = contentionText ? JSON.parse(contentionText) : null;
-  const profile = profileText ? JSON.parse(profileText) : null;
+  const seen = JSON.parse(shown(text));
+  const contention = contentionText ? JSON.parse(shown(contentionText)) : null;
+  const profile = profileText ? JSON.parse(shown(profileText)) : null;
+  // What each finding is called.
+  const headings = document.getElementById("headings").textContent.trim().split("\n");
 
   // ---- names ----
   const threadOf = new Map(seen.threads.filter((it) => it.lwp !== null).map((it) => [it.lwp, it]));
@@ -93,6 +84,13 @@
     const evidence = frame.evidence === "inferred" ? " [inferred]" : "";
     return name + (inlined ? "" : offset) + inlined + module + line + evidence;
   };
+  // Where a thread is in its program: the innermost function that is none of a C library or of a language's own.
+  const ofLibc = /^(libc[.-]|libpthread[.-]|ld-|ld\.)/, ofLanguage = /^(<*(std|core|alloc)::|__gthread|(runtime|sync|syscall|internal[^.]*)\.)/;
+  const place = (thread) => {
+    const own = (thread?.frames ?? []).find((it) => it.function && !ofLibc.test(it.module ?? "") && !ofLanguage.test(it.function));
+    if (!own) return words(thread?.state ?? "");
+    return `in ${own.function}${own.file ? ` ${own.file.split("/").pop()}:${own.line ?? "?"}` : ""}`;
+  };
   const stackText = (frames) => (frames.length ? frames.map(frameText).join("\n") : "no stack was read");
 
   // ---- findings ----
@@ -114,51 +112,67 @@
   };
   const toThread = (lwp) => { threads.reveal(lwp); show(`t${lwp}`); };
   const chip = (lwp) => make("button", { class: "chip", type: "button", onclick: () => toThread(lwp) }, threadName(lwp));
-  const taskChip = (id) => make("button", { class: "chip", type: "button", onclick: () => { tasks?.reveal((it) => it.id === id); show(`k${id}`); } }, `task ${id}`);
-  const CHIPS = 24;
+  const toTask = (id) => { tasks?.reveal((it) => it.id === id); show(`k${id}`); };
+  const taskChip = (id) => make("button", { class: "chip", type: "button", onclick: () => toTask(id) }, `task ${id}`);
+  const CHIPS = 12, CARDS = 30;
   // A chain that a worse finding tells of, too, is told once.
   const isTold = (it) => seen.findings.some((other) => other !== it && other.text.startsWith(it.text));
   const findings = seen.findings.filter((it) => !isTold(it));
+  // Where the members of a hang are: what a person asks next.
+  const stacksOf = (finding) => {
+    if (!isHang(finding.kind)) return null;
+    const members = finding.threads.map((lwp) => [threadName(lwp), threadOf.get(lwp)?.frames]);
+    const tasksOf = (finding.tasks ?? []).map((id) => [`task ${id}`, taskOf.get(id)?.frames]);
+    const all = [...members, ...tasksOf].filter(([, frames]) => frames?.length).slice(0, 4);
+    return all.length ? make("details", all.flatMap(([, frames]) => frames).length <= 16 ? { open: "" } : {}, make("summary", {}, "Where they are"),
+      ...all.flatMap(([name, frames]) => [make("p", {}, make("b", {}, name)), make("pre", {}, stackText(frames))])) : null;
+  };
   if (findings.length) {
-    section("Findings", ...findings.map((finding) => {
+    section("Findings", ...findings.slice(0, CARDS).map((finding) => {
       const all = [...finding.threads.map((lwp) => () => chip(lwp)), ...(finding.tasks ?? []).map((id) => () => taskChip(id))];
-      const shown = all.slice(0, CHIPS).map((it) => it());
+      const some = all.slice(0, CHIPS).map((it) => it());
       const more = all.length > CHIPS ? `and ${all.length - CHIPS} more` : "";
       const behind = finding.behind.length ? make("p", { class: "dim" }, `${finding.behind.length} more wait behind: `,
-        ...finding.behind.slice(0, CHIPS).map(chip), finding.behind.length > CHIPS ? ".." : "") : null;
+        ...finding.behind.slice(0, CHIPS).map(chip), finding.behind.length > CHIPS ? `and ${finding.behind.length - CHIPS} more` : "") : null;
       const grade = isHang(finding.kind) ? (finding.certainty === "possible" ? "fair" : "bad") : "fair";
       return make("div", { class: `card ${grade}` },
-        make("p", {}, make("b", { class: "kind" }, words(finding.kind)), ` (${finding.certainty})`),
-        make("p", {}, finding.text), make("p", {}, ...shown, more), behind);
-    }));
+        make("p", {}, make("b", { class: "kind" }, headings[seen.findings.indexOf(finding)] ?? words(finding.kind)), ` (${finding.certainty})`),
+        make("p", {}, finding.text), make("p", {}, ...some, more), behind, stacksOf(finding));
+    }), findings.length > CARDS ? make("p", { class: "dim" }, `${findings.length - CARDS} more findings, the worst of which are above: the tables and the data have them.`) : null);
   }
 
   // ---- the graph of waits ----
+  const weakest = (all) => ["inferred", "derived"].find((it) => all.includes(it)) ?? "recorded";
   const drawGraph = () => {
     const nodes = new Map(), edges = [];
-    const node = (id, kind, title, small, onOpen) => {
-      if (!nodes.has(id)) nodes.set(id, { id, kind, title, small, onOpen });
+    const node = (id, kind, title, small, onOpen, number = 1) => {
+      if (!nodes.has(id)) nodes.set(id, { kind, title, small, onOpen, number });
       return id;
     };
-    const threadNode = (lwp) => node(`t${lwp}`, "thread", threadName(lwp),
-      threadOf.get(lwp) ? words(threadOf.get(lwp).state) : "", () => toThread(lwp));
     const edge = (from, to, evidence, label) => edges.push({ from, to, evidence, label });
-    const holderIn = (object) => (object.holders ?? []).filter((it) => it.lwp !== null);
-    const matters = new Set(seen.findings.flatMap((it) => it.threads));
-    const holds = new Set(seen.objects.flatMap((it) => holderIn(it).map((holder) => holder.lwp)));
-    const taskNode = (id) => node(`k${id}`, "task", `task ${id}`, taskOf.get(id)?.wait?.reason ?? words(taskOf.get(id)?.state ?? ""),
-      () => { tasks?.reveal((it) => it.id === id); show(`k${id}`); });
+    const threadNode = (lwp) => node(`t${lwp}`, "thread", threadName(lwp), threadOf.has(lwp) ? place(threadOf.get(lwp)) : "no longer exists", () => toThread(lwp));
+    const taskNode = (id) => node(`k${id}`, "task", `task ${id}${taskOf.get(id)?.start_function ? `: ${taskOf.get(id).start_function}` : ""}`,
+      taskOf.get(id)?.wait?.reason ?? words(taskOf.get(id)?.state ?? ""), () => toTask(id));
+    const farNode = (pid, lwp, name) => {
+      const known = (seen.strangers ?? []).find((it) => it.pid === pid && it.thread.lwp === lwp);
+      return node(`p${pid}.${lwp ?? ""}`, "process", `${name ?? known?.process ?? "process"} (${pid})`, lwp ? `thread ${lwp}, other process` : "another process",
+        () => show(`p${pid}.${lwp ?? ""}`));
+    };
+    const memberNode = (pid, lwp) => (pid === null || pid === undefined || pid === seen.target.pid ? threadNode(lwp) : farNode(pid, lwp));
+    const objectNode = (object) => node(`o${object.address}`, "lock", objectName(object.address), words(object.state ?? ""), () => show(`o${object.address}`));
+    // Many that wait for one object, and for whom nobody waits, are one box.
+    const FOLD = 4;
+    const fold = (id, kind, all, to, onOpen) => {
+      edge(node(id, kind, `${all.length} ${kind}s`, "wait", onOpen, all.length), to, weakest(all.map((it) => it.evidence)), "wait");
+    };
+
     for (const object of seen.objects) {
       const [waiting, holding] = [object.waiting_tasks ?? [], object.holding_tasks ?? []];
       if (!waiting.length || (!holding.length && !inCircle.has(`o${object.address}`) && !waiting.some((it) => inCircle.has(`k${it.task}`)))) continue;
-      const at = node(`o${object.address}`, "lock", objectName(object.address), words(object.state ?? ""), () => show(`o${object.address}`));
-      const folded = waiting.length > 6 ? waiting.filter((it) => !inCircle.has(`k${it.task}`)) : [];
+      const at = objectNode(object);
+      const folded = waiting.length >= FOLD ? waiting.filter((it) => !inCircle.has(`k${it.task}`)) : [];
       waiting.filter((it) => !folded.includes(it)).forEach((it) => edge(taskNode(it.task), at, it.evidence, "waits"));
-      if (folded.length) {
-        const first = folded[0].task;
-        const id = node(`g${object.address}`, "task", `${folded.length} tasks`, "wait", () => { tasks?.reveal((it) => it.id === first); show(`k${first}`); });
-        edge(id, at, folded[0].evidence, "wait");
-      }
+      if (folded.length) fold(`g${object.address}`, "task", folded, at, () => toTask(folded[0].task));
       holding.forEach((it) => edge(at, taskNode(it.task), it.evidence, `held by (${it.evidence})`));
     }
     for (const task of seen.tasks ?? []) {
@@ -168,195 +182,56 @@
         }
       }
     }
+
+    const holderIn = (object) => (object.holders ?? []).filter((it) => it.lwp !== null);
+    const holds = new Set(seen.objects.filter((it) => it.waiters?.length).flatMap((it) => holderIn(it).map((holder) => holder.lwp)));
     for (const object of seen.objects) {
       if (!object.waiters?.length) continue;
       const holders = holderIn(object);
       if (!holders.length && !inCircle.has(`o${object.address}`)) continue;
-      const isJoin = object.kind === "join";
-      const at = isJoin && holders.length === 1 ? null : node(`o${object.address}`, "lock", objectName(object.address),
-        words(object.state ?? ""), () => show(`o${object.address}`));
-      const far = (pid, lwp) => node(`p${pid}.${lwp}`, "process", `process ${pid}`, `thread ${lwp}`, () => {});
-      const to = at ?? threadNode(holders[0].lwp);
+      const isJoin = object.kind === "join" && holders.length === 1;
+      const to = isJoin ? threadNode(holders[0].lwp) : objectNode(object);
       const folded = [];
       for (const waiter of object.waiters) {
-        if (waiter.pid !== null && waiter.pid !== undefined) edge(far(waiter.pid, waiter.lwp), to, waiter.evidence, "waits");
-        else if (matters.has(waiter.lwp) || holds.has(waiter.lwp) || object.waiters.length <= 3)
-          edge(threadNode(waiter.lwp), to, waiter.evidence, isJoin ? "waits for its end" : "waits");
-        else folded.push(waiter.lwp);
+        if (waiter.pid !== null && waiter.pid !== undefined) edge(farNode(waiter.pid, waiter.lwp), to, waiter.evidence, "waits");
+        else if (holds.has(waiter.lwp) || object.waiters.length < FOLD) edge(threadNode(waiter.lwp), to, waiter.evidence, isJoin ? "joins" : "waits");
+        else folded.push(waiter);
       }
       if (folded.length) {
-        const id = node(`f${object.address}`, "thread", `${folded.length} threads`, "wait", () => toThread(folded[0]));
-        edge(id, to, "recorded", "wait");
+        fold(`f${object.address}`, "thread", folded, to, () => {
+          threadTable.search(objectName(object.address).toLowerCase());
+          toThread(folded[0].lwp);
+        });
+        if (folded.some((it) => inCircle.has(`t${it.lwp}`))) inCircle.add(`f${object.address}`);
       }
-      if (at) {
-        for (const holder of holders) {
-          const who = holder.pid !== null && holder.pid !== undefined ? far(holder.pid, holder.lwp) : threadNode(holder.lwp);
-          edge(at, who, holder.evidence, holder.evidence === "recorded" ? "held by" : `held by (${holder.evidence})`);
-        }
-      }
+      if (isJoin) continue;
+      for (const holder of holders) edge(to, memberNode(holder.pid, holder.lwp), holder.evidence, holder.evidence === "recorded" ? "held by" : `held by (${holder.evidence})`);
     }
     for (const thread of seen.threads) {
-      const partners = thread.waits_outside?.partners ?? [];
-      if (thread.lwp === null || !partners.length) continue;
-      for (const partner of partners.slice(0, 6)) {
-        const name = partner.name ? `${partner.name} (${partner.pid})` : `process ${partner.pid}`;
-        const to = node(`p${partner.pid}.${partner.lwp ?? ""}`, "process", name, partner.lwp ? `thread ${partner.lwp}` : "process", () => {});
-        edge(threadNode(thread.lwp), to, partner.evidence, words(thread.waits_outside.kind));
+      if (thread.lwp === null) continue;
+      for (const partner of (thread.waits_outside?.partners ?? []).slice(0, 6)) {
+        edge(threadNode(thread.lwp), farNode(partner.pid, partner.lwp, partner.name), partner.evidence, words(thread.waits_outside.kind));
       }
+    }
+    // What the others of a circle of processes wait for is in the finding alone.
+    for (const finding of seen.findings.filter((it) => it.kind === "process_circle")) {
+      const ids = finding.members.filter((it) => it.lwp !== null).map((it) => memberNode(it.pid, it.lwp));
+      ids.forEach((from, index) => {
+        const to = ids[(index + 1) % ids.length];
+        inCircle.add(from);
+        if (from !== to && !edges.some((it) => it.from === from && it.to === to)) edge(from, to, "inferred", "waits for");
+      });
     }
     if (!edges.length) return;
     // What cannot be drawn is said.
-    const MOST = 160;
-    const kept = new Set([...nodes.keys()].sort((a, b) => inCircle.has(b) - inCircle.has(a)).slice(0, MOST));
+    const kept = worthDrawing(nodes, edges, inCircle, 60);
     const left = nodes.size - kept.size;
     const drawn = edges.filter((it) => kept.has(it.from) && kept.has(it.to));
-
-    // Who waits stands left of what it waits for. Members of a circle share the columns on the right.
-    const next = new Map([...kept].map((id) => [id, []]));
-    drawn.forEach((it) => next.get(it.from).push(it.to));
-    const depth = new Map();
-    const before = new Map([...kept].map((id) => [id, []]));
-    drawn.forEach((it) => before.get(it.to).push(it.from));
-    const leadsBack = (id) => {
-      const met = new Set(next.get(id)), open = [...met];
-      while (open.length) for (const to of next.get(open.pop())) if (!met.has(to)) { met.add(to); open.push(to); }
-      return met.has(id);
-    };
-    const rings = new Set([...kept].filter(leadsBack));
-    const isRing = (id) => rings.has(id);
-    const begin = [...kept].filter((id) => isRing(id) || next.get(id).length === 0);
-    begin.forEach((id) => depth.set(id, 0));
-    const queue = begin.length ? begin : [[...kept][0]];
-    if (!begin.length) depth.set(queue[0], 0);
-    for (let i = 0; i < queue.length; i++) {
-      for (const id of before.get(queue[i])) if (!depth.has(id)) { depth.set(id, depth.get(queue[i]) + 1); queue.push(id); }
-    }
-    [...kept].filter((id) => !depth.has(id)).forEach((id) => depth.set(id, 0));
-    const WIDTH = 200, HEIGHT = 46, GAP_X = 140, GAP_Y = 26;
-    const ring = [...kept].filter(isRing);
-    // Along the circle, in the order in which one waits for the other.
-    const order = [];
-    for (const first of ring) {
-      for (let at = first; at && !order.includes(at); at = next.get(at).find(isRing)) order.push(at);
-    }
-    const place = new Map();
-    const deepest = Math.max(0, ...depth.values());
-    const others = [...kept].filter((id) => !isRing(id));
-    const columns = ring.length ? deepest : deepest + 1;
-    const column = (id) => deepest - depth.get(id);
-    // Two columns, there and back, so that a circle looks like one.
-    const half = Math.ceil(order.length / 2);
-    order.forEach((id, index) => {
-      const back = index >= half;
-      const row = back ? order.length - 1 - index : index;
-      place.set(id, [(columns + (back ? 1 : 0)) * (WIDTH + GAP_X) + 20, row * (HEIGHT + GAP_Y) * 1.4 + 20]);
-    });
-    // Beside what it waits for, where there is room.
-    const rows = new Map();
-    for (const id of others.sort((a, b) => depth.get(a) - depth.get(b))) {
-      const at = depth.get(id) === 0 && ring.length ? columns + 2 : column(id);
-      const beside = next.get(id).map((to) => place.get(to)?.[1]).find((y) => y !== undefined) ?? 20;
-      const row = Math.max(rows.get(at) ?? 0, Math.floor((beside - 20) / (HEIGHT + GAP_Y)));
-      rows.set(at, row + 1);
-      place.set(id, [at * (WIDTH + GAP_X) + 20, row * (HEIGHT + GAP_Y) + 20]);
-    }
-    const right = Math.max(...[...place.values()].map(([x]) => x)) + WIDTH + 20;
-    const bottom = Math.max(...[...place.values()].map(([, y]) => y)) + HEIGHT + 20;
-    const svg = make("svg", { width: right, height: bottom, viewBox: `0 0 ${right} ${bottom}`, role: "group", "aria-label": "Who waits for whom" });
-    svg.append(make("defs", {}, make("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" },
-      make("path", { d: "M0 0 L8 4 L0 8 z", fill: "context-stroke" }))));
-    for (const it of drawn) {
-      const [ax, ay] = place.get(it.from), [bx, by] = place.get(it.to);
-      const leftward = bx < ax, same = bx === ax;
-      const x1 = same ? ax + WIDTH / 2 : leftward ? ax : ax + WIDTH, x2 = same ? bx + WIDTH / 2 : leftward ? bx + WIDTH : bx;
-      const y1 = same ? (by > ay ? ay + HEIGHT : ay) : ay + HEIGHT / 2, y2 = same ? (by > ay ? by : by + HEIGHT) : by + HEIGHT / 2;
-      const circle = isRing(it.from) && isRing(it.to) ? " circle" : "";
-      svg.append(make("path", { class: `edge ${it.evidence}${circle}`, d: `M${x1} ${y1} L${x2} ${y2}`, "marker-end": "url(#arrow)" }));
-      svg.append(make("text", { class: "small label", x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 4, "text-anchor": "middle" }, it.label));
-    }
-    const cut = (title) => (title.length > 24 ? `${title.slice(0, 22)}..` : title);
-    for (const id of kept) {
-      const it = nodes.get(id), [x, y] = place.get(id);
-      const open = (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); it.onOpen(); } };
-      svg.append(make("g", { class: `node ${it.kind}${inCircle.has(id) ? " circle" : ""}`, tabindex: 0, role: "button", "aria-label": `${it.title}, ${it.small}`,
-        onclick: open, onkeydown: open },
-        make("title", {}, it.title),
-        make("rect", { x, y, width: WIDTH, height: HEIGHT, rx: it.kind === "lock" ? 2 : 12 }),
-        make("text", { x: x + 12, y: y + 20 }, cut(it.title)),
-        make("text", { class: "small", x: x + 12, y: y + 36 }, it.small)));
-    }
+    if (!drawn.length) return;
     section("Who waits for whom", make("p", { class: "dim" },
       "Solid lines are recorded by the lock or the kernel, dashed ones follow from that, dotted ones are inferred."),
-      make("div", { class: "graph" }, svg), left > 0 ? make("p", { class: "dim" }, `${left} more are not drawn; the tables have them.`) : null);
-  };
-
-  // ---- tables ----
-  const STEP = 500;
-  const table = (columns, all, options) => {
-    const state = { by: null, down: false, query: "", shown: STEP, rows: all };
-    const body = make("tbody");
-    const more = make("button", { class: "plain", type: "button", onclick: () => { state.shown += STEP; fill(); } });
-    const count = make("span", { class: "dim", role: "status" });
-    const search = make("input", { type: "search", placeholder: options.search, "aria-label": options.search,
-      oninput: () => { state.query = search.value.toLowerCase(); state.shown = STEP; fill(); } });
-    const heads = columns.map((column, index) => make("th", { scope: "col", class: column.number ? "number" : "" },
-      make("button", { type: "button", onclick: () => {
-        state.down = state.by === index ? !state.down : false;
-        state.by = index;
-        heads.forEach((head) => head.removeAttribute("aria-sort"));
-        heads[index].setAttribute("aria-sort", state.down ? "descending" : "ascending");
-        fill();
-      } }, column.title)));
-    const searched = new Map();
-    const textOf = (row) => {
-      if (!searched.has(row)) searched.set(row, options.text(row).toLowerCase());
-      return searched.get(row);
-    };
-    const fill = () => {
-      let rows = state.query ? all.filter((row) => textOf(row).includes(state.query)) : [...all];
-      if (state.by !== null) {
-        const of = columns[state.by].sort ?? columns[state.by].cell;
-        const compare = (a, b) => {
-          const [x, y] = [of(a), of(b)];
-          return typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
-        };
-        rows.sort((a, b) => (state.down ? -compare(a, b) : compare(a, b)));
-      }
-      state.rows = rows;
-      body.replaceChildren(...rows.slice(0, state.shown).map(makeRow));
-      count.textContent = rows.length === all.length ? `${all.length}` : `${rows.length} of ${all.length}`;
-      more.hidden = rows.length <= state.shown;
-      more.textContent = `Show more (${rows.length - state.shown} left)`;
-    };
-    const makeRow = (row) => {
-      const cells = columns.map((column) => make("td", { class: column.number ? "number" : column.wide ? "wide" : "" }, String(column.cell(row))));
-      // The row takes the focus when something leads to it.
-      const line = make("tr", { id: options.id(row), tabindex: -1 }, ...cells);
-      if (!options.detail) return line;
-      const button = make("button", { class: "row", type: "button", "aria-expanded": "false" }, cells[0].textContent);
-      cells[0].replaceChildren(button);
-      line.dataset.open = "no";
-      line.addEventListener("click", () => {
-        const opens = line.dataset.open === "no";
-        line.dataset.open = opens ? "yes" : "no";
-        button.setAttribute("aria-expanded", String(opens));
-        line.classList.toggle("open", opens);
-        if (opens) line.after(make("tr", { class: "stack" }, make("td", { colspan: columns.length }, ...[options.detail(row)].flat())));
-        else line.nextSibling.remove();
-      });
-      return line;
-    };
-    fill();
-    return {
-      element: make("div", {}, make("div", { class: "bar" }, search, count, ...(options.extra ?? [])),
-        make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": options.search.replace("Search", "Table of") }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)), more),
-      // Sees to it that a row is in the table.
-      reveal: (is) => {
-        if (!state.rows.some(is)) { search.value = ""; state.query = ""; fill(); }
-        const at = state.rows.findIndex(is);
-        if (at >= state.shown) { state.shown = at + 1; fill(); }
-      },
-    };
+      make("div", { class: "graph", tabindex: 0, role: "group", "aria-label": "Graph of waits" }, graphOf(kept, drawn, inCircle)),
+      left > 0 ? make("p", { class: "dim" }, `${left} more are not drawn; the tables have them.`) : null);
   };
 
   const cpu = (thread) => (thread.cpu ? thread.cpu.user_ms + thread.cpu.system_ms : 0);
@@ -378,11 +253,24 @@
   const threads = { reveal: (lwp) => threadTable.reveal((it) => it.lwp === lwp) };
   drawGraph();
 
+  const GROUPS = 40;
+  const since = (ms) => (ms ? `, the longest for ${age(ms)}` : "");
+  const task = (it) => it.frames?.find((frame) => frame.function && !ofLanguage.test(frame.function))?.function;
+  if (seen.task_groups?.length) {
+    const groups = [...seen.task_groups].sort((a, b) => b.tasks.length - a.tasks.length);
+    section("What the tasks do", make("ul", {}, ...groups.slice(0, GROUPS).map((group) => make("li", {},
+      make("b", {}, `${group.tasks.length} ${group.tasks.length === 1 ? "task" : "tasks"} of ${group.runtime}`),
+      ` ${group.reason ?? words(group.state)}${task(group) ? ` in ${task(group)}` : ""}${since(group.oldest_ms)} `,
+      ...group.tasks.slice(0, 3).map(taskChip), group.tasks.length > 3 ? `and ${group.tasks.length - 3} more` : ""))),
+      groups.length > GROUPS ? make("p", { class: "dim" }, `${groups.length - GROUPS} more groups: see the tasks.`) : null);
+  }
+
   if (seen.groups?.length) {
-    section("What the threads do", make("ul", {}, ...seen.groups.map((group) => make("li", {},
+    section("What the threads do", make("ul", {}, ...seen.groups.slice(0, GROUPS).map((group) => make("li", {},
       make("b", {}, `${group.threads.length} ${group.threads.length === 1 ? "thread" : "threads"}`),
-      ` ${group.what}${group.oldest_ms ? `, the longest for ${age(group.oldest_ms)}` : ""} `,
-      ...group.threads.slice(0, 3).map(chip), group.threads.length > 3 ? `and ${group.threads.length - 3} more` : ""))));
+      ` ${group.what}${since(group.oldest_ms)} `,
+      ...group.threads.slice(0, 3).map(chip), group.threads.length > 3 ? `and ${group.threads.length - 3} more` : ""))),
+      seen.groups.length > GROUPS ? make("p", { class: "dim" }, `${seen.groups.length - GROUPS} more groups: see the threads.`) : null);
   }
 
   // Equal stacks once, the largest group first.
@@ -392,7 +280,7 @@
     groups.set(key, [...(groups.get(key) ?? []), thread.lwp]);
   }
   const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);
-  const FOLDED = 200;
+  const FOLDED = 60;
   section("Stacks", make("p", { class: "dim" }, "Threads with equal stacks are shown once."),
     ...sorted.slice(0, FOLDED).map(([key, lwps], index) => {
       const [what, ...frames] = key.split("\n");
@@ -403,15 +291,19 @@
   section("Threads", threadTable.element);
 
   if (seen.tasks?.length) {
+    const taskWaits = (it) => (it.wait ? `${it.wait.reason}${it.wait.descriptor ? ` fd ${it.wait.descriptor}` : ""}`
+      + (it.wait.objects ?? []).slice(0, 3).map((object) => ` ${object.address}`).join("") : "");
     tasks = table([
       { title: "Task", number: true, cell: (it) => it.id },
       { title: "State", cell: (it) => words(it.state) },
-      { title: "Waits for", wide: true, cell: (it) => it.wait?.reason ?? "" },
+      { title: "Waits for", wide: true, cell: taskWaits },
+      { title: "Since", number: true, cell: (it) => age(it.wait?.since_ms), sort: (it) => it.wait?.since_ms ?? 0 },
       { title: "LWP", number: true, cell: (it) => it.carried_by ?? "" },
+      { title: "Began in", wide: true, cell: (it) => it.start_function ?? it.name ?? "-" },
     ], seen.tasks, {
       search: "Search tasks",
       id: (it) => `k${it.id}`,
-      text: (it) => [it.id, it.state, it.wait?.reason, ...(it.frames ?? []).map(frameText)].join(" "),
+      text: (it) => [it.id, it.state, taskWaits(it), it.start_function, it.name, ...(it.frames ?? []).map(frameText)].join(" "),
       detail: (it) => stackText(it.frames ?? []) + (it.created_by ? `\nmade by ${frameText(it.created_by)}` : ""),
     });
     section("Tasks", tasks.element);
@@ -529,62 +421,6 @@
     section("Contention", ...parts);
   }
 
-  // A flame graph: the outermost function at the top. A click makes a frame as wide as the picture.
-  const flames = (stacks, unit) => {
-    const WIDE = 1160, ROW = 18, THIN = 0.5;
-    const root = { name: "all", samples: 0, below: new Map(), above: null };
-    const frameName = (frame) => frame.function ?? (frame.module ? `[${frame.module}]` : "[unknown]");
-    for (const stack of stacks) {
-      let node = root;
-      node.samples += stack.samples;
-      const names = [...(stack.whole ? [] : ["[..]"]), ...[...stack.frames].reverse().map(frameName), ...(stack.waits_for ?? []).map((it) => `[${it}]`)];
-      for (const name of names) {
-        if (!node.below.has(name)) node.below.set(name, { name, samples: 0, below: new Map(), above: node });
-        node = node.below.get(name);
-        node.samples += stack.samples;
-      }
-    }
-    const told = make("p", { class: "dim", role: "status" });
-    const holder = make("div", { class: "graph", id: "flames" });
-    const draw = (top) => {
-      const path = [];
-      for (let node = top; node; node = node.above) path.unshift(node);
-      const boxes = [];
-      path.forEach((node, row) => boxes.push([node, 0, WIDE, row]));
-      const place = (node, left, wide, row) => {
-        let x = left;
-        for (const below of [...node.below.values()].sort((a, b) => b.samples - a.samples)) {
-          const width = (wide * below.samples) / node.samples;
-          if (width >= THIN) {
-            boxes.push([below, x, width, row]);
-            place(below, x, width, row + 1);
-          }
-          x += width;
-        }
-      };
-      place(top, 0, WIDE, path.length);
-      const rows = boxes.reduce((most, box) => Math.max(most, box[3] + 1), 0);
-      const svg = make("svg", { width: WIDE, height: rows * ROW + 2, viewBox: `0 0 ${WIDE} ${rows * ROW + 2}`, role: "group", "aria-label": "Flame graph" });
-      for (const [node, x, width, row] of boxes) {
-        const share = `${node.name}: ${node.samples} ${unit}, ${((100 * node.samples) / root.samples).toFixed(1)} %`;
-        const letters = Math.floor((width - 6) / 7);
-        const label = letters < 3 ? "" : node.name.length > letters ? `${node.name.slice(0, letters - 2)}..` : node.name;
-        let hash = 0;
-        for (const letter of node.name) hash = (hash * 31 + letter.codePointAt(0)) % 997;
-        const open = (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); draw(node); } };
-        const box = make("g", { class: `flame flame${node.name.startsWith("[") ? "x" : hash % 5}`, role: "button", "aria-label": share, onclick: open, onkeydown: open,
-          onmouseenter: () => { told.textContent = share; }, onfocus: () => { told.textContent = share; } },
-          make("title", {}, share), make("rect", { x, y: row * ROW, width: Math.max(0.5, width - 1), height: ROW - 1 }), make("text", { x: x + 3, y: row * ROW + 13 }, label));
-        // Not hundreds of stops for the Tab key: those that can be read.
-        if (width >= 40) box.setAttribute("tabindex", "0");
-        svg.append(box);
-      }
-      holder.replaceChildren(svg);
-      told.textContent = `${top.name}: ${top.samples} ${unit} of ${root.samples}`;
-    };
-    if (root.samples) draw(root);
-    return [told, holder];
-  };
   if (profile) {
     const what = make("p", { class: "dim" }, `${profile.samples} samples of running threads in ${(profile.duration_ms / 1000).toFixed(1)} s. A click on a frame widens it, a click on "all" brings all back.`);
     if (!profile.samples) section("Profile", make("p", {}, "No thread ran while samples were taken."));
@@ -597,7 +433,7 @@
   }
 
   if (seen.strangers?.length) {
-    section("Threads of other processes", ...seen.strangers.map((it) => make("details", { open: "" },
+    section("Threads of other processes", ...seen.strangers.map((it) => make("details", { open: "", id: `p${it.pid}.${it.thread.lwp ?? ""}`, tabindex: -1 },
       make("summary", {}, make("b", {}, `${it.process ?? "process"} (${it.pid})`), ` thread ${it.thread.lwp ?? "?"}: ${waitsFor(it.thread) || words(it.thread.state)}`),
       make("pre", {}, stackText(it.thread.frames)))));
   }

@@ -297,7 +297,10 @@ fn look(tasks: &mut Tasks, depth: Depth, (now, span): (u64, u64), (lwp, task): (
     if depth == Depth::Counters && !task.is_lively(now) && !task.is_young() {
         return;
     }
-    task.call = task.syscall.as_ref().and_then(|file| tasks.call(file).ok());
+    // One that has not run since is in the same call.
+    if task.moved_at == now || task.call.is_none_or(|call| call == SyscallFile::Running) {
+        task.call = task.syscall.as_ref().and_then(|file| tasks.call(file).ok());
+    }
     let asleep = task.call.is_some_and(|call| call != SyscallFile::Running);
     let (running, sleeps) = match asleep {
         true => (false, None),

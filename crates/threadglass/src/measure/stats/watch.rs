@@ -45,6 +45,7 @@ pub struct Watch<'a> {
     /// `None` where it may not be read what threads are blocked in.
     locks: Option<Locks<'a>>,
     share: u32,
+    names: bool,
     ended: bool,
 }
 
@@ -62,12 +63,13 @@ impl<'a> Watch<'a> {
             .then(|| Locks::new(Survey::new(&Look::new(live), look.libc(), &look.snapshot.threads)));
         let mut meter = Meter::new(tasks, Depth::Calls).map_err(failed)?;
         meter.count_tasks(live);
-        Ok(Self { live, look, meter, locks, share: SHARE, ended: false })
+        Ok(Self { live, look, meter, locks, share: SHARE, names: true, ended: false })
     }
 
-    /// The same with fewer samples where there are many threads: for who watches all day.
+    /// The same with fewer samples where there are many threads, and without their names: for who watches all day, and looks at
+    /// the threads besides.
     pub fn gently(self) -> Self {
-        Self { share: GENTLE_SHARE, ..self }
+        Self { share: GENTLE_SHARE, names: false, ..self }
     }
 
     /// Whether the process has ended.
@@ -165,7 +167,7 @@ impl<'a> Watch<'a> {
         if self.ended {
             gaps.push(Gap::whole("the rest of the interval", "the process ended"));
         }
-        for thread in &mut threads {
+        for thread in threads.iter_mut().filter(|_| self.names) {
             thread.name = self.meter.name(thread.lwp);
         }
         threads.sort_by(busiest_first);

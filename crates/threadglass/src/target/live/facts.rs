@@ -130,20 +130,28 @@ impl Live {
 impl KernelFacts for Live {
     fn lwps(&self) -> Result<Vec<Lwp>, TargetError> {
         match list_tasks(&self.task_dir) {
-            Ok(lwps) if !lwps.is_empty() => Ok(lwps),
+            Ok(lwps) if !lwps.is_empty() => {
+                if let Some(kept) = &self.kept {
+                    kept.retain(&lwps);
+                }
+                Ok(lwps)
+            }
             Ok(_) | Err(Errno::ENOENT | Errno::ESRCH) => Err(TargetError::Exited(self.pid)),
             Err(errno) => Err(TargetError::Proc { what: format!("/proc/{}/task", self.pid), errno }),
         }
     }
 
     fn facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
-        let facts = self.facts_if_worthwhile(lwps).unwrap_or_else(|| self.facts_by_proc(lwps));
+        let facts = self.facts_if_worthwhile(lwps).unwrap_or_else(|| match &self.kept {
+            Some(kept) => kept.facts(self, lwps, |missing| self.facts_by_proc(missing)),
+            None => self.facts_by_proc(lwps),
+        });
         facts.into_iter().map(|facts| Some(facts?.with_call_as_made(self))).collect()
     }
 
     fn brief_facts(&self, lwps: &[Lwp]) -> Vec<Option<LwpFacts>> {
         // The size of the process decides, so that what is compared was told in the same way.
-        if self.has_worthwhile_iterator() {
+        if self.has_worthwhile_iterator() || self.kept.is_some() {
             return self.facts(lwps);
         }
         let mut reader = self.reader();

@@ -4,6 +4,7 @@ mod elsewhere;
 mod facts;
 mod idle;
 mod iterator;
+mod kept;
 mod memory;
 mod modules;
 #[cfg(feature = "profile")]
@@ -12,6 +13,7 @@ mod pulse;
 mod wakers;
 
 pub(crate) use iterator::calls_of_all;
+pub use kept::KeptFacts;
 pub(crate) use pulse::{ProcessPulse, ThreadPulse, name_and_start, pulse};
 
 use super::module::{Module, group};
@@ -62,9 +64,17 @@ pub struct Live {
     /// `None` inside where it cannot be used.
     iterator: OnceLock<Option<iterator::TaskIterator>>,
     limits: Limits,
+    /// For who looks again and again.
+    kept: Option<KeptFacts>,
 }
 
 impl Live {
+    /// The same process for who looks at it again and again: facts of threads that have not run since the last look are taken from
+    /// `kept`. Others cannot have changed, but for what others change of a thread that sleeps: that is seen some seconds later.
+    pub fn keeping(self, kept: &KeptFacts) -> Self {
+        Self { kept: Some(kept.clone()), ..self }
+    }
+
     /// The same process on the budget of others that are looked at together with it.
     pub fn with_limits(self, limits: &Limits) -> Self {
         Self { limits: limits.clone(), ..self }
@@ -124,6 +134,7 @@ impl Live {
             symbols: OnceLock::new(),
             iterator: OnceLock::new(),
             limits: Limits::default(),
+            kept: None,
         })
     }
 
