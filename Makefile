@@ -1,6 +1,7 @@
 # The two commands a newcomer needs are `cargo run --release -- demo` and `make test`.
 PREFIX ?= /usr/local
 DESTDIR ?=
+LIBDIR ?= lib
 CARGO ?= cargo
 FUZZ_SECONDS ?= 30
 SOAK_LOOKS ?= 20000
@@ -78,7 +79,7 @@ fuzz:
 # What is installed, and not the benchmarks and what the tests need.
 install:
 	$(CARGO) build --release -p tglass -p libc_db -p libprofil
-	scripts/install "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
+	TG_LIBDIR=$(LIBDIR) scripts/install "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
 
 # Removes what `make install` with the same PREFIX and DESTDIR has installed.
 uninstall:
