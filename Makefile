@@ -57,6 +57,7 @@ test-matrix:
 # it. Hostile programs, files and cores, under the limits that are promised for a release build. Takes minutes.
 soak:
 	$(CARGO) test --release -p tglass --test hostile_corpus --test hostile_files --test hostile_targets
+	TG_EVERY_HANG=1 $(CARGO) test --release -p tglass --test snap every_hang -- --nocapture
 	TG_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release -p tglass --test track server -- --nocapture
 	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
 	TG_FAMILY_LOOKS=$(SOAK_FAMILY_LOOKS) $(CARGO) test --release -p tglass --test busy_families -- --nocapture
