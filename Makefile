@@ -1,6 +1,7 @@
 # The two commands a newcomer needs are `cargo run --release -- demo` and `make test`.
 PREFIX ?= /usr/local
 DESTDIR ?=
+LIBDIR ?= lib
 CARGO ?= cargo
 FUZZ_SECONDS ?= 30
 SOAK_LOOKS ?= 20000
@@ -56,6 +57,7 @@ test-matrix:
 # it. Hostile programs, files and cores, under the limits that are promised for a release build. Takes minutes.
 soak:
 	$(CARGO) test --release -p tglass --test hostile_corpus --test hostile_files --test hostile_targets
+	TG_EVERY_HANG=1 $(CARGO) test --release -p tglass --test snap every_hang -- --nocapture
 	TG_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release -p tglass --test track server -- --nocapture
 	TG_LOOKS=$(SOAK_LOOKS) $(CARGO) test --release -p tglass --test no_false_alarm -- --nocapture
 	TG_FAMILY_LOOKS=$(SOAK_FAMILY_LOOKS) $(CARGO) test --release -p tglass --test busy_families -- --nocapture
@@ -78,7 +80,7 @@ fuzz:
 # What is installed, and not the benchmarks and what the tests need.
 install:
 	$(CARGO) build --release -p tglass -p libc_db -p libprofil
-	scripts/install "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
+	TG_LIBDIR=$(LIBDIR) scripts/install "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
 
 # Removes what `make install` with the same PREFIX and DESTDIR has installed.
 uninstall:

@@ -17,6 +17,7 @@ pub mod hostile;
 mod lock_truth;
 mod log;
 mod roots;
+pub mod scenes;
 mod skip;
 mod sync;
 mod terminal;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use testkit::scenes::{DEADLOCKS, OF_CXX, OF_RUST, SCENES};
 use testkit::{Answer, Build, Fixture, Go, Tool, Value, Variant, any_of, ensure, eventually, have, part, threads};
 
 fn tool() -> Tool {
@@ -172,6 +173,24 @@ fn other_languages_answer_as_they_did() {
     }
     for go in Go::all("snap::other_languages_answer_as_they_did").into_iter().take(1) {
         same_answers("Go", &go.build("go_waits", &[]), &[]);
+    }
+}
+
+/// Every hang that there is a fixture of. `make soak` sets TG_EVERY_HANG; without it only a few are asked, because each takes
+/// seconds.
+#[test]
+fn every_hang_answers_as_it_did() {
+    let is_all = std::env::var_os("TG_EVERY_HANG").is_some();
+    // Threads of these run: no two looks see the same.
+    let moves = ["behind_compute", "busy", "handed_over", "in_handler", "timed"];
+    let all: [(&str, &[&str]); 4] =
+        [("hangs.c", &SCENES), ("hangs_cxx.cc", &OF_CXX), ("hangs_rust.rs", &OF_RUST), ("deadlocks.c", &DEADLOCKS)];
+    for (file, scenes) in all {
+        let scenes = scenes.iter().filter(|scene| !moves.contains(scene));
+        let program = built(file, Variant::Default);
+        for scene in scenes.step_by(if is_all { 1 } else { 18 }) {
+            same_answers(&format!("{file} {scene}"), &program, &[scene]);
+        }
     }
 }
 

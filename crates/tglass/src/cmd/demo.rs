@@ -81,7 +81,8 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
         Some(dir) => Command::new(dir.0.join("demo-go")),
         None => program_of(&exe, &args.scene.name()),
     };
-    let child = program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    // Nobody reads it; a root that is empty has no /dev/null.
+    let child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = Guard(child.context("cannot start the demo program")?);
     let mut ready = String::new();
     BufReader::new(child.0.stdout.take().context("no output from the demo program")?).read_line(&mut ready)?;
