@@ -12,8 +12,8 @@ use super::machine::machine_of;
 use super::waits::{USUAL_TIME, explain_for};
 use crate::host;
 use crate::model::{
-    Gap, ProcessFigures, SCHEMA, Snapshot, TroubleKind, VerdictKind, WatchEvent, WatchEventKind, WatchFigures,
-    WatchedProcess,
+    Certainty, Gap, ProcessFigures, SCHEMA, Snapshot, TroubleKind, Verdict, VerdictKind, WatchEvent, WatchEventKind,
+    WatchFigures, WatchedProcess,
 };
 use crate::sys::clock::all_own_cpu;
 use crate::target::{Live, Target, name_and_start, pulse};
@@ -144,7 +144,8 @@ impl Watcher {
             self.closer_looks += 1;
             let machine = machine_of(wanted.iter().copied());
             for seen in &machine.processes_to_see {
-                if is_wrong(seen.verdict.kind) {
+                let is_old = self.processes.get(&seen.pid).is_some_and(|it| it.suspicion(now, stuck).old);
+                if is_worth_explaining(&seen.verdict, is_old) {
                     explain.insert(seen.pid);
                 }
             }
@@ -236,7 +237,7 @@ impl Watcher {
             }
             let Some((members, text, longest)) = process.starves(now, self.options.stuck) else { continue };
             let (way_out, findings) = Default::default();
-            let certainty = crate::model::Certainty::Certain;
+            let certainty = Certainty::Certain;
             let kind = TroubleKind::StarvedOfCpu;
             let judgement = Judgement { kind, certainty, text, way_out, members, findings, longest };
             events.extend(tell(process, judgement, now, looks));
@@ -283,9 +284,14 @@ impl Watcher {
     }
 }
 
-/// Whether what `machine` says of a process is worth an explanation.
-fn is_wrong(kind: VerdictKind) -> bool {
-    !matches!(kind, VerdictKind::Idle | VerdictKind::Busy)
+/// Whether what `machine` says of a process is worth an explanation. Every busy program has threads that wait for a moment: only if
+/// they have stood for long.
+fn is_worth_explaining(verdict: &Verdict, is_old: bool) -> bool {
+    match verdict.kind {
+        VerdictKind::Deadlock | VerdictKind::NobodyLeft => is_old || verdict.certainty > Certainty::Possible,
+        VerdictKind::Idle | VerdictKind::Busy => false,
+        _ => is_old,
+    }
 }
 
 /// Whether trouble may be over, or not be what it was.
