@@ -314,15 +314,16 @@ fn common_wait(group: &TaskGroup, snapshot: &Snapshot) -> Option<String> {
     }
     let of = |id: &u64| {
         let index = snapshot.tasks.binary_search_by_key(id, |task| task.id).ok()?;
-        snapshot.tasks[index].wait.as_ref()
+        Some(&snapshot.tasks[index])
     };
     let (first, rest) = group.tasks.split_first()?;
-    let wait = of(first)?;
+    let task = of(first)?;
+    let wait = task.wait.as_ref()?;
     let at = |wait: &TaskWait| -> Vec<_> { wait.objects.iter().map(|object| (object.address, object.kind)).collect() };
     let is_same = |other: &TaskWait| other.descriptor == wait.descriptor && at(other) == at(wait);
-    rest.iter().all(|id| of(id).is_some_and(is_same)).then(|| {
+    rest.iter().all(|id| of(id).and_then(|task| task.wait.as_ref()).is_some_and(is_same)).then(|| {
         let mut out = String::new();
-        reason(&mut out, wait, &mut Names::default());
+        reason(&mut out, wait, &mut Names::default(), is_of_futures(task));
         out
     })
 }
@@ -365,7 +366,7 @@ pub fn member(task: &Task, width: Option<usize>) -> String {
         Some(wait) => {
             let since = wait.since_ms.map(|ms| format!(", for at least {}", duration(ms))).unwrap_or_default();
             let mut what = String::new();
-            reason(&mut what, wait, &mut Names::default());
+            reason(&mut what, wait, &mut Names::default(), is_of_futures(task));
             out += &format!("    waits: {what}{since}\n");
         }
         None => out += &format!("    {}{carried}\n", task.status),

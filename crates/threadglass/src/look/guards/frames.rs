@@ -349,7 +349,8 @@ impl<'s> Search<'s> {
             match frames.as_mut_slice() {
                 // The function that passes the call on is the program's own, as far as can be seen.
                 [inner, frame, ..] if inner.place.exact && !frame.place.exact && inner.caller.is_some() => {
-                    if self.block(frame).is_some_and(|block| is_for_futex(&block)) {
+                    let block = self.block(frame);
+                    if block.is_some_and(|block| is_for_futex(&block)) {
                         self.recover(frame, SECOND_ARGUMENT, futex.0);
                     }
                 }
