@@ -295,6 +295,7 @@ fn an_idle_java_program() {
     let own = groups.iter().find(|group| group["what"] == "waiting for work of the runtime's own").expect("a group");
     assert!(own["idle"] == true && own["threads"].as_array().unwrap().len() > 3, "{groups:#?}");
     assert!(groups.iter().all(|group| group["what"] != "parked by Java code"), "{groups:#?}");
+    assert_ne!(verdict(&snapshot).0, "unknown", "{groups:#?}");
     assert!(!snapshot["findings"].as_array().unwrap().iter().any(is_hang), "{:#}", snapshot["findings"]);
 }
 

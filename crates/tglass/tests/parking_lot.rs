@@ -1,7 +1,7 @@
 //! Locks of the `parking_lot` crate: who waits for them, and who holds them.
 
 use std::path::PathBuf;
-use testkit::{Build, Dumpable, Fixture, Tool, lock_faults};
+use testkit::{Build, Dumpable, Fixture, Tool, is_hang, lock_faults};
 
 // Has the crate built beside this program.
 use parking_lot as _;
@@ -37,6 +37,20 @@ fn not_optimised() {
 #[test]
 fn without_symbols() {
     check(&["-Copt-level=3", "-Cstrip=symbols"], &[]);
+}
+
+/// A reader that waits for another one, which goes on, is in no circle.
+#[test]
+fn one_of_two_readers_may_write() {
+    let tool = Tool::new(env!("CARGO_BIN_EXE_tglass"));
+    for flags in [&["-Copt-level=0"][..], &["-Copt-level=2"]] {
+        let fixture = Fixture::start(&build(flags), &["upgradable"]).settled();
+        let target = fixture.pid().to_string();
+        let faults = lock_faults(&tool, &target, fixture.truth(), false);
+        assert!(faults.is_empty(), "{flags:?}: {faults:#?}");
+        let why = tool.run(&["why", &target, "--json"]).json();
+        assert!(!why["findings"].as_array().expect("findings").iter().any(is_hang), "{flags:?}: {:#}", why["findings"]);
+    }
 }
 
 #[test]

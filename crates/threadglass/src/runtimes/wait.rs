@@ -106,6 +106,7 @@ pub(crate) struct Context<'a> {
     /// Where its C library keeps what, if that is known.
     pub(crate) libc: Option<LibcLayout<'a>>,
     threads: HashMap<InnerTid, Option<Lwp>>,
+    names: HashMap<Lwp, String>,
     /// Descriptors, by which a join and a stream's owner are known.
     ids: HashSet<RemoteAddr>,
     /// Searched for when the first thread waits that may stand in such a table.
@@ -118,12 +119,15 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     /// Of `target`, whose threads are these.
     pub(crate) fn new(target: &'a dyn Target, libc: Option<LibcLayout<'a>>, threads: &[Thread]) -> Self {
+        let of_threads = threads;
         let ids = threads.iter().filter_map(|thread| Some(thread.id?.0)).collect();
         let threads = threads.iter().filter_map(|thread| Some((thread.inner_lwp?, thread.lwp))).collect();
+        let names = of_threads.iter().filter_map(|thread| Some((thread.lwp?, thread.name.clone()?))).collect();
         Self {
             target,
             libc,
             threads,
+            names,
             ids,
             tables: OnceCell::new(),
             languages: OnceCell::new(),
@@ -145,6 +149,11 @@ impl<'a> Context<'a> {
     /// The thread of this id.
     pub(super) fn lwp_of(&self, inner: InnerTid) -> Option<Lwp> {
         self.threads.get(&inner).copied().flatten()
+    }
+
+    /// The name of a thread.
+    pub(super) fn name_of(&self, lwp: Lwp) -> Option<&str> {
+        self.names.get(&lwp).map(String::as_str)
     }
 
     /// A language that the target has loaded.

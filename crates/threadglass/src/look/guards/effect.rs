@@ -99,8 +99,10 @@ mod tests {
         let elsewhere = Atomic { addr: Some(0x1004), size: 4, change: Change::Swap(Some(0)) };
         assert_eq!(of_atomic(&mutex, &elsewhere), None);
         let unplaced = |change| Atomic { addr: None, size: 4, change: Change::Exchange(change, Some(1)) };
-        assert!(may_take(&mutex, &unplaced(Some(0))) && may_take(&mutex, &unplaced(None)));
+        assert!(may_take(&mutex, &unplaced(Some(0))));
         assert!(!may_take(&mutex, &unplaced(Some(2))), "locked before and after");
+        assert!(!may_take(&mutex, &unplaced(None)), "neither place nor numbers");
+        assert!(may_take(&mutex, &at(Change::Exchange(None, Some(1)))), "its place");
         let once = WantedLock { size: 1, ..lock(Family::ParkingLot, SyncKind::Once) };
         let done = Atomic { addr: Some(0x1000), size: 1, change: Change::Swap(Some(1)) };
         assert_eq!(of_atomic(&once, &done), Some(Effect::Release), "done");

@@ -22,6 +22,9 @@ pub(super) fn member(memory: &dyn Memory, pointer: RemoteAddr, class: &str, name
     vm_structs::VmStructs::read(memory, pointer)?.get(&[class], name)
 }
 
+/// The thread of the virtual machine that waits in Java code for work.
+const FINALIZER: &str = "Finalizer";
+
 pub(crate) struct HotSpot;
 
 impl Runtime for HotSpot {
@@ -41,6 +44,8 @@ impl Runtime for HotSpot {
             SyncKind::Cond => Some(match context.java_threads() {
                 Some(threads) => match threads.wait(context.target, seen.lwp, class.address) {
                     JavaWait::Enter(monitor) => of_java(SyncKind::Mutex, monitor, Evidence::Recorded),
+                    // It waits for objects to bury.
+                    JavaWait::Notify(_) if context.name_of(seen.lwp) == Some(FINALIZER) => own,
                     JavaWait::Notify(monitor) => of_java(SyncKind::Cond, monitor, Evidence::Recorded),
                     JavaWait::Unpark => park,
                     JavaWait::Internal => own,

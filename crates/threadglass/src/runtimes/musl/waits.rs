@@ -242,5 +242,6 @@ mod tests {
         assert_eq!(Waiting::in_musl("pthread_rwlock_timedwrlock"), Some(Waiting::Rwlock(Side::Write)));
         assert_eq!(Waiting::in_musl("__pthread_timedjoin_np"), Some(Waiting::Join));
         assert_eq!(Waiting::in_musl("printf"), None);
+        assert_eq!([Waiting::in_musl("__lock"), Waiting::in_musl("lock")], [Some(Waiting::Inside), None]);
     }
 }

@@ -89,6 +89,16 @@ mod tests {
         assert_eq!(crossbeam, Some("to receive from a channel (crossbeam)"));
         let wait = ["std::sync::poison::condvar::Condvar::wait", "<std::sync::barrier::Barrier>::wait", "work"];
         assert_eq!(waits_in(wait), Some("at a Barrier (std::sync)"));
+        // Without optimisation.
+        let crossbeam = of(&[
+            "std::thread::functions::park",
+            "crossbeam_channel::context::Context::wait_until",
+            "crossbeam_channel::flavors::list::Channel<T>::recv::{{closure}}",
+            "std::thread::local::LocalKey<T>::try_with",
+            "crossbeam_channel::channel::Receiver<T>::recv",
+            "work",
+        ]);
+        assert_eq!(crossbeam, Some("to receive from a channel (crossbeam)"));
         // What is around the function that waits is no wait.
         assert_eq!(of(&["std::thread::functions::park", "std::sync::once::Once::call_once_force::{{closure}}"]), None);
         assert_eq!(of(&["work", recv]), None);
