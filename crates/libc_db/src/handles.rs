@@ -117,7 +117,8 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-fn remember(message: &str) {
+/// Keeps `message` for `tg_last_error`.
+pub(crate) fn remember(message: &str) {
     LAST_ERROR.set(CString::new(safe(message)).unwrap_or_default());
 }
 

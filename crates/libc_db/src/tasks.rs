@@ -5,6 +5,7 @@
 //! as the whole list of a usual program.
 
 use crate::abi::{Td, TdErr, ThrAgent, ThrHandle, code};
+use crate::handles::remember;
 use crate::picture::open_again;
 use crate::session::{Session, lock};
 use crate::sessions;
@@ -299,7 +300,7 @@ pub(crate) fn registers_of(task: &Task) -> Td<TaskRegisters> {
 /// `ta` may be anything: it is only compared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn tg_show_tasks(ta: *const ThrAgent, on: c_int) -> c_int {
-    code((|| {
+    let shown = (|| {
         let session = sessions::enter(ta)?;
         if on == 0 {
             session.layout()?;
@@ -308,5 +309,14 @@ pub unsafe extern "C-unwind" fn tg_show_tasks(ta: *const ThrAgent, on: c_int) ->
         }
         lock(&session.tasks).wanted = Some(on != 0);
         Ok(())
-    })())
+    })();
+    if let Err(error) = &shown {
+        remember(match error {
+            TdErr::NoCapab => "the process runs no tasks of Go or tokio that can be read: go on with its threads",
+            TdErr::NoLibThread => "the process has no threads of libc: go on with its tasks",
+            TdErr::BadTa => "tg_show_tasks: this is no session: make one with td_ta_new()",
+            _ => "the session's process or handle is gone: make a new handle",
+        });
+    }
+    code(shown)
 }

@@ -254,6 +254,8 @@ int main(int argc, char **argv) {
         printf("lwps %d\n", lwps);
         GIVES(TD_OK, tg_show_tasks(ta, 1));
         CHECK(counted(ALL) == all, "%d, not %d", counted(ALL), all);
+    } else {
+        CHECK(strstr(tg_last_error(), "go on with its tasks") != NULL, "'%s'", tg_last_error());
     }
     GIVES(TD_BADTA, tg_show_tasks(NULL, 1));
     GIVES(TD_OK, td_ta_delete(ta));

@@ -90,8 +90,8 @@ const RIGHT: [bool; 7] = [true, false, true, true, false, false, false];
 #[derive(Default)]
 struct Cells {
     text: String,
-    /// Where each cell ends in its line.
-    ends: Vec<[u32; HEADINGS.len()]>,
+    /// Where each cell ends in its line, and whether each byte there takes one column.
+    ends: Vec<([u32; HEADINGS.len()], bool)>,
     /// Columns of the widest cells.
     widths: [usize; HEADINGS.len()],
 }
@@ -102,12 +102,18 @@ impl Cells {
         let start = self.text.len();
         let mut ends = [0; HEADINGS.len()];
         for (number, end) in ends.iter_mut().enumerate() {
-            let from = self.text.len();
             write(number, &mut self.text);
-            self.widths[number] = self.widths[number].max(fit::columns(&self.text[from..]));
             *end = (self.text.len() - start) as u32;
         }
-        self.ends.push(ends);
+        // Nearly all lines are such, and to look at each cell would take as long as to write it.
+        let line = &self.text[start..];
+        let is_plain = fit::columns(line) == line.len();
+        let mut from = 0;
+        for (width, end) in self.widths.iter_mut().zip(ends) {
+            *width = (*width).max(cell_columns(&line[from..end as usize], is_plain));
+            from = end as usize;
+        }
+        self.ends.push((ends, is_plain));
     }
 
     /// Adds the lines in columns to `out`, each in the style that `style` gives it.
@@ -115,7 +121,7 @@ impl Cells {
         let wide: usize = self.widths.iter().map(|width| width + 2).sum();
         out.reserve(self.ends.len() * (wide + 1));
         let mut rest = self.text.as_str();
-        for (number, ends) in self.ends.iter().enumerate() {
+        for (number, (ends, is_plain)) in self.ends.iter().enumerate() {
             let (cells, after) = rest.split_at(ends[HEADINGS.len() - 1] as usize);
             rest = after;
             let start = out.len();
@@ -123,7 +129,7 @@ impl Cells {
             for ((end, column), right) in ends.iter().zip(self.widths).zip(RIGHT) {
                 let cell = &cells[from..*end as usize];
                 from = *end as usize;
-                let pad = column.saturating_sub(fit::columns(cell));
+                let pad = column.saturating_sub(cell_columns(cell, *is_plain));
                 blanks(out, if right { pad + 2 } else { 2 });
                 *out += cell;
                 blanks(out, if right { 0 } else { pad });
@@ -137,6 +143,11 @@ impl Cells {
             out.push('\n');
         }
     }
+}
+
+/// Columns of a cell, of a line of which each byte takes one or not.
+fn cell_columns(cell: &str, is_plain: bool) -> usize {
+    if is_plain { cell.len() } else { fit::columns(cell) }
 }
 
 fn blanks(out: &mut String, number: usize) {

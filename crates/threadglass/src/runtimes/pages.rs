@@ -10,6 +10,9 @@ pub(super) struct Pages {
     /// Bytes of one structure: it may begin in one page and end in the next one.
     size: usize,
     known: ByAddress<Vec<u8>>,
+    /// Where a chain goes on that goes from page to page upwards, and how many pages of it are read at once by now.
+    next: u64,
+    ahead: usize,
 }
 
 impl Pages {
@@ -17,9 +20,11 @@ impl Pages {
     pub(super) const MANY: usize = 64;
     /// Pages that are kept.
     const MOST: usize = 512;
+    /// Pages that are read at once, at most.
+    const AHEAD: usize = 16;
 
     pub(super) fn new(size: usize) -> Self {
-        Self { size, known: ByAddress::default() }
+        Self { size, known: ByAddress::default(), next: 0, ahead: 1 }
     }
 
     /// Reads the pages of `addresses` that are not known.
@@ -30,6 +35,9 @@ impl Pages {
         let mut wanted: Vec<u64> = addresses.map(page).filter(|page| !self.known.contains_key(page)).collect();
         wanted.sort_unstable();
         wanted.dedup();
+        if let [one] = wanted.as_slice() {
+            return self.read_on(memory, *one);
+        }
         let mut bytes: Vec<Vec<u8>> = wanted.iter().map(|_| vec![0; PAGE + self.size]).collect();
         let mut slots: Vec<Slot<'_>> =
             wanted.iter().zip(&mut bytes).map(|(page, bytes)| Slot::new(RemoteAddr(*page), bytes)).collect();
@@ -39,6 +47,20 @@ impl Pages {
             bytes.truncate(length);
             self.known.insert(page, bytes);
         }
+    }
+
+    /// Reads one page, and some behind it where the one before it was wanted last.
+    fn read_on(&mut self, memory: &dyn Memory, first: u64) {
+        self.ahead = if first == self.next { (self.ahead * 2).min(Self::AHEAD) } else { 1 };
+        let bytes = memory.read_up_to(RemoteAddr(first), self.ahead * PAGE + self.size).unwrap_or_default();
+        self.known.insert(first, bytes[..bytes.len().min(PAGE + self.size)].to_vec());
+        for number in 1..self.ahead {
+            // What could not be read as a whole is read anew when it is wanted.
+            let from = number * PAGE;
+            let Some(bytes) = bytes.get(from..from + PAGE + self.size) else { break };
+            self.known.insert(first.wrapping_add(from as u64), bytes.to_vec());
+        }
+        self.next = first.wrapping_add((self.ahead * PAGE) as u64);
     }
 
     /// What was read at `address`: the structure there, or less where not all of it can be read.
@@ -57,6 +79,23 @@ fn page(address: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::target::Bytes;
+
+    #[test]
+    fn pages_that_follow_each_other_are_read_together() {
+        let mut target = Bytes::default();
+        target.map(RemoteAddr(0x1000), (0..0x9000_u32).map(|at| (at / 0x1000) as u8).collect());
+        let mut pages = Pages::new(16);
+        for page in 1..=9_u64 {
+            let address = page * 0x1000 + 8;
+            pages.read(&target, std::iter::once(address));
+            assert_eq!(pages.bytes(address), [page as u8 - 1; 16]);
+        }
+        // The last one has no page behind it.
+        assert_eq!(pages.bytes(0x9ffc), [8; 4]);
+        assert!(pages.known.contains_key(&0x9000) && !pages.known.contains_key(&0xa000));
+        pages.read(&target, std::iter::once(0xa000));
+        assert_eq!(pages.bytes(0xa000), [0; 0]);
+    }
 
     #[test]
     fn a_page_is_read_once() {
