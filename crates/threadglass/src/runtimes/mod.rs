@@ -48,7 +48,7 @@ pub(crate) use tasks::{
 };
 pub use threads::LibcLayout;
 pub(crate) use threads::ThreadRecord;
-pub(crate) use tokio::other_executors;
+pub(crate) use tokio::{executor_of, other_executors};
 pub(crate) use wait::{Class, Context, OutsideLibc, SeenWait, Spot};
 
 use crate::model::{Detail, Evidence, Family, Libc, SyncKind, SyncObject, SyncState};

@@ -71,6 +71,7 @@ impl Look<'_> {
             add_objects(&mut snapshot.objects, objects);
             snapshot.gaps.extend(gaps);
         }
+        let seen = seen.or_else(|| executors_in_stacks(&snapshot.threads));
         for name in runtimes::other_executors(&self.objects) {
             // A program that has an executor among its crates need not run it.
             let what = match &seen {
@@ -129,6 +130,13 @@ fn places(threads: &[Thread]) -> Vec<ThreadPlace> {
     let place =
         |thread: &Thread| Some(ThreadPlace { lwp: thread.lwp?, sp: thread.sp, descriptor: thread.id.map(|id| id.0) });
     threads.iter().filter_map(place).collect()
+}
+
+/// The executors that threads are in, of those whose tasks are not read; `None` if no thread is seen in one, or a stack is not known.
+fn executors_in_stacks(threads: &[Thread]) -> Option<Vec<&'static str>> {
+    let names = threads.iter().flat_map(|thread| thread.frames.iter()).filter_map(|frame| frame.function.as_deref());
+    let found: Vec<&str> = names.filter_map(runtimes::executor_of).collect();
+    (!found.is_empty() && threads.iter().all(|thread| !thread.frames.is_empty())).then_some(found)
 }
 
 /// A task in a system call sleeps as its thread does, and one on a thread that is stopped is stopped.

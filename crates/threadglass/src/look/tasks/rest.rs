@@ -108,7 +108,7 @@ fn has_stood_still(look: &Look<'_>) -> bool {
 fn reasons(groups: &[TaskGroup]) -> String {
     let mut reasons: BTreeMap<(bool, &str, Option<String>), usize> = BTreeMap::new();
     for group in groups {
-        let reason = group.reason.as_deref().unwrap_or("something that is not known");
+        let reason = group.reason.as_deref().unwrap_or("a wait that is not known");
         let key = (reason.starts_with("end of a task"), reason, place_in(&group.frames));
         *reasons.entry(key).or_default() += group.tasks.len();
     }

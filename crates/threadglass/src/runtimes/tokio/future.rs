@@ -243,6 +243,10 @@ impl<'r> Walk<'r> {
             self.facts.is_new = true;
         }
         if is_polled && !self.has_parted && self.facts.frames.len() < MAX_FRAMES {
+            // An await that a macro of a library has written: where the function begins tells more.
+            let start = known.value.cases.as_ref().and_then(|cases| cases.list.first());
+            let start = start.filter(|start| start.line.is_some() && start.file.is_some() && start.file != file);
+            let (file, line) = start.map_or((file, line), |start| (start.file.clone(), start.line));
             self.facts.frames.push(AwaitFrame { name: known.shown.clone(), file, line });
         }
         if let Some(path) = &known.path {

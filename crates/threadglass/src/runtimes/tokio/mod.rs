@@ -17,7 +17,7 @@ mod version;
 mod vtables;
 mod waits;
 
-pub(crate) use version::other_executors;
+pub(crate) use version::{executor_of, other_executors};
 
 use super::tasks::{SeenTasks, TaskContext, TaskRuntime};
 #[cfg(feature = "internals")]

@@ -2,6 +2,7 @@
 //! of the thread that has called it, and in no list of tasks.
 
 use super::types::{TypeRef, Types};
+use super::version::executor_of;
 use crate::arch::Registers;
 use crate::elf::demangle;
 use crate::model::StackEnd;
@@ -25,14 +26,6 @@ const SINGLE: &str = "current_thread";
 const FUTURE: [&str; 2] = ["future", "f"];
 /// In the names of functions in which a thread of tokio waits for events or to be woken.
 const PARKED: [&str; 4] = ["park", "mio::", "::Driver", "epoll"];
-/// Crates of other executors: how their paths begin, and their names.
-const EXECUTORS: [(&str, &str); 5] = [
-    ("futures_executor::", "futures-executor"),
-    ("async_executor::", "async-executor"),
-    ("async_io::", "async-executor"),
-    ("async_std::", "async-std"),
-    ("pollster::", "pollster"),
-];
 /// What polls a task.
 const POLLS_TASK: &str = "tokio::runtime::task::";
 /// Code that stands between a poll and the function of the program.
@@ -144,12 +137,8 @@ impl Finder<'_> {
             return;
         }
         self.seen.roots.extend(futures);
-        for name in frames.iter().filter_map(|frame| frame.name.as_deref()) {
-            let path = name.trim_start_matches('<');
-            for (_, crate_name) in EXECUTORS.iter().filter(|(start, _)| path.starts_with(start)) {
-                self.seen.executors.insert(crate_name);
-            }
-        }
+        let names = frames.iter().filter_map(|frame| frame.name.as_deref());
+        self.seen.executors.extend(names.filter_map(executor_of));
         if is_whole {
             let lookups = frames.iter().map(|frame| frame.place.lookup().0);
             let starts = lookups.filter_map(|at| Some(self.known.row(self.context.space, at)?.function.0));

@@ -23,6 +23,21 @@ const OTHERS: [(&str, &str); 4] = [
     ("pollster", "pollster"),
 ];
 
+/// How paths in executors that are not read begin, and the crate.
+const PATHS: [(&str, &str); 5] = [
+    ("futures_executor::", "futures-executor"),
+    ("async_executor::", "async-executor"),
+    ("async_io::", "async-executor"),
+    ("async_std::", "async-std"),
+    ("pollster::", "pollster"),
+];
+
+/// The executor that a function is of, if it is one that is not read.
+pub(crate) fn executor_of(function: &str) -> Option<&'static str> {
+    let path = function.trim_start_matches('<');
+    PATHS.iter().find(|(start, _)| path.starts_with(start)).map(|(_, name)| *name)
+}
+
 /// The version of the crate `name` in `object`.
 pub(super) fn of_crate(target: &dyn Target, object: &MappedObject<'_>, name: &str) -> Option<String> {
     versions(target, object, &[name]).pop().flatten()
