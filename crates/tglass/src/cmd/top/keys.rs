@@ -164,6 +164,7 @@ fn process_command(state: &mut State, code: KeyCode) -> Action {
         }
         KeyCode::Char('t') => process.tab = Tab::Threads,
         KeyCode::Char('l') => process.tab = Tab::Locks,
+        KeyCode::Char('v') => state.page = Some(Page::Why),
         KeyCode::Char('g') => state.page = Some(Page::Gaps),
         KeyCode::Char('w') => process.graph = !process.graph,
         KeyCode::Char('s') => {

@@ -41,7 +41,10 @@ pub fn run(args: &TopArgs) -> Result<ExitCode> {
     // What cannot be looked at at all is said before the screen is taken.
     let shown = match args.which.word() {
         Some(word) => Some(Shown::open(WhichTarget::of(Some(word))?, &args.files)?),
-        None => None,
+        None => {
+            machine::check(&args.among)?;
+            None
+        }
     };
     let (sender, receiver) = channel();
     updates::watch_signals(sender.clone())?;
@@ -210,11 +213,12 @@ impl Top {
     /// Begins to look at all processes.
     fn watch_machine(&mut self, among: AmongArgs) -> Result<()> {
         self.has_machine = true;
+        self.state.machine.nothing = machine::is_choice(&among).then_some(machine::NO_MATCH);
         let sender = self.sender.clone();
         thread::Builder::new().name("tg-machine".to_owned()).spawn(move || {
             loop {
                 let begun = Instant::now();
-                let machine = match machine::look(&among, true) {
+                let machine = match machine::look_for_any(&among, true) {
                     Ok(machine) => machine,
                     Err(error) => return drop(sender.send(Update::NoMachine(remedy::of_error(&error)))),
                 };

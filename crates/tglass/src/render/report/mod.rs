@@ -66,9 +66,7 @@ pub fn page(snapshot: &Snapshot, measured: &Measured, took: Duration) -> Result<
             "VERDICT" => format!("<b>{word}</b>{}", escaped(&safe(&format!("{certainty} {}{way_out}", verdict.text)))),
             "CSS" => CSS.to_owned(),
             "JS" => JS.concat(),
-            "HEADINGS" => {
-                snapshot.findings.iter().map(|finding| heading(finding.kind)).collect::<Vec<_>>().join("\n")
-            }
+            "HEADINGS" => snapshot.findings.iter().map(|finding| heading(finding.kind)).collect::<Vec<_>>().join("\n"),
             "DATA" => packed(snapshot).ok()?,
             "CONTENTION" => measured.contention.as_ref().map_or_else(|| Ok(String::new()), packed).ok()?,
             "PROFILE" => measured.profile.as_ref().map_or_else(|| Ok(String::new()), packed).ok()?,
