@@ -44,6 +44,9 @@ pub fn action(state: &mut State, event: &Event) -> Action {
 }
 
 fn key_pressed(state: &mut State, key: &KeyEvent) -> Action {
+    // Enter that was typed before the terminal was ours comes as the end of a line.
+    let is_line_end = key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('j');
+    let key = if is_line_end { &KeyEvent::from(KeyCode::Enter) } else { key };
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         match key.code {
             KeyCode::Char('c') => return Action::Quit,
@@ -73,7 +76,11 @@ fn typed(state: &mut State, mut prompt: Prompt, key: &KeyEvent) -> Action {
         KeyCode::Enter => return finished(prompt, state),
         KeyCode::Backspace => drop(prompt.text.pop()),
         KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => prompt.text.clear(),
-        KeyCode::Char(letter) if prompt.text.len() < LONGEST => prompt.text.push(letter),
+        KeyCode::Char(letter)
+            if prompt.text.len() < LONGEST && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+        {
+            prompt.text.push(letter);
+        }
         _ => {}
     }
     if prompt.kind == PromptKind::Filter {
