@@ -36,7 +36,14 @@ pub fn action(state: &mut State, event: &Event) -> Action {
     match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => {
             state.message = None;
-            key_pressed(state, key)
+            // Esc and a key that come at once look like that key with Alt.
+            if key.modifiers.contains(KeyModifiers::ALT) {
+                let escaped = key_pressed(state, &KeyEvent::from(KeyCode::Esc));
+                if escaped != Action::None {
+                    return escaped;
+                }
+            }
+            key_pressed(state, &KeyEvent { modifiers: key.modifiers - KeyModifiers::ALT, ..*key })
         }
         Event::Mouse(mouse) => mouse_used(state, mouse),
         _ => Action::None,
@@ -76,9 +83,7 @@ fn typed(state: &mut State, mut prompt: Prompt, key: &KeyEvent) -> Action {
         KeyCode::Enter => return finished(prompt, state),
         KeyCode::Backspace => drop(prompt.text.pop()),
         KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => prompt.text.clear(),
-        KeyCode::Char(letter)
-            if prompt.text.len() < LONGEST && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
-        {
+        KeyCode::Char(letter) if prompt.text.len() < LONGEST && !key.modifiers.contains(KeyModifiers::CONTROL) => {
             prompt.text.push(letter);
         }
         _ => {}
