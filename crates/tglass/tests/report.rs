@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use testkit::{Browser, Build, Dumpable, Fixture, Go, Tool, Variant, have, part};
+use testkit::{Browser, Build, Dumpable, Fixture, Go, Tool, Variant, eventually, have, part};
+use threadglass::model::terminal::safe;
 
 fn tool() -> Tool {
     Tool::new(env!("CARGO_BIN_EXE_tglass"))
@@ -113,6 +114,63 @@ fn names_that_are_markup() {
     assert!(shown.contains("data-shown=\"yes\""), "{shown}");
     assert!(shown.contains("&lt;img src=x onerror"), "the name is not shown");
     assert!(!shown.contains("<img"), "the name was obeyed");
+}
+
+/// Letters that drive a terminal, turn the direction of writing or cannot be seen are shown as the text of other commands has them.
+#[test]
+fn names_that_hide_what_they_say() {
+    if !have("names_that_hide_what_they_say", "chromium") {
+        return;
+    }
+    let fixture = Fixture::start(&Build::new("names.c").variant(Variant::Default).path(), &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.html");
+    report(&fixture.pid().to_string(), &file);
+    let (shown, complaints) = in_browser(&file);
+    assert_eq!(complaints, "");
+    for line in shown.lines() {
+        assert_eq!(safe(line), line);
+    }
+    let letters = |hex: &str| -> Vec<u8> {
+        hex.as_bytes().chunks(2).map(|two| u8::from_str_radix(str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+    };
+    for (lwp, name) in fixture.truth().as_object().unwrap() {
+        let name = safe(&String::from_utf8_lossy(&letters(name.as_str().unwrap())));
+        let (_, row) = shown.split_once(&format!("<tr id=\"t{lwp}\"")).expect("its row");
+        let (row, _) = row.split_once("</tr>").expect("its end");
+        let cell = name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        assert!(row.contains(&format!(">{cell}</td>")), "{row} without {cell}");
+    }
+}
+
+/// Whichever way the members of a circle wait, it is closed in the graph.
+#[test]
+fn circles_are_closed() {
+    if !have("circles_are_closed", "chromium") {
+        return;
+    }
+    for (file, scene, boxes) in [
+        ("outside.c", "pipes", [("thread", 1), ("process", 1)].as_slice()),
+        ("deadlocks.c", "self", &[("thread", 1), ("lock", 1)]),
+    ] {
+        let fixture = Fixture::start(&Build::new(file).variant(Variant::Default).path(), &[scene]);
+        let dir = tempfile::tempdir().unwrap();
+        let page = dir.path().join("report.html");
+        // The other process may be on its way.
+        eventually("the circle should be seen", || {
+            let data = data(&report(&fixture.pid().to_string(), &page));
+            data["findings"].as_array().unwrap().iter().any(|finding| finding["kind"].as_str().unwrap().contains(scene))
+                || data["findings"][0]["kind"] == "process_circle"
+        });
+        let (shown, complaints) = in_browser(&page);
+        assert_eq!(complaints, "");
+        for (kind, number) in boxes {
+            assert_eq!(shown.matches(&format!("class=\"node {kind} circle\"")).count(), *number, "{scene}: {kind}");
+        }
+        let edges = ["recorded", "derived", "inferred"];
+        let closed: usize = edges.iter().map(|edge| shown.matches(&format!("edge {edge} circle")).count()).sum();
+        assert_eq!(closed, 2, "{scene}: {shown}");
+    }
 }
 
 /// What goroutines wait for is in their table.

@@ -194,6 +194,40 @@ fn goroutines() {
     }
 }
 
+/// Tasks that hang come first, and their circle is followed.
+#[test]
+fn goroutines_that_hang() {
+    if !have("goroutines_that_hang", "tmux") {
+        return;
+    }
+    for go in Go::all("goroutines_that_hang").into_iter().take(1) {
+        let fixture = Fixture::start(&go.build("go_stuck", &[]), &["two"]);
+        let stuck: Vec<String> =
+            fixture.truth()["stuck"].as_array().expect("numbers").iter().map(|id| format!("!{id}")).collect();
+        let terminal = top(80, 24, &fixture.pid().to_string());
+        terminal.shows("the hang", |screen| screen.contains("DEADLOCK OF TASKS (likely)"));
+        terminal.text("3");
+        terminal.shows("its members, and the circle", |screen| {
+            let mut rows = screen.lines().skip_while(|line| !line.contains("START")).skip(1);
+            let mut is_stuck =
+                || rows.next().and_then(|row| row.split_whitespace().next()).unwrap_or_default().to_owned();
+            let first = [is_stuck(), is_stuck()];
+            stuck.iter().all(|id| first.contains(id)) && screen.contains(": the circle is closed")
+        });
+        terminal.text("v");
+        // The sentence is longer than the line that is its heading.
+        terminal.shows("all of it", |screen| {
+            let text = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+            screen.starts_with("Why (any key goes back)")
+                && text.contains("wait for each other")
+                && stuck.iter().all(|id| text.matches(&format!("task {} ", &id[1..])).count() == 2)
+        });
+        terminal.text("x");
+        terminal.keys(&["q"]);
+        assert_given_back(&terminal);
+    }
+}
+
 #[test]
 fn the_whole_machine() {
     if !have("the_whole_machine", "tmux") {
@@ -450,6 +484,12 @@ fn processes_of_one_user() {
     terminal.shows("that there is none", |screen| screen.contains("no process matches"));
     terminal.keys(&["q"]);
     assert_given_back(&terminal);
+    terminal.clear();
+    // What cannot be chosen is told before the screen is taken.
+    terminal.start(&format!("{TOOL} top --user nosuchuser; echo ended with $?"));
+    terminal.shows("the refusal", |screen| {
+        screen.contains("there is no user `nosuchuser`") && screen.contains("ended with 2")
+    });
     let fixture = fixture("deadlocks.c", &["abba"]).settled();
     let terminal = top(100, 24, &format!("--user {}", own_uid()));
     terminal.text("/");

@@ -69,7 +69,7 @@ pub enum Command {
     /// Exit status: 1 if threads certainly hang for ever, 0 if not, 2 if a target could not be looked at; --fail-on
     /// changes that. Of several targets: 1, then 3, then 2, then 0, whichever applies first.
     Why(WhyArgs),
-    /// Show a process on the whole terminal, again and again: hangs, threads, waits, locks, tasks
+    /// Watch a process on the whole terminal: hangs, threads, waits, locks, tasks
     ///
     /// What is wrong is at the top as soon as it is confirmed. Below are the threads with what each does with its time, as `stats`
     /// measures it, what it waits for and who holds that; the locks; the tasks (goroutines) of programs that have any; and the

@@ -9,6 +9,9 @@ use threadglass::Pid;
 use threadglass::look::{self, MachineOptions};
 use threadglass::model::{Certainty, Machine, VerdictKind};
 
+/// Why nothing is seen where processes were chosen.
+pub const NO_MATCH: &str = "no process matches (check --user, --cgroup or --container)";
+
 /// Which of all processes are meant.
 pub struct Among {
     user: Option<u32>,
@@ -38,11 +41,16 @@ impl Among {
 /// Looks at those processes that `among` chooses; `all` lists also those with nothing to tell.
 pub fn look(among: &AmongArgs, all: bool) -> Result<Machine> {
     let among = Among::new(among)?;
-    let machine = look::machine(&MachineOptions { wanted: Some(&|pid| among.has(pid)), all });
+    let machine = look_for_any(&among, all);
     if machine.processes == 0 && among.is_narrow() {
-        bail!("no process matches (check --user, --cgroup or --container)");
+        bail!(NO_MATCH);
     }
     Ok(machine)
+}
+
+/// The same where there may be no such process yet.
+pub fn look_for_any(among: &Among, all: bool) -> Machine {
+    look::machine(&MachineOptions { wanted: Some(&|pid| among.has(pid)), all })
 }
 
 /// Whether a hang is among what was found, that `fail_on` asks for.
@@ -61,7 +69,7 @@ pub fn status(machine: &Machine, fail_on: FailOn) -> u8 {
 
 /// Whether a control group is `group` or below it.
 fn is_at_or_below(path: &str, group: &str) -> bool {
-    path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(group.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn uid_of(user: &str) -> Result<u32> {

@@ -36,7 +36,14 @@ pub fn action(state: &mut State, event: &Event) -> Action {
     match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => {
             state.message = None;
-            key_pressed(state, key)
+            // Esc and a key that come at once look like that key with Alt.
+            if key.modifiers.contains(KeyModifiers::ALT) {
+                let escaped = key_pressed(state, &KeyEvent::from(KeyCode::Esc));
+                if escaped != Action::None {
+                    return escaped;
+                }
+            }
+            key_pressed(state, &KeyEvent { modifiers: key.modifiers - KeyModifiers::ALT, ..*key })
         }
         Event::Mouse(mouse) => mouse_used(state, mouse),
         _ => Action::None,
@@ -44,6 +51,9 @@ pub fn action(state: &mut State, event: &Event) -> Action {
 }
 
 fn key_pressed(state: &mut State, key: &KeyEvent) -> Action {
+    // Enter that was typed before the terminal was ours comes as the end of a line.
+    let is_line_end = key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('j');
+    let key = if is_line_end { &KeyEvent::from(KeyCode::Enter) } else { key };
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         match key.code {
             KeyCode::Char('c') => return Action::Quit,
@@ -73,7 +83,9 @@ fn typed(state: &mut State, mut prompt: Prompt, key: &KeyEvent) -> Action {
         KeyCode::Enter => return finished(prompt, state),
         KeyCode::Backspace => drop(prompt.text.pop()),
         KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => prompt.text.clear(),
-        KeyCode::Char(letter) if prompt.text.len() < LONGEST => prompt.text.push(letter),
+        KeyCode::Char(letter) if prompt.text.len() < LONGEST && !key.modifiers.contains(KeyModifiers::CONTROL) => {
+            prompt.text.push(letter);
+        }
         _ => {}
     }
     if prompt.kind == PromptKind::Filter {
@@ -164,6 +176,7 @@ fn process_command(state: &mut State, code: KeyCode) -> Action {
         }
         KeyCode::Char('t') => process.tab = Tab::Threads,
         KeyCode::Char('l') => process.tab = Tab::Locks,
+        KeyCode::Char('v') => state.page = Some(Page::Why),
         KeyCode::Char('g') => state.page = Some(Page::Gaps),
         KeyCode::Char('w') => process.graph = !process.graph,
         KeyCode::Char('s') => {

@@ -9,9 +9,9 @@ mod screen;
 mod updates;
 mod watch;
 
-use super::machine;
+use super::machine::{self, Among};
 use super::target::{Opened, WhichTarget};
-use crate::cli::{AmongArgs, CoreFileArgs, TopArgs};
+use crate::cli::{CoreFileArgs, TopArgs};
 use crate::render::top::state::{LookState, ProcessState, State, Tab, Times};
 use crate::{remedy, render};
 use anyhow::{Result, bail};
@@ -40,8 +40,8 @@ pub fn run(args: &TopArgs) -> Result<ExitCode> {
     check_terminal()?;
     // What cannot be looked at at all is said before the screen is taken.
     let shown = match args.which.word() {
-        Some(word) => Some(Shown::open(WhichTarget::of(Some(word))?, &args.files)?),
-        None => None,
+        Some(word) => Shown::open(WhichTarget::of(Some(word))?, &args.files)?,
+        None => Shown::Machine(Among::new(&args.among)?),
     };
     let (sender, receiver) = channel();
     updates::watch_signals(sender.clone())?;
@@ -57,9 +57,9 @@ pub fn run(args: &TopArgs) -> Result<ExitCode> {
     };
     updates::watch_input(top.sender.clone())?;
     match shown {
-        Some(Shown::Process(pid)) => top.watch(pid)?,
-        Some(Shown::Still(snapshot)) => top.state.process = Some(ProcessState::still(*snapshot)),
-        None => top.watch_machine(args.among.clone())?,
+        Shown::Process(pid) => top.watch(pid)?,
+        Shown::Still(snapshot) => top.state.process = Some(ProcessState::still(*snapshot)),
+        Shown::Machine(among) => top.watch_machine(among)?,
     }
     top.run(&receiver)
 }
@@ -69,6 +69,8 @@ enum Shown {
     Process(Pid),
     /// What a core file or a snapshot tells.
     Still(Box<Snapshot>),
+    /// These processes.
+    Machine(Among),
 }
 
 impl Shown {
@@ -161,7 +163,6 @@ impl Top {
                 self.take_seen(seen);
             }
             Update::Machine(machine) if !self.state.frozen => self.state.machine.seen = Some(*machine),
-            Update::NoMachine(why) => self.state.machine.failed = Some(why),
             Update::Saved(result) => {
                 self.state.message = Some(match result {
                     Ok((path, threads)) => (format!("saved {threads} threads to {}", path.display()), false),
@@ -208,16 +209,14 @@ impl Top {
     }
 
     /// Begins to look at all processes.
-    fn watch_machine(&mut self, among: AmongArgs) -> Result<()> {
+    fn watch_machine(&mut self, among: Among) -> Result<()> {
         self.has_machine = true;
+        self.state.machine.nothing = among.is_narrow().then_some(machine::NO_MATCH);
         let sender = self.sender.clone();
         thread::Builder::new().name("tg-machine".to_owned()).spawn(move || {
             loop {
                 let begun = Instant::now();
-                let machine = match machine::look(&among, true) {
-                    Ok(machine) => machine,
-                    Err(error) => return drop(sender.send(Update::NoMachine(remedy::of_error(&error)))),
-                };
+                let machine = machine::look_for_any(&among, true);
                 let took = Duration::from_micros(machine.survey_us + machine.locks_us);
                 if sender.send(Update::Machine(Box::new(machine))).is_err() {
                     return;

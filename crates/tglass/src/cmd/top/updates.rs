@@ -25,8 +25,6 @@ pub enum Update {
     /// Of one process: which session it is of, and what was seen.
     Process(u64, Seen),
     Machine(Box<Machine>),
-    /// The processes cannot be looked at any more, for this reason.
-    NoMachine(String),
     /// A snapshot was written, or why not.
     Saved(Result<(PathBuf, usize), String>),
 }

@@ -16,8 +16,10 @@ const make = (tag, attributes = {}, ...children) => {
 const shown = (json) => {
   const named = { b: 8, f: 12 };
   const number = (value) => `\\\\u{${value.toString(16)}}`;
-  return json.replace(/\\(?:u([0-9a-fA-F]{4})|(.))/g, (all, code, letter) => {
-    if ("nrt".includes(letter ?? " ")) return `\\\\${letter}`;
-    return code ? number(parseInt(code, 16)) : letter in named ? number(named[letter]) : all;
+  const escape = /\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([0-9a-f]{4})|(.))/gi;
+  return json.replace(escape, (all, high, low, code, letter) => {
+    if (high) return number(0x10000 + ((parseInt(high, 16) & 0x3ff) << 10) + (parseInt(low, 16) & 0x3ff));
+    if (code) return number(parseInt(code, 16));
+    return "nrt".includes(letter) ? `\\\\${letter}` : letter in named ? number(named[letter]) : all;
   }).replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu, (letter) => number(letter.codePointAt(0)));
 };

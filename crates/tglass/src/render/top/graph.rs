@@ -2,7 +2,7 @@
 
 use super::list::Cell;
 use super::state::{LookState, ProcessState, Tab};
-use super::{Look, locks, threads};
+use super::{Look, locks, tasks as task_rows, threads};
 use crate::render::{sync, tasks};
 use threadglass::Lwp;
 use threadglass::model::{SyncObject, Task, Thread};
@@ -19,7 +19,7 @@ pub fn lines(process: &ProcessState) -> Vec<Cell> {
     match process.tab {
         Tab::Threads => look.snapshot.threads.get(row).map(|thread| of_thread(look, thread)),
         Tab::Locks => look.snapshot.objects.get(row).map(|object| of_lock(look, object)),
-        Tab::Tasks => look.snapshot.tasks.get(row).map(|task| of_task(look, task)),
+        Tab::Tasks => look.snapshot.tasks.get(row).map(|task| of_task(process, look, task)),
     }
     .unwrap_or_default()
 }
@@ -152,28 +152,50 @@ pub fn of_lock(look: &LookState, object: &SyncObject) -> Vec<Cell> {
     lines
 }
 
-fn of_task(look: &LookState, task: &Task) -> Vec<Cell> {
-    let mut lines = vec![(format!("Waits of task {}", task.id), Look::Bold)];
-    match (tasks::waits(task), task.carried_by) {
-        (Some(text), _) => lines.push((format!("  waits: {text}"), Look::Plain)),
-        (None, Some(lwp)) => {
-            let name = look.thread(lwp).map_or_else(|| format!("thread {lwp}"), threads::name);
-            lines.push((format!("  {} on {name}", task.status), Look::Plain));
-        }
-        (None, None) => lines.push((format!("  {}", task.status), Look::Plain)),
-    }
-    for object in task.wait.iter().flat_map(|wait| &wait.objects) {
-        let list = |ids: &[u64]| ids.iter().take(NAMED).map(u64::to_string).collect::<Vec<_>>().join(", ");
-        if !object.held_by.is_empty() {
-            lines
-                .push((format!("  the {} is held by task {}", object.kind.word(), list(&object.held_by)), Look::Plain));
-        }
-        if !object.woken_by.is_empty() {
-            lines.push((format!("  task {} could end that", list(&object.woken_by)), Look::Plain));
-        }
-    }
+fn of_task(process: &ProcessState, look: &LookState, task: &Task) -> Vec<Cell> {
+    let mut lines = vec![(format!("Waits of {}", task_name(task)), Look::Bold)];
+    follow_task(process, look, task, &mut Vec::new(), &mut lines);
     if let Some(parent) = task.parent {
-        lines.push((format!("  made by task {parent}"), Look::Plain));
+        lines.push((format!("made by task {parent}"), Look::Plain));
     }
     lines
+}
+
+fn task_name(task: &Task) -> String {
+    let start = task.start_function.as_deref().map(|name| format!(" ({})", crate::render::safe(name)));
+    format!("task {}{}", task.id, start.unwrap_or_default())
+}
+
+/// Follows the wait of a task from holder to holder. `path` are the tasks on the way here.
+fn follow_task(process: &ProcessState, look: &LookState, task: &Task, path: &mut Vec<u64>, lines: &mut Vec<Cell>) {
+    if lines.len() >= LINES || path.len() >= DEPTH {
+        return;
+    }
+    let pad = "  ".repeat(path.len() + 1);
+    match (tasks::waits(task), task.carried_by) {
+        (Some(text), _) => lines.push((format!("{pad}waits: {text}"), Look::Plain)),
+        (None, Some(lwp)) => {
+            let name = look.thread(lwp).map_or_else(|| format!("thread {lwp}"), threads::name);
+            lines.push((format!("{pad}{} on {name}", task.status), Look::Plain));
+        }
+        (None, None) => lines.push((format!("{pad}{}", task.status), Look::Plain)),
+    }
+    path.push(task.id);
+    for object in task_rows::objects(process.explained.as_ref(), task) {
+        let enders = object.held_by.iter().map(|id| (id, format!("the {} is held by", object.kind.word())));
+        let enders = enders.chain(object.woken_by.iter().map(|id| (id, "could be woken by".to_owned())));
+        for (id, how) in enders.take(NAMED) {
+            let next = look.snapshot.tasks.iter().find(|task| task.id == *id);
+            let name = next.map_or_else(|| format!("task {id}"), task_name);
+            if path.contains(id) {
+                lines.push((format!("{pad}{how} {name}: the circle is closed"), Look::Bad));
+                continue;
+            }
+            lines.push((format!("{pad}{how} {name}"), Look::Plain));
+            if let Some(next) = next {
+                follow_task(process, look, next, path, lines);
+            }
+        }
+    }
+    path.pop();
 }

@@ -2,13 +2,15 @@
 
 use super::BOLD_STYLE;
 use super::list::put;
-use crate::render::fit;
+use super::state::ProcessState;
+use crate::render::why::{heading, headword};
+use crate::render::{fit, safe};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 use threadglass::model::Gap;
 
-const OF_PROCESS: [(&str, &str); 21] = [
+const OF_PROCESS: [(&str, &str); 22] = [
     ("arrows, PgUp, Home", "go through the list"),
     ("Tab, 1 2 3", "threads, locks, tasks"),
     ("Enter, x", "stack of the selected thread; who holds and wants a lock"),
@@ -16,6 +18,7 @@ const OF_PROCESS: [(&str, &str); 21] = [
     ("/", "filter: rows that contain a text; Esc clears it"),
     ("< >", "sort by another column (* marks it)"),
     ("r", "sort the other way round"),
+    ("v", "what is wrong, in whole sentences"),
     ("g", "what could not be seen, and why"),
     ("space", "freeze the screen, and go on"),
     ("s", "save a snapshot, as `tglass snap` does (or JSON: NAME.json)"),
@@ -53,13 +56,44 @@ pub fn keys(area: Rect, buffer: &mut Buffer, of_process: bool) {
     }
 }
 
+/// What is wrong, in whole sentences.
+pub fn why(area: Rect, buffer: &mut Buffer, process: &ProcessState) {
+    let hangs = process.hangs();
+    let mut text = String::new();
+    for finding in &hangs {
+        let behind = match finding.behind.len() {
+            0 => String::new(),
+            1 => "; 1 more thread waits behind".to_owned(),
+            number => format!("; {number} more threads wait behind"),
+        };
+        text += &format!("{} ({})\n", heading(finding.kind), finding.certainty.word());
+        text += &format!("{}{behind}\n\n", safe(&finding.text));
+    }
+    if let Some(verdict) = process.verdict() {
+        text += &format!("{}\n{}\n", headword(verdict.kind).0, safe(&verdict.text));
+        if let Some(way_out) = &verdict.way_out {
+            text += &format!("way out: {}\n", safe(way_out));
+        }
+    }
+    let title = if text.is_empty() {
+        "Nothing is known to be wrong yet (any key goes back)"
+    } else {
+        "Why (any key goes back)"
+    };
+    page(area, buffer, title, text);
+}
+
 /// What could not be seen, in whole sentences.
 pub fn gaps(area: Rect, buffer: &mut Buffer, gaps: &[&Gap]) {
     let title =
         if gaps.is_empty() { "Everything was seen (any key goes back)" } else { "Not seen (any key goes back)" };
-    put(buffer, (area.x, area.y), area.width, title, BOLD_STYLE);
     let gaps: Vec<Gap> = gaps.iter().map(|gap| (*gap).clone()).collect();
-    let text = fit::wrapped(crate::render::gaps::text(&gaps), Some(usize::from(area.width.saturating_sub(1)).max(1)));
+    page(area, buffer, title, crate::render::gaps::text(&gaps));
+}
+
+fn page(area: Rect, buffer: &mut Buffer, title: &str, text: String) {
+    put(buffer, (area.x, area.y), area.width, title, BOLD_STYLE);
+    let text = fit::wrapped(text, Some(usize::from(area.width.saturating_sub(1)).max(1)));
     let text = anstream::adapter::strip_str(&text).to_string();
     for (line, y) in text.trim_start().lines().zip(area.y + 2..area.bottom()) {
         put(buffer, (area.x + 1, y), area.width.saturating_sub(1), line, Style::new());

@@ -224,8 +224,11 @@ impl List {
         }
         let mut y = area.y + 1;
         if self.order.is_empty() && y < area.bottom() {
-            let text =
-                if self.filter.is_empty() { rows.nothing() } else { "nothing passes the filter (Esc clears it)" };
+            let text = if self.filter.is_empty() || rows.len() == 0 {
+                rows.nothing()
+            } else {
+                "nothing passes the filter (Esc clears it)"
+            };
             put(buffer, (area.x + 1, y), area.width.saturating_sub(1), text, DIM_STYLE);
         }
         for (place, (row, key)) in self.order.iter().enumerate().skip(self.first) {

@@ -16,7 +16,7 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
 use state::{MachineState, Page, ProcessState, PromptKind, State, Tab};
-use threadglass::model::{Certainty, VerdictKind};
+use threadglass::model::Certainty;
 
 /// How something looks. Without colours the same is told by weight, and by words beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +113,7 @@ pub fn draw(state: &mut State, buffer: &mut Buffer) {
     let areas = areas(size, state);
     let colour = state.colour;
     match (state.page, &state.process) {
+        (Some(Page::Why), Some(process)) => return help::why(size, buffer, process),
         (Some(Page::Gaps), Some(process)) => return help::gaps(size, buffer, &process.gaps()),
         (Some(_), process) => return help::keys(size, buffer, process.is_some()),
         (None, _) => {}
@@ -144,8 +145,10 @@ fn bar(buffer: &mut Buffer, area: Rect, text: &str, look: Look, colour: bool) {
 fn machine_head(machine: &MachineState, areas: Areas, buffer: &mut Buffer, frozen: bool) {
     let frozen = if frozen { "  FROZEN" } else { "" };
     let text = match &machine.seen {
-        _ if machine.failed.is_some() => safe(machine.failed.as_deref().unwrap_or_default()),
         None => "looking at all processes ..".to_owned(),
+        Some(seen) if seen.processes == 0 && machine.nothing.is_some() => {
+            machine.nothing.unwrap_or_default().to_owned()
+        }
         Some(seen) => {
             let not_seen = match seen.not_seen {
                 0 => String::new(),
@@ -192,9 +195,8 @@ fn process_head(process: &ProcessState, areas: Areas, buffer: &mut Buffer, (colo
     if !hangs.is_empty() {
         return;
     }
-    let (text, look) = match process.explained.as_ref().and_then(|explained| explained.verdict.as_ref()) {
-        // A hang of an explanation that the last look does not show any more.
-        Some(verdict) if !matches!(verdict.kind, VerdictKind::Deadlock | VerdictKind::NobodyLeft) => {
+    let (text, look) = match process.verdict() {
+        Some(verdict) => {
             let (word, style) = headword(verdict.kind);
             let certainty = match verdict.certainty {
                 Certainty::Certain => String::new(),

@@ -6,7 +6,9 @@ use super::{locks, processes, tasks, threads};
 use ratatui_core::layout::Rect;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
-use threadglass::model::{Finding, FindingKind, Gap, Machine, Snapshot, Stats, SyncObject, Thread, ThreadStats};
+use threadglass::model::{
+    Finding, FindingKind, Gap, Machine, Snapshot, Stats, SyncObject, Thread, ThreadStats, Verdict, VerdictKind,
+};
 use threadglass::{Lwp, Pid, RemoteAddr};
 
 /// One of the lists.
@@ -47,6 +49,8 @@ pub struct Prompt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     Help,
+    /// What is wrong, in whole sentences.
+    Why,
     /// What could not be seen.
     Gaps,
 }
@@ -102,8 +106,8 @@ impl State {
 #[derive(Default)]
 pub struct MachineState {
     pub seen: Option<Machine>,
-    /// Why nothing more is seen.
-    pub failed: Option<String>,
+    /// What is said where there is no process at all.
+    pub nothing: Option<&'static str>,
     pub list: List,
 }
 
@@ -228,12 +232,13 @@ impl ProcessState {
 
     /// The rows of the list that is shown, and where the user is in it.
     pub fn list(&mut self) -> (Box<dyn Rows + '_>, &mut List) {
+        let stuck = self.hangs().iter().flat_map(|finding| finding.tasks.iter().copied()).collect();
         let Self { look, times, explained, lists, tab, .. } = self;
-        let look = look.as_ref();
+        let (look, explained) = (look.as_ref(), explained.as_ref());
         let rows: Box<dyn Rows + '_> = match tab {
-            Tab::Threads => Box::new(threads::ThreadRows { look, times, explained: explained.as_ref() }),
+            Tab::Threads => Box::new(threads::ThreadRows { look, times, explained }),
             Tab::Locks => Box::new(locks::LockRows { look }),
-            Tab::Tasks => Box::new(tasks::TaskRows { look }),
+            Tab::Tasks => Box::new(tasks::TaskRows { look, explained, stuck }),
         };
         (rows, &mut lists[*tab as usize])
     }
@@ -262,6 +267,12 @@ impl ProcessState {
             }
         }
         gaps
+    }
+
+    /// What the last explanation says, unless that is of a hang: those are told as long as looks show them.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        let verdict = self.explained.as_ref()?.verdict.as_ref()?;
+        (!matches!(verdict.kind, VerdictKind::Deadlock | VerdictKind::NobodyLeft)).then_some(verdict)
     }
 
     /// The hangs: those of the last look, and of the last explanation those that only that can find.

@@ -5,7 +5,8 @@ use super::list::{Cell, Column, Rows};
 use super::state::LookState;
 use crate::render::{safe, stacks, sync, tasks};
 use std::cmp::Ordering;
-use threadglass::model::{Task, ThreadState};
+use std::collections::HashSet;
+use threadglass::model::{Snapshot, Task, TaskWaitsFor, ThreadState, ThreadType};
 
 const COLUMNS: &[Column] = &[
     Column::number("TASK", 8),
@@ -19,6 +20,18 @@ const COLUMNS: &[Column] = &[
 
 pub struct TaskRows<'a> {
     pub look: Option<&'a LookState>,
+    pub explained: Option<&'a Snapshot>,
+    /// Members of hangs.
+    pub stuck: HashSet<u64>,
+}
+
+/// What a task waits for, with who holds that, where the last explanation found it and the task still waits for the same.
+pub fn objects<'a>(explained: Option<&'a Snapshot>, task: &'a Task) -> &'a [TaskWaitsFor] {
+    let addresses =
+        |task: &Task| task.wait.iter().flat_map(|wait| &wait.objects).map(|it| it.address).collect::<Vec<_>>();
+    let known = explained.and_then(|explained| explained.tasks.iter().find(|known| known.id == task.id));
+    let same = known.filter(|known| addresses(known) == addresses(task)).unwrap_or(task);
+    same.wait.as_ref().map(|wait| wait.objects.as_slice()).unwrap_or_default()
 }
 
 impl<'a> TaskRows<'a> {
@@ -50,6 +63,7 @@ impl Rows for TaskRows<'_> {
         let dash = || ("-".to_owned(), Look::Dim);
         let text = |text: Option<String>| text.map_or_else(dash, |text| (text, Look::Plain));
         match column {
+            0 if self.stuck.contains(&task.id) => (format!("!{}", task.id), Look::Bad),
             0 => (task.id.to_string(), Look::Plain),
             1 => (
                 task.state.word().to_owned(),
@@ -63,7 +77,11 @@ impl Rows for TaskRows<'_> {
             3 => text(since(task).map(sync::duration)),
             4 => text(task.start_function.as_deref().map(safe)),
             5 => text(task.created_by.as_deref().map(tasks::place)),
-            _ => text(tasks::waits(task)),
+            _ => {
+                let holder = objects(self.explained, task).iter().find_map(|object| object.held_by.first());
+                let holder = holder.map(|id| format!(" < {id}")).unwrap_or_default();
+                text(tasks::waits(task).map(|waits| waits + &holder))
+            }
         }
     }
 
@@ -83,12 +101,14 @@ impl Rows for TaskRows<'_> {
         }
     }
 
-    /// Those that run first, then those that could.
+    /// Members of hangs first, then those that run, then those that could; the runtime's own last.
     fn usual(&self, a: usize, b: usize) -> Ordering {
-        let rank = |row| match self.task(row).map(|task| task.state) {
-            Some(ThreadState::Active) => 0,
-            Some(ThreadState::Run) => 1,
-            _ => 2,
+        let rank = |row| match self.task(row) {
+            Some(task) if self.stuck.contains(&task.id) => 0,
+            Some(task) if task.kind == ThreadType::System => 4,
+            Some(task) if task.state == ThreadState::Active => 1,
+            Some(task) if task.state == ThreadState::Run => 2,
+            _ => 3,
         };
         rank(a).cmp(&rank(b)).then_with(|| self.key(a).cmp(&self.key(b)))
     }
