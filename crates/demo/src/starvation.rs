@@ -58,16 +58,12 @@ pub fn starvation(parent: u32) -> io::Result<()> {
     crate::posix::end_with_parent(parent);
     let pool = Arc::new(Pool::start()?);
     let all_began = Arc::new(Barrier::new(WORKERS));
-    let (done, orders) = channel();
     for _ in 0..WORKERS {
-        let (within, all_began, done) = (pool.clone(), all_began.clone(), done.clone());
+        let (within, all_began) = (pool.clone(), all_began.clone());
         pool.submit(Box::new(move || {
             all_began.wait();
             process_order(&within);
-            let _ = done.send(());
         }));
     }
-    crate::say_ready()?;
-    orders.iter().take(WORKERS).for_each(drop);
-    Ok(())
+    crate::stay()
 }

@@ -202,7 +202,7 @@ pub enum Command {
     #[command(hide = true)]
     Generate(GenerateArgs),
     /// A program that `demo` looks at
-    #[command(hide = true)]
+    #[command(name = "_scene", hide = true)]
     DemoChild(DemoChildArgs),
 }
 

@@ -170,7 +170,7 @@ fn list() -> String {
 /// The program of tglass that is called `name`.
 fn program_of(exe: &Path, name: &str) -> Command {
     let mut command = Command::new(exe);
-    command.args(["demo-child", name, &std::process::id().to_string()]);
+    command.args(["_scene", name, &std::process::id().to_string()]);
     command
 }
 
