@@ -103,16 +103,18 @@ impl Watch {
 
     /// Looks until all that has not moved has been looked at closer.
     fn once(&mut self, args: &WatchArgs, interrupt: &Interrupt) -> Result<ExitCode> {
-        let begun = Instant::now();
+        let first = Instant::now();
         let mut looks = 0;
         loop {
+            // The last look sees what has stood for that long since the first one.
+            let is_last = first.elapsed() >= args.stuck + SOON;
             self.look()?;
             looks += 1;
             if self.watcher.is_empty() {
                 bail!("no process is there that was named (check the name, the group or the user)");
             }
             let is_clear = self.watcher.troubles().any(|trouble| trouble.restart_helps == RestartHelps::Yes);
-            if looks >= LEAST_LOOKS && (is_clear || begun.elapsed() >= args.stuck) {
+            if looks >= LEAST_LOOKS && (is_clear || is_last) {
                 break;
             }
             if interrupt.wait(SOON.min(args.every)).is_some() {
