@@ -141,7 +141,8 @@ fn waits_for_service(thread: &Thread) -> bool {
                 | OutsideKind::Semaphore
         )
     };
-    thread.waits_outside.as_deref().is_some_and(|wait| is_service(wait.kind) && !wait.timed)
+    let wait = thread.waits_outside.as_deref();
+    wait.is_some_and(|wait| is_service(wait.kind) && !wait.timed && !wait.partners.is_empty())
 }
 
 /// Whether somebody else is to do something: owes an answer, does not read what was sent, holds a file lock, or does not accept a
