@@ -12,6 +12,7 @@ SOAK_LANGUAGE_LOOKS ?= 1000
 SOAK_ROUNDS ?= 1000
 SOAK_KILLS ?= 200
 SOAK_SECONDS ?= 60
+SOAK_WATCH ?= 100000
 
 .PHONY: all build lint test test-matrix soak bench fuzz install uninstall dist deb rpm publish-check clean
 
@@ -64,6 +65,7 @@ soak:
 	TG_GOROUTINES=$(SOAK_GOROUTINES) $(CARGO) test --release -p tglass --test goroutines -- --nocapture come_and_go
 	TG_LOOKS=$(SOAK_CIRCLES) $(CARGO) test --release -p tglass --test no_false_circle -- --nocapture --test-threads 1
 	TG_LOOKS=$(SOAK_LANGUAGE_LOOKS) $(CARGO) test --release -p tglass --test languages busy -- --nocapture
+	TG_WATCH_LOOKS=$(SOAK_WATCH) $(CARGO) test --release -p tglass --test watch_soak -- --nocapture
 	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject -- --nocapture a_program_that_does
 	TG_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --release -p threadglass --test inject_alone -- --nocapture
 	TG_ROUNDS=200 TG_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p tglass --test inject -- --nocapture killed a_real

@@ -13,14 +13,15 @@ const MACHINE: &str = "tglass why";
 const ONE: &str = "tglass why PID";
 
 /// The crowd. Ended when dropped, with all its processes.
-struct Crowd {
+pub struct Crowd {
     parent: Child,
     /// One that waits for another.
     waiter: String,
 }
 
 impl Crowd {
-    fn start(context: &Context) -> Result<Self> {
+    /// Starts it, and waits until it is there.
+    pub fn start(context: &Context) -> Result<Self> {
         let mut command = Command::new(context.programs.path("crowd"));
         let mut parent = command.args(CROWD).stdout(Stdio::piped()).spawn().context("cannot start the crowd")?;
         let mut waiter = String::new();

@@ -29,6 +29,7 @@ mod threads;
 mod tokio_tasks;
 mod track;
 mod turns;
+mod watching;
 mod why;
 
 use anyhow::{Context as _, Result};
@@ -55,6 +56,7 @@ const BENCHES: &[Bench] = &[
     ("stats", concurrency::run),
     ("track", track::run),
     ("inject", inject::run),
+    ("watch", watching::run),
 ];
 
 fn main() -> ExitCode {

@@ -125,7 +125,7 @@ impl Soak {
 
 #[test]
 fn a_long_watch() {
-    let wanted = looks(30);
+    let wanted = looks(20);
     let dir = tempfile::tempdir().expect("a directory");
     let build = |file: &str| Build::new(file).variant(Variant::Default).path();
     let mut programs = Vec::new();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use testkit::{Value, eventually, serde_json};
 
 /// An event comes within some looks; only where something is wrong it takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The watch, ended when this is dropped.
 pub struct Watching {

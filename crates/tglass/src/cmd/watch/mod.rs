@@ -38,6 +38,7 @@ pub fn run(args: &WatchArgs) -> Result<ExitCode> {
         runner: args.exec.clone().map(Runner::new),
         pages: Arc::new(Pages::new(args.redact)),
         json: args.json,
+        is_denial_told: false,
     };
     if let Some(dir) = &args.keep {
         watch.keeper = Some(Keeper::new(dir, args.keep_files, args.keep_bytes, args.redact)?);
@@ -58,6 +59,8 @@ struct Watch {
     runner: Option<Runner>,
     pages: Arc<Pages>,
     json: bool,
+    /// Whether it was said that processes may not be looked into.
+    is_denial_told: bool,
 }
 
 /// CPU time of all our threads.
@@ -100,16 +103,18 @@ impl Watch {
 
     /// Looks until all that has not moved has been looked at closer.
     fn once(&mut self, args: &WatchArgs, interrupt: &Interrupt) -> Result<ExitCode> {
-        let begun = Instant::now();
+        let first = Instant::now();
         let mut looks = 0;
         loop {
+            // The last look sees what has stood for that long since the first one.
+            let is_last = first.elapsed() >= args.stuck + SOON;
             self.look()?;
             looks += 1;
             if self.watcher.is_empty() {
                 bail!("no process is there that was named (check the name, the group or the user)");
             }
             let is_clear = self.watcher.troubles().any(|trouble| trouble.restart_helps == RestartHelps::Yes);
-            if looks >= LEAST_LOOKS && (is_clear || begun.elapsed() >= args.stuck) {
+            if looks >= LEAST_LOOKS && (is_clear || is_last) {
                 break;
             }
             if interrupt.wait(SOON.min(args.every)).is_some() {
@@ -139,6 +144,12 @@ impl Watch {
         let events = watcher.look(&mut |pid, name, start| !is_own(pid) && chosen.has(pid, name, start));
         for event in events {
             self.tell(event)?;
+        }
+        let not_seen = self.watcher.not_seen();
+        if not_seen > 0 && !self.is_denial_told {
+            let what = if not_seen == 1 { "1 process may".to_owned() } else { format!("{not_seen} processes may") };
+            note(&format!("{what} not be looked into, so nothing is told of what hangs there (run `tglass doctor`)"));
+            self.is_denial_told = true;
         }
         if let Some(runner) = &mut self.runner {
             complain(runner.reap());

@@ -3,7 +3,8 @@
 use super::process::Process;
 use crate::Lwp;
 use crate::model::{
-    Certainty, Finding, FindingKind, LockWaits, OutsideKind, Snapshot, StopKind, Thread, TroubleKind, VerdictKind,
+    Certainty, Direction, Finding, FindingKind, LockWaits, OutsideKind, Snapshot, StopKind, Thread, TroubleKind,
+    VerdictKind,
 };
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -31,9 +32,12 @@ pub(super) fn judge(process: &Process, snapshot: &Snapshot, now: Instant, stuck:
     found.extend(of_hangs(snapshot, TroubleKind::Deadlocked, &|finding| {
         finding.kind.is_hang() && !is_orphaned(finding.kind)
     }));
-    found.extend(of_hangs(snapshot, TroubleKind::NobodyLeft, &|finding| {
-        is_orphaned(finding.kind) || finding.kind.is_unwoken() && finding.kind != FindingKind::PoolStarved
-    }));
+    // Who waits behind a circle has nobody left to wake it, either.
+    if !found.iter().any(|it| it.kind == TroubleKind::Deadlocked) {
+        found.extend(of_hangs(snapshot, TroubleKind::NobodyLeft, &|finding| {
+            is_orphaned(finding.kind) || finding.kind.is_unwoken() && finding.kind != FindingKind::PoolStarved
+        }));
+    }
     found.extend(of_hangs(snapshot, TroubleKind::WorkersStarve, &|finding| {
         finding.kind == FindingKind::PoolStarved || finding.kind == FindingKind::BlockedWorker
     }));
@@ -137,21 +141,31 @@ fn waits_for_service(thread: &Thread) -> bool {
                 | OutsideKind::Semaphore
         )
     };
-    thread.waits_outside.as_deref().is_some_and(|wait| is_service(wait.kind) && !wait.timed)
+    let wait = thread.waits_outside.as_deref();
+    wait.is_some_and(|wait| is_service(wait.kind) && !wait.timed && !wait.partners.is_empty())
 }
 
-/// Threads that have waited for long for an answer that another process owes them.
+/// Whether somebody else is to do something: owes an answer, does not read what was sent, holds a file lock, or does not accept a
+/// connection. Who reads without that waits for work that may come.
+fn is_owed(thread: &Thread) -> bool {
+    let connects = thread.syscall.as_ref().is_some_and(|call| call.name == "connect");
+    thread.waits_outside.as_deref().is_some_and(|wait| {
+        let is_full = wait.direction == Some(Direction::Output) && !wait.partners.is_empty();
+        !wait.timed && (wait.owed_by.is_some() || is_full || wait.kind == OutsideKind::FileLock || connects)
+    })
+}
+
+/// Threads that have waited for long for another process.
 fn of_service(process: &Process, snapshot: &Snapshot, now: Instant, stuck: Duration) -> Option<Judgement> {
-    let owed =
-        |thread: &&Thread| thread.waits_outside.as_deref().is_some_and(|wait| wait.owed_by.is_some() && !wait.timed);
+    let owed = |thread: &&Thread| is_owed(thread);
     let waiting = snapshot.threads.iter().filter(owed).filter_map(|thread| thread.lwp);
     let members = process.standing(waiting, now, stuck);
     let thread = snapshot.threads.iter().find(|thread| is_among(thread, &members))?;
     let wait = thread.waits_outside.as_deref()?;
     let name = thread.name.as_deref().unwrap_or("a thread");
     let text = match members.len() {
-        1 => format!("{name} ({}) waits for an answer: {}", thread.lwp?, wait.text),
-        number => format!("{number} threads wait for an answer: {}", wait.text),
+        1 => format!("{name} ({}) waits for another process: {}", thread.lwp?, wait.text),
+        number => format!("{number} threads wait for other processes: {}", wait.text),
     };
     Some(judgement(TroubleKind::OtherService, Certainty::Likely, text, members))
 }

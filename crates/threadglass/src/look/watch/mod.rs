@@ -256,6 +256,11 @@ impl Watcher {
         self.processes.is_empty()
     }
 
+    /// How many processes may not be looked into.
+    pub fn not_seen(&self) -> usize {
+        self.processes.values().filter(|process| process.is_denied).count()
+    }
+
     /// The trouble that stands.
     pub fn troubles(&self) -> impl Iterator<Item = &WatchEvent> {
         self.processes.values().flat_map(|process| process.troubles.values()).map(|trouble| &trouble.event)
@@ -278,7 +283,7 @@ impl Watcher {
             cpu_us: self.cpu.as_micros() as u64,
             closer_cpu_us: self.closer_cpu.as_micros() as u64,
             processes: self.processes.values().map(of).collect(),
-            not_seen: self.processes.values().filter(|process| process.is_denied).count(),
+            not_seen: self.not_seen(),
             gaps: self.gaps.clone(),
         }
     }

@@ -5,7 +5,7 @@ use crate::model::{LockWaits, ThreadStates, TroubleKind, WatchEvent, WatchedProc
 use crate::proc::KernelState;
 use crate::runtimes::FutexWait;
 use crate::sys::cgroup;
-use crate::target::{ProcessPulse, ThreadPulse};
+use crate::target::{Live, ProcessPulse, ThreadPulse};
 use crate::{Lwp, Pid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -56,7 +56,10 @@ pub(super) struct Trouble {
 pub(super) struct Process {
     pub(super) about: WatchedProcess,
     pub(super) threads: BTreeMap<Lwp, Known>,
+    /// Whether it may not be looked into.
     pub(super) is_denied: bool,
+    /// Whether that was so when it was seen first, of its memory.
+    is_closed: bool,
     pub(super) troubles: BTreeMap<TroubleKind, Trouble>,
     /// Trouble that one look has found, and no other one yet.
     pub(super) doubtful: BTreeMap<TroubleKind, (u64, BTreeSet<Lwp>)>,
@@ -81,6 +84,7 @@ impl Process {
             about: WatchedProcess { pid, name: pulse.name.clone(), start_time: pulse.start_time },
             threads: BTreeMap::new(),
             is_denied: false,
+            is_closed: Live::open(pid).is_ok_and(|live| live.denial().is_some()),
             troubles: BTreeMap::new(),
             doubtful: BTreeMap::new(),
             looked_at: look,
@@ -99,7 +103,7 @@ impl Process {
         let passed = now.duration_since(self.at).as_nanos() as f64;
         self.at = now;
         self.about.name = pulse.name;
-        self.is_denied = pulse.is_denied;
+        self.is_denied = pulse.is_denied || self.is_closed;
         let before = std::mem::take(&mut self.threads);
         let (mut wanted_in_all, mut got_in_all) = (0.0, 0.0);
         self.starving.clear();

@@ -83,6 +83,8 @@ pub(crate) fn pulse(
                 && !(lwp.0 as u64).wrapping_add(round).is_multiple_of(AGAIN)
         });
         if let Some(before) = known {
+            // It was asleep, and what it is in could not be read then, either.
+            found.is_denied |= before.call.is_none() && !before.state.is_stopped();
             found.threads.push(ThreadPulse { counters, ..before });
             continue;
         }
