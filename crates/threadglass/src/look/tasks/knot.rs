@@ -109,7 +109,8 @@ impl<'s> Knot<'s> {
             return None;
         }
         let Some(wait) = &task.wait else { return task.carried_by.and_then(|lwp| self.of_thread(lwp)) };
-        if wait.for_ever {
+        // A task of futures may be ended by another one, wherever it waits.
+        if wait.for_ever && !is_among_threads(task.runtime) {
             return Some(Vec::new());
         }
         // A task that waits for one of several futures waits for more than is known.

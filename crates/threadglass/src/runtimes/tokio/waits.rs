@@ -170,9 +170,10 @@ impl Links {
             });
         }
         let timed = polled.iter().any(|wait| wait.leaf == Leaf::Sleep);
+        let for_ever = !polled.is_empty() && polled.iter().all(|wait| wait.leaf == Leaf::Pending);
         let descriptor = polled.iter().find_map(|wait| wait.descriptor);
         let reason = SharedText::from(words.join(" or ").as_str());
-        Some(TaskWait { objects, descriptor, timed, ..TaskWait::new(reason) })
+        Some(TaskWait { objects, descriptor, timed, for_ever, ..TaskWait::new(reason) })
     }
 
     fn object(&self, wait: &LeafWait, kind: SyncKind) -> Option<TaskWaitsFor> {
