@@ -162,7 +162,8 @@ fn commands_of_the_pages_exist() {
             if help.code != Some(0) {
                 continue;
             }
-            let own = call.take_while(|word| *word != "--" && !word.contains("$(")).filter(|word| word.starts_with("--"));
+            let own =
+                call.take_while(|word| *word != "--" && !word.contains("$(")).filter(|word| word.starts_with("--"));
             own.for_each(|option| {
                 let option = option.trim_end_matches([',', ';', ')', '.']);
                 assert!(help.text().contains(option), "{page}: tglass {verb} has no {option}");
