@@ -130,7 +130,7 @@ fn program(input: &Input, number: u64) -> Bytes {
     table.put(0, &[0xf0, 0xff, 0xff, 0xff, 0, 0, 1, 8]);
     map(TABLE, table, &Vec::new());
 
-    let mut module = Part::new(44 * 8);
+    let mut module = Part::new(52 * 8);
     let words = [
         (0, TABLE),
         (1, NAMES),
