@@ -34,7 +34,7 @@ const table = (columns, all, options) => {
     body.replaceChildren(...rows.slice(0, state.shown).map(makeRow));
     count.textContent = rows.length === all.length ? `${all.length}` : `${rows.length} of ${all.length}`;
     more.hidden = rows.length <= state.shown;
-    more.textContent = `Show more (${rows.length - state.shown} left)`;
+    more.textContent = `Show more (${rows.length - state.shown} of ${rows.length} left)`;
   };
   const makeRow = (row) => {
     const cells = columns.map((column) => make("td", { class: column.number ? "number" : column.wide ? "wide" : "" }, String(column.cell(row))));

@@ -133,12 +133,18 @@ impl Rows for ThreadRows<'_> {
         }
     }
 
+    /// Members of hangs first, then the busiest.
     fn usual(&self, a: usize, b: usize) -> Ordering {
+        let is_stuck = |row| {
+            let look = self.look.zip(self.thread(row).and_then(|thread| thread.lwp));
+            look.is_some_and(|(look, lwp)| look.is_stuck(lwp))
+        };
         let busy = |row| self.times(row).map_or([0.0; 3], |it| [it.cpu, it.runqueue, it.lock.unwrap_or(0.0)]);
         let by_time = busy(a).into_iter().zip(busy(b)).map(|(a, b)| b.total_cmp(&a)).find(|order| order.is_ne());
         let lwp = |row| self.thread(row).and_then(|thread| thread.lwp);
-        by_time
-            .unwrap_or(Ordering::Equal)
+        is_stuck(b)
+            .cmp(&is_stuck(a))
+            .then(by_time.unwrap_or(Ordering::Equal))
             .then_with(|| lwp(a).is_none().cmp(&lwp(b).is_none()))
             .then(lwp(a).cmp(&lwp(b)))
     }

@@ -146,9 +146,13 @@ mod tests {
         }
     }
 
-    fn wait_for(live: &Live, lwp: Lwp, number: i64) {
-        while call_now(live, lwp) != Some(number) {
-            thread::sleep(Duration::from_millis(1));
+    /// Waits until a thread sleeps in a call, but in another one than `before`.
+    fn wait_for_other(live: &Live, lwp: Lwp, before: Option<i64>) -> Option<i64> {
+        loop {
+            match call_now(live, lwp) {
+                call if call.is_some() && call != before => return call,
+                _ => thread::sleep(Duration::from_millis(1)),
+            }
         }
     }
 
@@ -166,7 +170,7 @@ mod tests {
         let plain = Live::open(Pid::me()).unwrap();
         let kept = KeptFacts::default();
         let live = Live::open(Pid::me()).unwrap().keeping(&kept);
-        wait_for(&plain, lwp, libc::SYS_futex);
+        let call = wait_for_other(&plain, lwp, None);
         let first = live.facts(&[lwp]);
         assert_eq!(first, plain.facts_by_proc(&[lwp]));
         // It has not run: nothing more is read of it.
@@ -177,7 +181,7 @@ mod tests {
         assert_eq!(again, first);
         // Now it has, and waits elsewhere.
         go.send(()).unwrap();
-        wait_for(&plain, lwp, libc::SYS_read);
+        wait_for_other(&plain, lwp, call);
         assert_eq!(live.facts(&[lwp]), plain.facts_by_proc(&[lwp]));
         assert_ne!(live.facts(&[lwp]), first);
         drop(output);
