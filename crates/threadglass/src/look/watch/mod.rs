@@ -39,8 +39,8 @@ impl Default for WatchOptions {
 }
 
 /// CPU time that may be used before any was saved, and that can be saved up.
-const AT_FIRST: Duration = Duration::from_millis(500);
-const SAVED: Duration = Duration::from_secs(2);
+const AT_FIRST: Duration = Duration::from_millis(100);
+const SAVED: Duration = Duration::from_millis(500);
 /// After this time a look begins no other explanation that can wait.
 const MOST_BEHIND: Duration = Duration::from_secs(2);
 
