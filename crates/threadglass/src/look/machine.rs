@@ -40,15 +40,19 @@ pub struct MachineOptions<'a> {
 pub fn machine(options: &MachineOptions<'_>) -> Machine {
     let own = Pid(std::process::id() as i32);
     let wanted = |pid: &Pid| *pid != own && options.wanted.is_none_or(|wanted| wanted(*pid));
-    survey(host::processes().filter(wanted), calls_of_all().unwrap_or_default(), options.all)
+    survey(host::processes().filter(wanted), calls_of_all().unwrap_or_default(), options.all).0
 }
 
-/// The same of a few processes: tells all that each of them does.
-pub(super) fn machine_of(pids: impl Iterator<Item = Pid>) -> Machine {
+/// The same of a few processes: tells all that each of them does, and to which of them another process owes something.
+pub(super) fn machine_of(pids: impl Iterator<Item = Pid>) -> (Machine, BTreeSet<Pid>) {
     survey(pids, HashMap::new(), true)
 }
 
-fn survey(pids: impl Iterator<Item = Pid>, calls: HashMap<(Pid, Lwp), SyscallFile>, all: bool) -> Machine {
+fn survey(
+    pids: impl Iterator<Item = Pid>,
+    calls: HashMap<(Pid, Lwp), SyscallFile>,
+    all: bool,
+) -> (Machine, BTreeSet<Pid>) {
     let begun = all_own_cpu();
     let limits = Limits::default();
     let _look = limits.begin();
@@ -63,12 +67,13 @@ fn survey(pids: impl Iterator<Item = Pid>, calls: HashMap<(Pid, Lwp), SyscallFil
     if let Ok(eye) = Live::open(Pid::me()) {
         survey.find_circles(&eye.with_limits(&limits));
     }
+    let owed = std::mem::take(&mut survey.owed);
     let mut machine = survey.finish(all);
     limits.report(&mut machine.gaps);
     machine.descriptors = host.descriptors();
     machine.survey_us = (surveyed - begun).as_micros() as u64;
     machine.locks_us = (all_own_cpu() - surveyed).as_micros() as u64;
-    machine
+    (machine, owed)
 }
 
 struct MachineSurvey {
@@ -85,6 +90,8 @@ struct MachineSurvey {
     edges: BTreeMap<Pid, BTreeSet<Pid>>,
     /// What threads sleep in, as far as the kernel tells that of all at once.
     calls: HashMap<(Pid, Lwp), SyscallFile>,
+    /// Processes that wait for what another one owes them.
+    owed: BTreeSet<Pid>,
     /// Why processes may not be looked into.
     denied: Vec<String>,
     left_out: usize,
@@ -92,8 +99,19 @@ struct MachineSurvey {
 
 impl MachineSurvey {
     fn new(host: &Rc<Host>, calls: HashMap<(Pid, Lwp), SyscallFile>) -> Self {
-        let (machine, found, suspects, edges, surveyed) = Default::default();
-        Self { machine, net: Net::new(host), found, suspects, edges, surveyed, calls, denied: Vec::new(), left_out: 0 }
+        let (machine, found, suspects, edges, surveyed, owed) = Default::default();
+        Self {
+            machine,
+            net: Net::new(host),
+            found,
+            suspects,
+            edges,
+            surveyed,
+            calls,
+            owed,
+            denied: Vec::new(),
+            left_out: 0,
+        }
     }
 
     /// Looks at the threads of one process.
@@ -174,6 +192,9 @@ impl MachineSurvey {
             self.tell(pid, Verdict { kind, certainty: finding.certainty, text: finding.text, way_out: None }, circle);
         }
         let waits = waits_of(&self.net, pid);
+        if waits.iter().any(|(.., wait)| wait.is_owed()) {
+            self.owed.insert(pid);
+        }
         // Every shell waits for its child, or for its terminal: that makes no process worth a look.
         let is_usual = |wait: &OutsideWait| matches!(wait.kind, OutsideKind::Child | OutsideKind::Terminal);
         let edges = waits.iter().filter(|(.., wait)| !is_usual(wait)).flat_map(|it| &it.2.partners);

@@ -112,6 +112,13 @@ pub struct OutsideWait {
 }
 
 impl OutsideWait {
+    /// Whether somebody else is to do something: owes an answer, does not read what was sent, or holds a file lock. Who reads
+    /// without that waits for work that may come.
+    pub fn is_owed(&self) -> bool {
+        let is_full = self.direction == Some(Direction::Output) && !self.partners.is_empty();
+        !self.timed && (self.owed_by.is_some() || is_full || self.kind == OutsideKind::FileLock)
+    }
+
     /// A wait of which no more is known.
     pub(crate) fn new(kind: OutsideKind, text: String) -> Self {
         let (direction, timed, watched, what, unread, owed_by, wait_channel) = Default::default();

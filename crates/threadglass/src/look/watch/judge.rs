@@ -3,8 +3,7 @@
 use super::process::Process;
 use crate::Lwp;
 use crate::model::{
-    Certainty, Direction, Finding, FindingKind, LockWaits, OutsideKind, Snapshot, StopKind, Thread, TroubleKind,
-    VerdictKind,
+    Certainty, Finding, FindingKind, LockWaits, OutsideKind, Snapshot, StopKind, Thread, TroubleKind, VerdictKind,
 };
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -145,14 +144,10 @@ fn waits_for_service(thread: &Thread) -> bool {
     wait.is_some_and(|wait| is_service(wait.kind) && !wait.timed && !wait.partners.is_empty())
 }
 
-/// Whether somebody else is to do something: owes an answer, does not read what was sent, holds a file lock, or does not accept a
-/// connection. Who reads without that waits for work that may come.
+/// Whether a thread waits for what another process is to do, a connection among that.
 fn is_owed(thread: &Thread) -> bool {
     let connects = thread.syscall.as_ref().is_some_and(|call| call.name == "connect");
-    thread.waits_outside.as_deref().is_some_and(|wait| {
-        let is_full = wait.direction == Some(Direction::Output) && !wait.partners.is_empty();
-        !wait.timed && (wait.owed_by.is_some() || is_full || wait.kind == OutsideKind::FileLock || connects)
-    })
+    thread.waits_outside.as_deref().is_some_and(|wait| wait.is_owed() || connects && !wait.timed)
 }
 
 /// Threads that have waited for long for another process.

@@ -39,8 +39,10 @@ impl Default for WatchOptions {
 }
 
 /// CPU time that may be used before any was saved, and that can be saved up.
-const AT_FIRST: Duration = Duration::from_millis(500);
-const SAVED: Duration = Duration::from_secs(2);
+const AT_FIRST: Duration = Duration::from_millis(100);
+const SAVED: Duration = Duration::from_millis(500);
+/// After this time a look begins no other explanation that can wait.
+const MOST_BEHIND: Duration = Duration::from_secs(2);
 
 /// A watch of some or all processes.
 pub struct Watcher {
@@ -54,6 +56,8 @@ pub struct Watcher {
     /// CPU time that closer looks may take beside what has to be confirmed.
     allowance: Duration,
     last: Option<Instant>,
+    /// Processes that are to be explained when there is time for it.
+    pending: BTreeSet<Pid>,
     gaps: Vec<Gap>,
 }
 
@@ -61,8 +65,20 @@ impl Watcher {
     /// Begins; looks at nothing yet.
     pub fn new(options: WatchOptions) -> Self {
         let (looks, closer_looks, processes, found, cpu, closer_cpu) = Default::default();
-        let (last, gaps) = Default::default();
-        Self { options, looks, closer_looks, processes, found, cpu, closer_cpu, allowance: AT_FIRST, last, gaps }
+        let (last, pending, gaps) = Default::default();
+        Self {
+            options,
+            looks,
+            closer_looks,
+            processes,
+            found,
+            cpu,
+            closer_cpu,
+            allowance: AT_FIRST,
+            last,
+            pending,
+            gaps,
+        }
     }
 
     /// Looks at those processes that are `wanted`, of which it is told the pid, the name of the main thread and when it was started.
@@ -142,11 +158,13 @@ impl Watcher {
         let (begun, mut others_only) = (all_own_cpu(), wanted.clone());
         if !wanted.is_empty() {
             self.closer_looks += 1;
-            let machine = machine_of(wanted.iter().copied());
+            let (machine, owed) = machine_of(wanted.iter().copied());
             for seen in &machine.processes_to_see {
                 let is_old = self.processes.get(&seen.pid).is_some_and(|it| it.suspicion(now, stuck).old);
-                if is_worth_explaining(&seen.verdict, is_old) {
-                    explain.insert(seen.pid);
+                match worth_of(&seen.verdict, owed.contains(&seen.pid)) {
+                    Worth::Now => drop(explain.insert(seen.pid)),
+                    Worth::IfOld if is_old => drop(self.pending.insert(seen.pid)),
+                    _ => {}
                 }
             }
             self.gaps = machine.gaps;
@@ -165,8 +183,27 @@ impl Watcher {
         for pid in explain.iter().copied() {
             self.explain(pid, now, USUAL_TIME, events);
         }
+        self.catch_up(now, &mut explain, events);
         self.wander(now, &explain, events);
         self.tell_starving(now, events);
+    }
+
+    /// Explains processes in which threads have stood for long: one at least, and more as far as there is time for it. A whole
+    /// machine may have stood for long when the watch is that old.
+    fn catch_up(&mut self, now: Instant, explained: &mut BTreeSet<Pid>, events: &mut Vec<WatchEvent>) {
+        let mut is_first = true;
+        while let Some(pid) = self.pending.pop_first() {
+            if !explained.insert(pid) {
+                continue;
+            }
+            let begun = all_own_cpu();
+            self.explain(pid, now, USUAL_TIME, events);
+            self.spend(all_own_cpu().saturating_sub(begun));
+            if !is_first && self.allowance.is_zero() || now.elapsed() > MOST_BEHIND {
+                break;
+            }
+            is_first = false;
+        }
     }
 
     fn spend(&mut self, cpu: Duration) {
@@ -289,13 +326,20 @@ impl Watcher {
     }
 }
 
-/// Whether what `machine` says of a process is worth an explanation. Every busy program has threads that wait for a moment: only if
-/// they have stood for long.
-fn is_worth_explaining(verdict: &Verdict, is_old: bool) -> bool {
+/// Whether what `machine` says of a process is worth an explanation.
+enum Worth {
+    Now,
+    /// Every busy program has threads that wait for a moment: only if they have stood for long.
+    IfOld,
+    Never,
+}
+
+fn worth_of(verdict: &Verdict, is_owed: bool) -> Worth {
     match verdict.kind {
-        VerdictKind::Deadlock | VerdictKind::NobodyLeft => is_old || verdict.certainty > Certainty::Possible,
-        VerdictKind::Idle | VerdictKind::Busy => false,
-        _ => is_old,
+        VerdictKind::Deadlock | VerdictKind::NobodyLeft if verdict.certainty > Certainty::Possible => Worth::Now,
+        VerdictKind::Idle | VerdictKind::Busy => Worth::Never,
+        VerdictKind::OtherProcess if !is_owed => Worth::Never,
+        _ => Worth::IfOld,
     }
 }
 
