@@ -106,9 +106,11 @@ def look(verb, options=()):
     if done.returncode not in (0, 1, 3):
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         # tglass may not read the memory of the process, but a debugger that started the process always may.
-        if said and "cannot see the locks" in said[0]:
-            said[0] += "; gdb may read it: use `generate-core-file FILE`, then tglass why FILE"
-        fail(safe(said[0]) if said else "tglass failed (status %d): try %s in a shell" % (done.returncode, safe(shown)))
+        is_denied = said and "cannot see the locks" in said[0]
+        way_out = "; gdb may read it: use `generate-core-file FILE`, then tglass why FILE" if is_denied else ""
+        if said:
+            fail(safe(said[0]) + way_out)
+        fail("tglass failed (status %d): try %s in a shell" % (done.returncode, safe(shown)))
     try:
         answer = json.loads(done.stdout.decode("utf-8", "replace"))
     except ValueError:

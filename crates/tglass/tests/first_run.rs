@@ -119,7 +119,7 @@ fn processes_and_files_are_completed() {
 fn shells_take_their_scripts() {
     for (shell, check) in [
         ("bash", "complete -p tglass"),
-        ("zsh", "autoload -U compinit; compinit -u -d /dev/null; source /dev/stdin; (( $+_comps[tglass] ))"),
+        ("zsh", "autoload -U compinit; compinit -u -D; source /dev/stdin; (( $+_comps[tglass] ))"),
         ("fish", "source; complete -C 'tglass dem' | string match -q 'demo*'"),
     ] {
         let script = tool().run(&["generate", "completions", shell]);
