@@ -425,14 +425,16 @@ mod tests {
             memory.map(RemoteAddr(SCHEDULER), words(&[1, 1, 3, SHARDS, 4]));
             let last = at(links.len() as u64 - 1);
             memory.map(RemoteAddr(SHARDS), words(&[0, TASKS, last, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+            let mut tasks = Vec::new();
             for (index, (previous, next)) in links.iter().enumerate() {
                 let mut task = vec![0; SIZE as usize / 8];
                 (task[0], task[2], task[3]) = (2 << 6, VTABLE, 1);
                 (task[4], task[5]) = (SCHEDULER, index as u64 + 1);
                 (task[16], task[17]) = (*previous, *next);
                 change(index, &mut task);
-                memory.map(RemoteAddr(TASKS + index as u64 * SIZE), words(&task));
+                tasks.extend(words(&task));
             }
+            memory.map(RemoteAddr(TASKS), tasks);
             let maps = vec![map(SCHEDULER, 0x2_0000), map(TASKS, 0x10_0000)];
             let vtable = Vtable { poll: RemoteAddr(0x1000), trailer: TRAILER, scheduler: 0x20, id: 0x28 };
             Self { memory, maps, vtables: Vtables::of([(VTABLE, vtable)]) }
