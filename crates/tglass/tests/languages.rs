@@ -370,6 +370,25 @@ fn a_busy_java_program_does_not_hang() {
     }
 }
 
+/// Two workers that hand a word of shared memory to each other.
+#[test]
+fn a_busy_node_program_does_not_hang() {
+    if !have("a_busy_node_program_does_not_hang", "node") {
+        return;
+    }
+    let worker = "const { workerData: { words, turn } } = require('worker_threads'); \
+                  for (;;) { while (Atomics.load(words, 0) !== turn) Atomics.wait(words, 0, 1 - turn); \
+                  Atomics.add(words, 1, 1); Atomics.store(words, 0, 1 - turn); Atomics.notify(words, 0); }";
+    let script = format!(
+        "const words = new Int32Array(new SharedArrayBuffer(8)); \
+         for (const turn of [0, 1]) \
+         new (require('worker_threads').Worker)({}, {{ eval: true, workerData: {{ words, turn }} }}); \
+         process.stdin.on('data', () => require('fs').writeSync(1, Atomics.load(words, 1) + '\\n'));",
+        serde_json::json!(worker)
+    );
+    stays_calm("node", node(&script));
+}
+
 /// A program may export what a language does, and mean nothing by it.
 #[test]
 fn a_program_that_lies_about_its_language() {
