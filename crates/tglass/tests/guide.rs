@@ -72,10 +72,14 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().filter(is_lasting).collect()
 }
 
-/// Whether the words of a page are in a line that was printed, in that order.
+/// Whether the words of a page are in a line that was printed, in that order. The pages show what is released, which has no debug
+/// information; with that, the part of a variable is named, too.
 fn is_in(shown: &[&str], printed: &str) -> bool {
-    let mut printed = words(printed).into_iter();
-    shown.iter().all(|word| printed.any(|other| other == *word))
+    let mut printed = printed.split_whitespace();
+    let is_same = |shown: &str, other: &str| {
+        other.strip_prefix(shown).is_some_and(|rest| rest.is_empty() || shown.contains("::") && rest.starts_with('.'))
+    };
+    shown.iter().all(|word| printed.any(|other| is_same(word, other)))
 }
 
 fn check(page: &str, scene: &str, pid: &str, core: Option<&str>) {
