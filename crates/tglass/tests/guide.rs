@@ -77,7 +77,7 @@ fn words(line: &str) -> Vec<&str> {
 fn is_in(shown: &[&str], printed: &str) -> bool {
     let mut printed = printed.split_whitespace();
     let is_same = |shown: &str, other: &str| {
-        let (shown, other) = (shown.trim_end_matches(','), other.trim_end_matches(','));
+        let (shown, other) = (shown.trim_end_matches([',', ':']), other.trim_end_matches([',', ':']));
         other.strip_prefix(shown).is_some_and(|rest| rest.is_empty() || shown.contains("::") && rest.starts_with('.'))
     };
     shown.iter().all(|word| printed.any(|other| is_same(word, other)))
