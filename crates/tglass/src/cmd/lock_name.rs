@@ -52,17 +52,20 @@ fn the_one(found: &[(RemoteAddr, String)], name: &str, address: Option<RemoteAdd
     }
 }
 
-/// The locks of this name, else those whose name ends with it; each address once.
+/// The locks of this name, else those whose name ends with it, else those that are part of the variable of this name; each address
+/// once.
 fn matching<'n>(locks: impl Iterator<Item = (RemoteAddr, &'n str)>, name: &str) -> Vec<(RemoteAddr, String)> {
-    let (mut whole, mut part) = (Vec::new(), Vec::new());
+    let (mut whole, mut part, mut inside) = (Vec::new(), Vec::new(), Vec::new());
     for (address, lock) in locks {
         if lock == name {
             whole.push((address, lock.to_owned()));
         } else if is_last_part(lock, name) {
             part.push((address, lock.to_owned()));
+        } else if lock.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', '['])) {
+            inside.push((address, lock.to_owned()));
         }
     }
-    let mut found = if whole.is_empty() { part } else { whole };
+    let mut found = [whole, part, inside].into_iter().find(|found| !found.is_empty()).unwrap_or_default();
     found.sort();
     found.dedup_by_key(|(address, _)| *address);
     found
@@ -92,6 +95,8 @@ mod tests {
         assert_eq!(found("a::Session::mu"), [3]);
         assert_eq!(found("Session::mu"), [3, 4]);
         assert_eq!(found("guard"), [5]);
+        assert_eq!(found("list"), [5], "the only lock in it");
+        assert_eq!(found("lis"), [0; 0]);
         assert_eq!(found("face"), [7], "the whole name comes first");
         assert_eq!(found("twice"), [8, 9]);
         assert_eq!(found("::lock"), [0; 0]);
