@@ -1,6 +1,7 @@
 //! What `why` finds, against what the fixtures made happen.
 
 use std::path::Path;
+use testkit::scenes::DEADLOCKS;
 use testkit::{
     Answer, Build, Dumpable, Fixture, Signal, Tool, Value, Variant, eventually, finding_faults, has_static_libc,
     is_hang, part, signal, task_state,
@@ -11,31 +12,9 @@ fn tool() -> Tool {
 }
 
 /// Scenarios of `deadlocks.c`.
-const SCENARIOS: [&str; 23] = [
-    "abba",
-    "abba_heap",
-    "two_cycles",
-    "philosophers",
-    "writers",
-    "readers",
-    "recursive_read",
-    "reader_behind_writer",
-    "self",
-    "joins",
-    "join_mutex",
-    "owner_exited",
-    "owner_died",
-    "crowd",
-    "chain_read",
-    "chain_nanosleep",
-    "chain_running",
-    "cond_alone",
-    "timed",
-    "semaphores",
-    "heir_self",
-    "heir_abba",
-    "chain_cond",
-];
+fn scenarios() -> impl Iterator<Item = &'static str> {
+    DEADLOCKS.into_iter().chain(["crowd", "chain_running"])
+}
 
 fn why(target: &str) -> Answer {
     tool().run(&["why", target, "--json"])
@@ -67,7 +46,7 @@ fn start(file: &str, variant: Variant, args: &[&str]) -> Fixture {
 #[test]
 fn every_scenario_alive() {
     let mut wrong = Vec::new();
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         let fixture = start("deadlocks.c", Variant::Default, &[scenario]);
         wrong.extend(faults(scenario, fixture.truth(), &why(&fixture.pid().to_string())));
     }
@@ -129,7 +108,7 @@ fn in_cores() {
     let program = Build::new("deadlocks.c").variant(Variant::Default).path();
     let mut wrong = Vec::new();
     // Who runs in a core is not known, nor is who was about to.
-    for scenario in SCENARIOS.iter().filter(|name| **name != "chain_running") {
+    for scenario in scenarios().filter(|name| *name != "chain_running") {
         wrong.extend(in_core(&program, scenario, true));
     }
     for scenario in ["abba", "joins", "owner_exited", "timed", "chain_read"] {
