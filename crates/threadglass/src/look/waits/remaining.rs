@@ -22,8 +22,8 @@ enum Part {
     Other,
 }
 
-/// `only house (4711), which sleeps for a time, is left to wake them`: where all threads but some that sleep for a time wait
-/// for others of the process.
+/// `as far as is seen, only house (4711), which sleeps for a time, could wake the others`: where all threads but some that sleep
+/// for a time wait for others of the process. A handler of a signal could, too.
 pub(super) fn text(snapshot: &Snapshot) -> Option<String> {
     let objects: HashMap<RemoteAddr, &SyncObject> =
         snapshot.objects.iter().map(|object| (object.address, object)).collect();
@@ -47,7 +47,7 @@ pub(super) fn text(snapshot: &Snapshot) -> Option<String> {
         }
         many => format!("{}, which sleep", count(many.len(), "thread", "threads")),
     };
-    Some(format!("of this process only {who} for a time, could wake the others"))
+    Some(format!("as far as is seen, only {who} for a time, could wake the others"))
 }
 
 fn part(thread: &Thread, objects: &HashMap<RemoteAddr, &SyncObject>) -> Part {
